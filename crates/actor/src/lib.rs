@@ -1,0 +1,1 @@
+//! The actor API: traits, references, context.

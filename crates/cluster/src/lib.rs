@@ -1,0 +1,1 @@
+//! Transport and drivers that run Elastin's protocols on sockets.

@@ -1,0 +1,1 @@
+//! Elastin's elasticity decisions as pure functions.

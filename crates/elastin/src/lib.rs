@@ -1,0 +1,1 @@
+//! Programmable elasticity for stateful services.

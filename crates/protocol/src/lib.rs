@@ -1,0 +1,1 @@
+//! Elastin's cluster protocols as pure state machines.

@@ -1,0 +1,1 @@
+//! Deterministic simulator for Elastin's protocols and decisions.

@@ -1,0 +1,1 @@
+//! Implementations of coordination and state stores.

@@ -1,0 +1,24 @@
+//! The vocabulary that all of Elastin shares: ids, epochs, messages, the schema of an application, and the statistics
+//! that elasticity decides on.
+//!
+//! Nothing here does anything: no I/O, no clock, no randomness, no decisions. Every other crate may depend on this one,
+//! and this one depends on no other.
+
+mod epoch;
+mod id;
+mod message;
+mod resource;
+mod schema;
+mod snapshot;
+mod time;
+
+pub use epoch::{ActivationEpoch, SlotEpoch};
+pub use id::{ActorId, ActorType, CallId, ChainId, KEY_BYTES_MAX, Key, KeyTooLong, Method, NodeId, Property, TenantId};
+pub use message::{
+    CallError, Caller, Header, Message, NotDelivered, Outcome, Overloaded, Rejected, RequestContext, TraceContext,
+    Unknown,
+};
+pub use resource::{PerResource, Resource, Usage};
+pub use schema::{ActorSchema, FunctionSchema, ParameterSchema, PropertySchema, Schema, SchemaError};
+pub use snapshot::{ActorStats, CallIn, CallOut, References, ServerState, ServerStats, Snapshot};
+pub use time::Time;

@@ -1,0 +1,1 @@
+//! The Metadata Server of the PLASMA paper.
