@@ -1,1 +1,57 @@
 //! The actor API: traits, references, context.
+//!
+//! An actor is a struct with `#[derive(Actor)]`; its handlers are an `impl` block with `#[handlers]`. A [`Ref`] has a method
+//! for each handler, which makes a [`Call`]: await it for the reply, or tell it. Clock, timers and everything that calls need
+//! from the process go through the [`Host`] and [`Target`] traits: nothing here knows the scheduler, and nothing here reads
+//! a clock.
+
+mod actor;
+mod body;
+mod call;
+mod codec;
+mod context;
+mod error;
+mod function;
+mod hooks;
+mod host;
+mod reference;
+mod references;
+mod scope;
+mod slot;
+mod turn;
+
+pub use actor::{Actor, Handlers, Hook, TypedRef, Undecoded, schema_of};
+pub use body::Body;
+pub use call::{Call, CallFuture, Tell};
+pub use codec::{StateCodecError, decode_state, encode_state};
+pub use context::{Client, Ctx};
+pub use elastin_macros::{Actor, handlers};
+pub use error::CallFailed;
+pub use function::Function;
+pub use hooks::HookFuture;
+pub use host::{Host, Refused, Seat, Target, Timer, TimerId, TurnMeasure, WakeId};
+pub use reference::{RawRef, Ref};
+pub use references::HoldsReferences;
+pub use scope::Scope;
+pub use slot::{ReplySlot, ReplyTo};
+pub use turn::{Turn, expired};
+
+/// What the macros' output names. Not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use elastin_types::{
+        ActorId, CallError, FunctionSchema, Message, Method, ParameterSchema, Property, PropertySchema, Rejected,
+    };
+
+    pub use crate::actor::{Actor, Handlers, Hook, TypedRef, Undecoded};
+    pub use crate::body::Body;
+    pub use crate::call::Call;
+    pub use crate::context::Ctx;
+    pub use crate::error::{CallFailed, flatten};
+    pub use crate::function::Function;
+    pub use crate::hooks::HookFuture;
+    pub use crate::reference::RawRef;
+    pub use crate::references::{ByNothing, ByReferences, Probe};
+    pub use crate::slot::ReplyTo;
+    pub use crate::turn::{Turn, received};
+}

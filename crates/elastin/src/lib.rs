@@ -1,1 +1,55 @@
-//! Programmable elasticity for stateful services.
+//! Programmable elasticity for stateful services: write actors and, beside them, a few lines of policy; Elastin places the
+//! actors over servers, moves them while they run, and adds and removes servers.
+//!
+//! An application is one program: its actors and its policy, given to [`Elastin::app`].
+//!
+//! ```no_run
+//! use elastin::prelude::*;
+//!
+//! #[derive(Actor, Serialize, Deserialize, Default)]
+//! struct Counter {
+//!     value: u64,
+//! }
+//!
+//! #[handlers]
+//! impl Counter {
+//!     async fn add(&mut self, amount: u64) -> u64 {
+//!         self.value += amount;
+//!         self.value
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     Elastin::app().actor::<Counter>().main()
+//! }
+//! ```
+
+mod app;
+mod command;
+mod control;
+mod embedded;
+mod member;
+mod node;
+mod provision;
+mod settings;
+mod usage;
+mod wire;
+
+pub use app::{App, AppError, Elastin};
+pub use elastin_actor::Client;
+pub use elastin_control::{Change, Decision, DecisionId, Outcome as DecisionOutcome, Settings as ElasticitySettings};
+pub use elastin_protocol::MoveError;
+pub use embedded::{Embedded, EmbeddedBuilder, EmbeddedError, MoveFailed, ServerStatus, Served};
+pub use elastin_types as types;
+
+/// What an application's code needs in scope.
+pub mod prelude {
+    pub use elastin_actor::{Actor, Call, CallFailed, Client, Ctx, Ref, handlers};
+    pub use elastin_types::CallError;
+    pub use serde::{Deserialize, Serialize};
+
+    pub use crate::Elastin;
+}
+
+#[doc(hidden)]
+pub use elastin_actor::__private;

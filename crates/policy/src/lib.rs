@@ -1,9 +1,46 @@
 //! The elasticity policy language (EPL): parser, checker, evaluation.
 //!
 //! ```text
-//! text ── parse ──► syntax ── compile(schema) ──► Policy ── evaluate(snapshot) ──► Fired
+//! text ── Syntax::parse ──► lossless tree ──► Ast ── compile(schema) ──► Policy ── evaluate(facts) ──► Fired
+//!                               │                                          │            ▲
+//!                            format                              to_file, from_file   Index::new(snapshot)
 //! ```
+//! Nothing here reads a clock or a file, talks to a network, or depends on chance: the same text and the same facts give
+//! the same answer everywhere, which is what lets a recorded decision be replayed.
 
 mod action;
+mod analysis;
+pub mod ast;
+mod bounds;
+mod check;
+mod diagnostic;
+mod disjunct;
+mod evaluate;
+mod facts;
+mod file;
+mod index;
+mod interest;
+mod policy;
+mod rows;
+mod rule;
+mod scenario;
+mod span;
+mod syntax;
 
 pub use action::{Action, Balance, Bound, Fired, Observed};
+pub use check::{Compiled, VARIABLES_MAX, compile, decode};
+pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Label, Located, Severity};
+pub use disjunct::ALTERNATIVES_MAX;
+pub use evaluate::{Part, Scope};
+pub use facts::{ActorIndex, Calls, Edge, Facts};
+pub use file::{POLICY_VERSION, PolicyFileError};
+pub use index::Index;
+pub use interest::Interest;
+pub use policy::{ColocatedKind, CountUnit, Policy, Settings};
+pub use rule::{Atom, Behaviour, CallerClass, Comparator, Comparison, Condition, Feature, Rule, Statistic, Variable};
+pub use scenario::{
+    Scenario, ScenarioActor, ScenarioCalled, ScenarioCalls, ScenarioError, ScenarioResult, ScenarioServer,
+    ScenarioType, ScenarioUsage, Scenarios, distinct_actions, parse_actor, parse_schema, show_action,
+};
+pub use span::Span;
+pub use syntax::{Element, NESTING_MAX, SOURCE_BYTES_MAX, Syntax, SyntaxKind, SyntaxNode, Token};

@@ -1,1 +1,17 @@
-//! One node's execution of actors.
+//! One node's execution of actors: activations, mailboxes, the work stage, timers, profiling.
+//!
+//! A [`Runtime`] alone is a whole system in one process; in a cluster a driver gives it an [`Outside`] and moves
+//! activations in and out.
+
+mod error;
+mod outside;
+mod profile;
+mod runtime;
+mod settings;
+
+pub use elastin_actor::ReplySlot;
+pub use error::{ActivateError, BuildError, FreezeError, Undeliverable};
+pub use outside::{Grant, LocalOnly, Mail, Outside, SaveDone, SaveError, StateImage};
+pub use profile::{Interest, NodeSnapshot, Stats};
+pub use runtime::{Builder, FreezeDone, Runtime};
+pub use settings::{INLINE_DEPTH_MAX, MAILBOX_MAX, Settings};

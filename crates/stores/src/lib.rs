@@ -1,1 +1,20 @@
-//! Implementations of coordination and state stores.
+//! Implementations of the two traits by which Elastin keeps things outside its nodes,
+//! [`StateStore`](elastin_protocol::store::StateStore) and [`Coordination`](elastin_protocol::store::Coordination):
+//!
+//! - [`memory`]: for tests and for clusters that may forget;
+//! - [`embedded`]: files on this machine, durable before a write is acknowledged;
+//! - [`served`]: another process's stores, over TCP.
+//!
+//! The meaning of the requests is not here but in the models of `elastin-protocol`: memory and embedded stores run a model
+//! on a thread of their own ([`worker`]), a served store sends the requests to such a one. Nothing here knows actors.
+
+mod call;
+mod coordination_engine;
+pub mod embedded;
+pub mod memory;
+pub mod served;
+mod state_engine;
+mod watchers;
+mod worker;
+
+pub use call::{CoordinationExt, StateStoreExt};

@@ -1,1 +1,13 @@
-//! Clusters of real processes for tests.
+//! Clusters of real processes for tests: an application whose actors notice when a call is lost, runs twice, or comes out
+//! of order.
+
+mod actors;
+mod dice;
+
+pub use actors::{Feeder, Journal, Ledger, Log};
+pub use dice::Dice;
+
+/// The application of the tests.
+pub fn app() -> elastin::App {
+    elastin::Elastin::app().name("testkit").actor::<Journal>().actor::<Ledger>().actor::<Feeder>()
+}

@@ -1,1 +1,18 @@
-//! The Metadata Server of the PLASMA paper.
+//! The Metadata Server of the PLASMA paper (sections 3.3 and 5.3) as an Elastin application: folders with files, opened
+//! by clients, and one folder that is far more wanted than the others.
+
+mod actors;
+mod load;
+
+pub use actors::{Audit, Entry, File, Folder, NoSuchFile, Stat};
+pub use load::{Load, LoadReport, Shape, percentile};
+
+use elastin::App;
+
+/// The policy that comes with the application.
+pub const POLICY: &str = include_str!("../policy.epl");
+
+/// The application: its actors and its policy.
+pub fn app() -> App {
+    elastin::Elastin::app().name("metadata-server").actor::<Folder>().actor::<File>().policy("policy.epl", POLICY)
+}

@@ -1,0 +1,76 @@
+//! An actor in memory: its state and what each of its turns needs.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use elastin_types::ActivationEpoch;
+
+use crate::host::Seat;
+
+/// An actor's state, with what its turns need. Whoever owns the box has the actor's turn: there is only one, so turns are
+/// exclusive by construction.
+pub struct Body<A> {
+    /// The application's state.
+    pub state: A,
+    /// The activation that this is.
+    pub epoch: ActivationEpoch,
+    /// The actor's place, lent to the turn's scope while a turn runs.
+    pub(crate) seat: Option<Arc<dyn Seat>>,
+    /// Wakes this actor's suspended turn. Made once, because to make one costs more than to move it.
+    pub(crate) waker: Option<Waker>,
+    /// How many more turns go unmeasured.
+    pub(crate) unmeasured: u32,
+    /// How many turns one measured turn stands for.
+    pub(crate) stride: u32,
+    /// Whether a turn that may have changed the state has run since this was last cleared.
+    pub changed: bool,
+    /// Whether a turn has run since this was last cleared.
+    pub used: bool,
+}
+
+impl<A> Body<A> {
+    /// An actor that is about to be activated.
+    pub fn new(state: A, epoch: ActivationEpoch, seat: Arc<dyn Seat>, waker: Waker) -> Box<Self> {
+        Box::new(Self {
+            state,
+            epoch,
+            seat: Some(seat),
+            waker: Some(waker),
+            unmeasured: 0,
+            stride: 1,
+            changed: true,
+            used: true,
+        })
+    }
+
+    /// Sets how many turns one measured turn stands for from the next one on.
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn set_stride(&mut self, stride: u32) {
+        assert!(stride > 0, "every measured turn stands at least for itself");
+        self.stride = stride;
+    }
+
+    /// Whether the turn that begins now is measured, and if so how many turns it stands for.
+    pub(crate) fn measure_next(&mut self) -> Option<u32> {
+        self.used = true;
+        if self.unmeasured > 0 {
+            self.unmeasured -= 1;
+            return None;
+        }
+        self.unmeasured = self.stride - 1;
+        Some(self.stride)
+    }
+
+    /// The waker, for a turn that is polled by a worker.
+    pub fn take_waker(&mut self) -> Waker {
+        self.waker.take().expect("an actor at rest has its waker")
+    }
+
+    /// Gives back what the turn had borrowed.
+    pub fn restore(&mut self, seat: Arc<dyn Seat>, waker: Waker) {
+        self.seat = Some(seat);
+        self.waker = Some(waker);
+    }
+}

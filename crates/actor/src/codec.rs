@@ -1,0 +1,71 @@
+//! How arguments, replies and state are encoded.
+//!
+//! Arguments and replies are encoded by position (postcard), since caller and callee are built from the same source.
+//! State is encoded by field name (MessagePack), so that a field may be added between two versions of an application.
+
+use bytes::Bytes;
+use elastin_types::Rejected;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Actor;
+
+/// State could not be encoded or decoded. The actor is as it was; trying again does not help, because the data or
+/// the type is at fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the state of a `{kind}` can't be {what}: {why}")]
+pub struct StateCodecError {
+    /// The actor type.
+    pub kind: &'static str,
+    /// "encoded" or "decoded".
+    pub what: &'static str,
+    /// What the codec said.
+    pub why: String,
+}
+
+/// Encodes an actor's state by field name.
+pub fn encode_state<A: Actor>(state: &A) -> Result<Bytes, StateCodecError> {
+    match rmp_serde::to_vec_named(state) {
+        Ok(bytes) => Ok(bytes.into()),
+        Err(error) => Err(StateCodecError {
+            kind: A::NAME,
+            what: "encoded",
+            why: error.to_string(),
+        }),
+    }
+}
+
+/// Decodes what [`encode_state`] gave, possibly in an older version of the application.
+pub fn decode_state<A: Actor>(bytes: &[u8]) -> Result<A, StateCodecError> {
+    rmp_serde::from_slice(bytes).map_err(|error| StateCodecError {
+        kind: A::NAME,
+        what: "decoded",
+        why: error.to_string(),
+    })
+}
+
+/// Encodes the arguments or the reply of a function.
+pub(crate) fn encode<T: Serialize>(value: &T, what: &str, method: &str) -> Result<Bytes, Rejected> {
+    match postcard::to_allocvec(value) {
+        Ok(bytes) => Ok(bytes.into()),
+        Err(error) => Err(undecodable(what, method, &error)),
+    }
+}
+
+/// Decodes the arguments or the reply of a function.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8], what: &str, method: &str) -> Result<T, Rejected> {
+    postcard::from_bytes(bytes).map_err(|error| undecodable(what, method, &error))
+}
+
+/// How many bytes [`encode`] would give, without keeping them.
+pub(crate) fn encoded_size<T: Serialize>(value: &T) -> u64 {
+    postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).unwrap_or_default() as u64
+}
+
+fn undecodable(what: &str, method: &str, error: &postcard::Error) -> Rejected {
+    Rejected::Undecodable {
+        what: what.to_owned(),
+        method: method.to_owned(),
+        why: error.to_string(),
+    }
+}

@@ -1,0 +1,183 @@
+//! What a handler can learn and ask for while its turn runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elastin_types::{ActorId, Caller, Key, NodeId, TenantId, Time};
+
+use crate::function::Function;
+use crate::host::{Host, Timer, TimerId};
+use crate::reference::{RawRef, Ref};
+use crate::scope::{self, Scope};
+use crate::{Actor, Call, TypedRef};
+
+/// The context of the turn that runs: who the actor is, who called, until when, and how to reach other actors.
+///
+/// It is the turn's own: use it in the handler and in what the handler awaits, not on another thread.
+///
+/// # Panics
+/// Every method panics when it is used outside the turn that it was given to.
+#[derive(Debug)]
+pub struct Ctx {
+    _private: (),
+}
+
+impl Ctx {
+    /// The context of whatever turn runs: it has no data of its own.
+    #[doc(hidden)]
+    pub const CURRENT: Ctx = Ctx { _private: () };
+
+    /// The actor with this key, of the tenant on whose account this turn runs.
+    pub fn actor<A: Actor>(&self, key: impl Into<Key>) -> Ref<A> {
+        let (host, tenant) = look(|scope| (scope.seat().host(), scope.tenant()));
+        Ref::bound(host, tenant, key)
+    }
+
+    /// A reference to this actor itself. A call to it from its own turn would wait for itself and gets
+    /// [`CallCycle`](elastin_types::CallError::CallCycle); a tell is fine.
+    ///
+    /// # Panics
+    /// If this actor is not an `A`.
+    pub fn me<A: Actor>(&self) -> Ref<A> {
+        let (host, id) = look(|scope| (scope.seat().host(), scope.seat().id().clone()));
+        assert!(id.kind == A::KIND, "this actor is not a `{}`", A::NAME);
+        Ref::from_id_on(id, host)
+    }
+
+    /// This actor's id.
+    pub fn id(&self) -> ActorId {
+        look(|scope| scope.seat().id().clone())
+    }
+
+    /// This actor's key.
+    pub fn key(&self) -> Key {
+        look(|scope| scope.seat().id().key.clone())
+    }
+
+    /// The node that the actor is on at present.
+    pub fn node(&self) -> NodeId {
+        look(|scope| scope.seat().host()).node()
+    }
+
+    /// Who called.
+    pub fn caller(&self) -> Caller {
+        look(Scope::caller)
+    }
+
+    /// The tenant on whose account this turn runs.
+    pub fn tenant(&self) -> TenantId {
+        look(Scope::tenant)
+    }
+
+    /// The time on this process's clock.
+    pub fn now(&self) -> Time {
+        look(|scope| scope.seat().now())
+    }
+
+    /// When the caller stops waiting; calls made by this turn inherit it.
+    pub fn deadline(&self) -> Option<Time> {
+        look(Scope::deadline)
+    }
+
+    /// How long the caller still waits; `None` if it set no deadline.
+    pub fn time_left(&self) -> Option<Duration> {
+        look(|scope| scope.deadline().map(|deadline| deadline.since(scope.seat().now())))
+    }
+
+    /// A value of the request context, which flows along with calls from caller to callee.
+    pub fn request_value(&self, name: &str) -> Option<String> {
+        look(|scope| {
+            let entries = scope.context()?.iter();
+            entries
+                .filter(|(known, _)| **known == *name)
+                .map(|(_, value)| value.to_string())
+                .next()
+        })
+    }
+
+    /// Ends this activation after the turn, as if the actor had been idle for long.
+    pub fn deactivate(&self) {
+        look(|scope| scope.seat().deactivate());
+    }
+
+    /// Makes the call as a tell once, after a time, unless the activation ends before.
+    pub fn after<F: Function>(&self, after: Duration, call: Call<'_, F>) -> TimerId
+    where
+        F::Arguments: Clone + Sync,
+    {
+        self.timer(after, None, call)
+    }
+
+    /// Makes the call as a tell again and again, until the timer is stopped or the activation ends. A tick that finds the
+    /// mailbox full is left out.
+    pub fn every<F: Function>(&self, every: Duration, call: Call<'_, F>) -> TimerId
+    where
+        F::Arguments: Clone + Sync,
+    {
+        self.timer(every, Some(every), call)
+    }
+
+    /// Stops a timer of this activation. A tick that is already in the mailbox still comes.
+    pub fn stop_timer(&self, timer: TimerId) {
+        look(|scope| scope.seat().stop_timer(timer));
+    }
+
+    fn timer<F: Function>(&self, after: Duration, every: Option<Duration>, call: Call<'_, F>) -> TimerId
+    where
+        F::Arguments: Clone + Sync,
+    {
+        let (target, arguments) = call.into_parts();
+        let tick = Box::new(move || {
+            // A full mailbox has ticks enough; whatever else is wrong, the next real call reports it.
+            let _ = Call::<F>::new(&target, arguments.clone()).try_tell();
+        });
+        look(|scope| scope.seat().start_timer(Timer { after, every, tick }))
+    }
+}
+
+fn look<T>(look: impl FnOnce(&Scope) -> T) -> T {
+    scope::with_current(|scope| scope.map(look)).expect("a context is used within its own turn")
+}
+
+/// A way into the system from outside any actor: what refs are made from in `main`, in tests and in gateways.
+#[derive(Clone)]
+pub struct Client {
+    host: Arc<dyn Host>,
+}
+
+impl Client {
+    /// A client of this process's host.
+    pub fn new(host: Arc<dyn Host>) -> Self {
+        Self { host }
+    }
+
+    /// The actor with this key, of the host's tenant.
+    pub fn actor<A: Actor>(&self, key: impl Into<Key>) -> Ref<A> {
+        Ref::bound(self.host.clone(), self.host.tenant(), key)
+    }
+
+    /// A reference, such as one that was decoded, that works outside turns.
+    pub fn bind<A: Actor>(&self, reference: &Ref<A>) -> Ref<A> {
+        Ref::from_id_on(reference.id().clone(), self.host.clone())
+    }
+
+    /// The host that calls go through.
+    pub fn host(&self) -> &Arc<dyn Host> {
+        &self.host
+    }
+}
+
+impl<A: Actor> Ref<A> {
+    fn bound(host: Arc<dyn Host>, tenant: TenantId, key: impl Into<Key>) -> Self {
+        let id = ActorId {
+            tenant,
+            kind: A::KIND,
+            key: key.into(),
+        };
+        Self::from_id_on(id, host)
+    }
+
+    fn from_id_on(id: ActorId, host: Arc<dyn Host>) -> Self {
+        Self::from(A::Ref::from_raw(RawRef::new(id, Some(host))))
+    }
+}

@@ -1,0 +1,165 @@
+//! What references and turns need from the process that runs them.
+//!
+//! ```text
+//!  Ref<A> ── resolves once ──▶ Target<A> ── the actor's seat on this node ──▶ state, mailbox, scheduler
+//!    │                            │
+//!    └── type unknown here ───────┴── not active here ──▶ Host::send (encoded, through the world beyond the node)
+//! ```
+
+use std::any::Any;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use elastin_types::{ActorId, CallError, CallId, Caller, Message, Method, NodeId, Outcome, TenantId, Time};
+
+use crate::Actor;
+use crate::body::Body;
+use crate::scope::Scope;
+use crate::slot::ReplySlot;
+use crate::turn::Turn;
+
+/// A process in which references work: one that runs actors, or only calls them.
+pub trait Host: Send + Sync + 'static {
+    /// The node or client that this process is.
+    fn node(&self) -> NodeId;
+
+    /// The time on this process's clock.
+    fn now(&self) -> Time;
+
+    /// The id of a call that is about to be made.
+    fn next_call(&self) -> CallId;
+
+    /// The local seat of an actor, as an `Arc<dyn Target<A>>` for the type that the id names; `None` when this process
+    /// doesn't know the type.
+    fn resolve(&self, actor: &ActorId) -> Option<Box<dyn Any>>;
+
+    /// Sends a message to wherever its target is.
+    fn send(&self, message: Message, reply: Option<ReplySlot>);
+
+    /// Sends the outcome of a call that came from elsewhere.
+    fn reply(&self, call: CallId, outcome: Outcome);
+
+    /// Wakes somebody at a time, once.
+    fn wake_at(&self, at: Time, waker: Waker) -> WakeId;
+
+    /// Gives up a wake-up that is not needed any longer. One that has happened is no longer known, which is fine.
+    fn cancel_wake(&self, wake: WakeId);
+
+    /// The deadline of a call that has to wait and was given none.
+    fn default_deadline(&self) -> Option<Duration>;
+
+    /// The tenant of callers outside any turn.
+    fn tenant(&self) -> TenantId {
+        TenantId::default()
+    }
+}
+
+/// Names a wake-up, so that it can be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WakeId {
+    /// When it is due.
+    pub at: Time,
+    /// Tells it from others that are due at the same time.
+    pub sequence: u64,
+}
+
+/// An actor's place on this node as its own turns see it, whatever its type. It stays the same while the actor's
+/// activations come and go.
+pub trait Seat: Send + Sync + 'static {
+    /// Whose place it is.
+    fn id(&self) -> &ActorId;
+
+    /// The time on this process's clock.
+    fn now(&self) -> Time;
+
+    /// The process it is in.
+    fn host(&self) -> Arc<dyn Host>;
+
+    /// Takes in what was measured of one turn; says how many turns the next measured one shall stand for (at least 1).
+    fn record_turn(&self, turn: &TurnMeasure) -> u32;
+
+    /// Takes in what was measured of one call that a turn made, and how many calls it stands for.
+    fn record_call(&self, callee: &ActorId, method: Method, bytes: u64, weight: u32);
+
+    /// Ends the activation after the present turn, as if it had been idle.
+    fn deactivate(&self);
+
+    /// Sends a message to this very actor at a time, or again and again, until its activation ends.
+    fn start_timer(&self, timer: Timer) -> TimerId;
+
+    /// Stops a timer. A tick that is already in the mailbox still comes.
+    fn stop_timer(&self, timer: TimerId);
+}
+
+/// A timer of an activation.
+pub struct Timer {
+    /// How long until the first tick.
+    pub after: Duration,
+    /// How long between ticks; `None` ticks once.
+    pub every: Option<Duration>,
+    /// Sends one tick.
+    pub tick: Box<dyn Fn() + Send>,
+}
+
+/// Names a timer of an activation, so that it can be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimerId(pub u64);
+
+/// What was measured of one turn.
+#[derive(Clone, Debug)]
+pub struct TurnMeasure {
+    /// How many turns it stands for: itself and those that were not measured.
+    pub weight: u32,
+    /// The time it ran, without the inline calls it made.
+    pub busy: Duration,
+    /// Who called.
+    pub caller: Caller,
+    /// Where the caller was.
+    pub from: NodeId,
+    /// The function.
+    pub method: Method,
+    /// The encoded size of the arguments.
+    pub bytes: u64,
+}
+
+/// An actor's place on this node as callers see it.
+///
+/// [`begin`](Target::begin) is the fast way: it hands out the actor if it is idle, and the caller runs the turn on its own
+/// thread and gives the actor back. Everything else queues.
+pub trait Target<A: Actor>: Seat {
+    /// Takes the actor for a turn on this thread, if it is idle, or may be activated here at once. `depth` counts the turns
+    /// that this thread is inside of.
+    fn begin(&self, depth: u32) -> Option<Box<Body<A>>>;
+
+    /// Gives the actor back after a turn that changed nothing that has to be saved.
+    fn finish(&self, body: Box<Body<A>>);
+
+    /// Gives the actor back after a turn whose effect has to be saved before its caller may know of it.
+    fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>);
+
+    /// The turn waits for something: from here on it is polled by this node's workers.
+    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker);
+
+    /// The turn panicked and took the state with it.
+    fn panicked(&self);
+
+    /// Whether a reply may leave now; else it is kept in the turn until it may.
+    fn may_reply(&self) -> bool;
+
+    /// Keeps a finished turn until its reply may leave.
+    fn hold_reply(&self, turn: Pin<Box<dyn Turn<A>>>);
+
+    /// Puts a turn into the mailbox, or sends it to wherever the actor is. When the mailbox is full and `room` is given, that
+    /// is woken when there is room again.
+    fn enqueue(&self, turn: Pin<Box<dyn Turn<A>>>, room: Option<&Waker>) -> Result<(), Refused<A>>;
+}
+
+/// A turn that did not get into the mailbox.
+pub struct Refused<A: Actor> {
+    /// The turn.
+    pub turn: Pin<Box<dyn Turn<A>>>,
+    /// Why.
+    pub why: CallError,
+}

@@ -1,0 +1,190 @@
+//! Where the reply of a call that could not be answered at once goes.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use elastin_types::{CallError, CallId, Outcome};
+use serde::de::DeserializeOwned;
+
+use crate::codec;
+use crate::host::Host;
+
+/// The meeting place of one caller and the turn that answers it, in the reply's own type.
+pub(crate) struct Slot<R> {
+    state: Mutex<State<R>>,
+}
+
+enum State<R> {
+    Waiting(Option<Waker>),
+    Answered(Result<R, CallError>),
+    /// The caller took the answer or went away.
+    Closed,
+}
+
+impl<R> Slot<R> {
+    /// A slot without an answer.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State::Waiting(None)),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        // Nothing that can panic runs under this lock, so what it guards is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers. The first answer counts; a later one is dropped, as is one that nobody waits for.
+    pub(crate) fn put(&self, answer: Result<R, CallError>) {
+        let mut state = self.lock();
+        if let State::Waiting(waker) = &mut *state {
+            let waker = waker.take();
+            *state = State::Answered(answer);
+            drop(state);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Takes the answer, or asks to be woken when there is one.
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<R, CallError>> {
+        let mut state = self.lock();
+        match &mut *state {
+            State::Waiting(Some(known)) if known.will_wake(waker) => Poll::Pending,
+            State::Waiting(known) => {
+                *known = Some(waker.clone());
+                Poll::Pending
+            }
+            State::Answered(_) => match std::mem::replace(&mut *state, State::Closed) {
+                State::Answered(answer) => Poll::Ready(answer),
+                State::Waiting(_) | State::Closed => unreachable!("the slot was just seen to be answered"),
+            },
+            State::Closed => Poll::Ready(Err(CallError::Cancelled)),
+        }
+    }
+
+    /// The caller does not wait any longer.
+    pub(crate) fn close(&self) {
+        let before = std::mem::replace(&mut *self.lock(), State::Closed);
+        // Dropped here, outside the lock: the answer's own drop may run any code.
+        drop(before);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(*self.lock(), State::Closed)
+    }
+}
+
+/// Takes the encoded outcome of a call that left the process's own actors, exactly once.
+///
+/// If it is dropped without an outcome, its caller gets [`CallError::Cancelled`].
+pub struct ReplySlot {
+    complete: Option<Box<dyn FnOnce(Outcome) + Send>>,
+}
+
+impl ReplySlot {
+    /// A slot that hands the outcome to `complete`.
+    pub fn new(complete: impl FnOnce(Outcome) + Send + 'static) -> Self {
+        Self {
+            complete: Some(Box::new(complete)),
+        }
+    }
+
+    /// Hands over the outcome.
+    pub fn complete(mut self, outcome: Outcome) {
+        if let Some(complete) = self.complete.take() {
+            complete(outcome);
+        }
+    }
+
+    /// A slot that decodes the reply for the caller that waits at `slot`.
+    pub(crate) fn decoding<R: DeserializeOwned + Send + 'static>(slot: Arc<Slot<R>>, method: &'static str) -> Self {
+        Self::new(move |outcome| {
+            let answer = outcome.and_then(|bytes| {
+                codec::decode::<R>(&bytes, "the reply", method).map_err(CallError::Rejected)
+            });
+            slot.put(answer);
+        })
+    }
+}
+
+impl Drop for ReplySlot {
+    fn drop(&mut self) {
+        if let Some(complete) = self.complete.take() {
+            complete(Err(CallError::Cancelled));
+        }
+    }
+}
+
+impl fmt::Debug for ReplySlot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ReplySlot").finish_non_exhaustive()
+    }
+}
+
+/// Where the reply of a call that came encoded goes: back through the host by the call's id, or to a slot that came along.
+///
+/// If it is dropped without an outcome, the caller gets [`CallError::Cancelled`].
+#[derive(Debug)]
+pub struct ReplyTo {
+    way: Option<Way>,
+}
+
+enum Way {
+    Host(Arc<dyn Host>, CallId),
+    Slot(ReplySlot),
+}
+
+impl ReplyTo {
+    /// The reply of `call` leaves through `host`.
+    pub fn host(host: Arc<dyn Host>, call: CallId) -> Self {
+        Self {
+            way: Some(Way::Host(host, call)),
+        }
+    }
+
+    /// The reply goes to a slot.
+    pub fn slot(slot: ReplySlot) -> Self {
+        Self {
+            way: Some(Way::Slot(slot)),
+        }
+    }
+
+    /// Hands over the outcome.
+    pub fn complete(mut self, outcome: Outcome) {
+        self.take_outcome(outcome);
+    }
+
+    /// The call goes on elsewhere: no reply will leave from here, and the slot goes along if there is one.
+    pub fn pass_on(mut self) -> Option<ReplySlot> {
+        match self.way.take() {
+            Some(Way::Slot(slot)) => Some(slot),
+            Some(Way::Host(..)) | None => None,
+        }
+    }
+
+    fn take_outcome(&mut self, outcome: Outcome) {
+        match self.way.take() {
+            Some(Way::Host(host, call)) => host.reply(call, outcome),
+            Some(Way::Slot(slot)) => slot.complete(outcome),
+            None => {}
+        }
+    }
+}
+
+impl Drop for ReplyTo {
+    fn drop(&mut self) {
+        self.take_outcome(Err(CallError::Cancelled));
+    }
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::Host(_, call) => out.debug_tuple("Host").field(call).finish(),
+            Way::Slot(slot) => slot.fmt(out),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Arbitration: which of several proposals for the same actors wins. One arbiter, so that rules do not fight.
+
+use std::cmp::Ordering;
+
+use crate::{Change, Proposal, Purpose};
+
+/// The highest priority first, then the earlier rule, then the higher score, then the lower actor id. Emptying a server
+/// comes before everything: no rule has a say in it.
+pub(crate) fn best_first(proposals: &mut [Proposal]) {
+    proposals.sort_by(compare);
+}
+
+/// Whether one proposal wins over another.
+pub(crate) fn is_better(one: &Proposal, other: &Proposal) -> bool {
+    compare(one, other) == Ordering::Less
+}
+
+fn compare(one: &Proposal, other: &Proposal) -> Ordering {
+    let drains = |proposal: &Proposal| {
+        matches!(
+            proposal.decision.change,
+            Change::Move {
+                purpose: Purpose::Drain,
+                ..
+            }
+        )
+    };
+    let rule = |proposal: &Proposal| proposal.decision.cause.as_ref().map_or(usize::MAX, |cause| cause.rule);
+    drains(other)
+        .cmp(&drains(one))
+        .then(other.priority.cmp(&one.priority))
+        .then(rule(one).cmp(&rule(other)))
+        .then(other.score.total_cmp(&one.score))
+        .then_with(|| one.decision.actor().cmp(&other.decision.actor()))
+        .then(one.decision.id.cmp(&other.decision.id))
+}

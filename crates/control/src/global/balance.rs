@@ -1,0 +1,312 @@
+//! `balance`: actors move from servers above the upper bound, and to servers below the lower one.
+
+use elastin_policy::{Action, Balance, Fired, Index, Scope};
+use elastin_types::{ActorId, NodeId, Resource, Time};
+
+use super::Gem;
+use super::event::GemCommand;
+use super::room::{Limits, WHOLE, by_quality, obstacle};
+use super::view::Server;
+use crate::limits::upper_limit;
+use crate::settings::HYSTERESIS_PERIODS;
+use crate::{Candidate, Cause, Change, Proposal, Purpose, Refusal, Unit};
+
+/// How many moves one `balance` plans in one round; what is left follows in the next ones.
+const MOVES_MAX: usize = 1_024;
+
+/// The bytes of state that a move is taken to carry per second, which says how long the actors pause.
+const MOVE_BYTES_PER_SECOND: f64 = 64.0 * 1024.0 * 1024.0;
+
+/// How long the actors of a unit pause at least when it moves, in seconds.
+const PAUSE_SECONDS: f64 = 0.01;
+
+/// One `balance` rule with what it says in this round.
+pub(crate) struct Rule {
+    pub(crate) index: usize,
+    pub(crate) balance: Balance,
+    pub(crate) priority: i32,
+    /// Up to where servers may be filled.
+    pub(crate) limit: f64,
+    /// The servers that it fired for.
+    pub(crate) fired: Vec<Fired>,
+}
+
+impl Rule {
+    pub(crate) fn resource(&self) -> Resource {
+        self.balance.resource
+    }
+
+    fn limits(&self) -> Limits {
+        let mut limits = WHOLE;
+        limits[self.resource()] = self.limit;
+        limits
+    }
+
+    fn fired_for(&self, node: NodeId) -> Option<&Fired> {
+        self.fired.iter().find(|fired| fired.server == Some(node))
+    }
+}
+
+/// A move that is considered.
+struct Step {
+    lead: ActorId,
+    from: NodeId,
+    to: NodeId,
+    /// By how much the higher of the two gets lower, in percentage points.
+    gain: f64,
+}
+
+impl Gem {
+    /// Plans the moves of all `balance` rules, and changes the number of servers where moves are not enough.
+    pub(super) fn plan_balances(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+        for rule in self.balance_rules(now) {
+            let shrinks = self.plan_shrink(now, &rule, out);
+            if shrinks {
+                continue;
+            }
+            self.relieve(now, &rule);
+            self.draw(now, &rule);
+            self.plan_growth(now, &rule, out);
+        }
+    }
+
+    /// The `balance` rules that global managers evaluate, with the servers that they fired for.
+    pub(super) fn balance_rules(&self, now: Time) -> Vec<Rule> {
+        let snapshot = self.view.snapshot(now, self.settings.period);
+        let fired = self.policy.evaluate(&Index::new(&snapshot), Scope::Global);
+        self.policy
+            .balances()
+            .filter(|(index, _)| self.policy.rules()[*index].is_global())
+            .map(|(index, balance)| Rule {
+                index,
+                priority: self.policy.priority(index, &Action::Balance(balance.clone())),
+                limit: upper_limit(&self.policy, balance),
+                fired: fired.iter().filter(|fired| fired.rule == index).cloned().collect(),
+                balance: balance.clone(),
+            })
+            .collect()
+    }
+
+    /// Whether a server is above the rule's upper bound, by more than noise or for long enough.
+    pub(super) fn is_over(&self, rule: &Rule, server: &Server) -> bool {
+        let Some((percent, upper)) = server.measured(rule.resource()).zip(rule.balance.upper) else {
+            return false;
+        };
+        rule.fired_for(server.node()).is_some()
+            && percent > upper
+            && (percent > upper + self.settings.noise_margin || server.streak(rule.index).above >= HYSTERESIS_PERIODS)
+    }
+
+    /// Whether a server is below the rule's lower bound, by more than noise or for long enough.
+    pub(super) fn is_under(&self, rule: &Rule, server: &Server) -> bool {
+        let Some((percent, lower)) = server.measured(rule.resource()).zip(rule.balance.lower) else {
+            return false;
+        };
+        rule.fired_for(server.node()).is_some()
+            && percent < lower
+            && (percent < lower - self.settings.noise_margin || server.streak(rule.index).below >= HYSTERESIS_PERIODS)
+    }
+
+    /// Moves actors away from servers above the upper bound, the fullest first.
+    fn relieve(&mut self, now: Time, rule: &Rule) {
+        let mut over: Vec<(f64, NodeId)> = self
+            .view
+            .common()
+            .filter(|server| server.is_open && !server.report.unsettled && self.is_over(rule, server))
+            .filter_map(|server| Some((server.percent(rule.resource())?, server.node())))
+            .collect();
+        over.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+        for (_, node) in over {
+            for _ in 0..MOVES_MAX {
+                let percent = self.view.get(node).and_then(|server| server.percent(rule.resource()));
+                if percent.is_none_or(|percent| percent <= rule.limit) {
+                    break;
+                }
+                let Some(step) = self.relieving_step(rule, node) else {
+                    break;
+                };
+                self.take(now, rule, step, node);
+            }
+        }
+    }
+
+    /// The cheapest unit whose leaving is enough, else the largest that some server can take.
+    fn relieving_step(&self, rule: &Rule, from: NodeId) -> Option<Step> {
+        let source = self.view.get(from)?;
+        let percent = source.percent(rule.resource())?;
+        let mut units = self.movable(rule, source);
+        units.sort_by(|one, other| one.used[rule.resource()].total_cmp(&other.used[rule.resource()]));
+        let leaves = |unit: &Unit| percent - share(source, unit, rule.resource());
+        let enough = units.iter().filter(|unit| leaves(unit) <= rule.limit);
+        let too_little = units.iter().rev().filter(|unit| leaves(unit) > rule.limit);
+        enough.chain(too_little).find_map(|unit| self.step(rule, source, unit))
+    }
+
+    /// The move of a unit to the best server: one below the lower bound first, then the emptiest.
+    fn step(&self, rule: &Rule, source: &Server, unit: &Unit) -> Option<Step> {
+        let resource = rule.resource();
+        let before = source.percent(resource)?;
+        let after = before - share(source, unit, resource);
+        self.view
+            .common()
+            .filter(|target| target.node() != source.node())
+            .filter(|target| obstacle(&self.policy, unit, target, &rule.limits()).is_none())
+            .filter_map(|target| {
+                let filled = target.percent_with(unit, resource)?;
+                let gain = before - filled.max(after);
+                (gain > 0.0 && self.is_worth_it(unit, source, resource, gain)).then_some((filled, gain, target))
+            })
+            .min_by(|(one, _, first), (other, _, second)| {
+                let is_under = |target: &Server| {
+                    let bound = rule.balance.lower.zip(target.percent(resource));
+                    bound.is_some_and(|(lower, percent)| percent < lower)
+                };
+                (is_under(second).cmp(&is_under(first)))
+                    .then(one.total_cmp(other))
+                    .then(first.node().cmp(&second.node()))
+            })
+            .map(|(_, gain, target)| Step {
+                lead: unit.lead.clone(),
+                from: source.node(),
+                to: target.node(),
+                gain,
+            })
+    }
+
+    /// Moves actors to servers below the lower bound, the emptiest first, from the fullest.
+    fn draw(&mut self, now: Time, rule: &Rule) {
+        let mut under: Vec<(f64, NodeId)> = self
+            .view
+            .common()
+            .filter(|server| !server.report.unsettled && self.is_under(rule, server))
+            .filter_map(|server| Some((server.percent(rule.resource())?, server.node())))
+            .collect();
+        under.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        for (_, node) in under {
+            for _ in 0..MOVES_MAX {
+                let percent = self.view.get(node).and_then(|server| server.percent(rule.resource()));
+                let filled = percent
+                    .zip(rule.balance.lower)
+                    .is_none_or(|(percent, lower)| percent >= lower);
+                let Some(step) = (!filled).then(|| self.drawing_step(rule, node)).flatten() else {
+                    break;
+                };
+                self.take(now, rule, step, node);
+            }
+        }
+    }
+
+    /// The move to a server that lowers the fullest other most. It must lower it by more than noise: a server that is
+    /// merely idle is no reason to shuffle actors.
+    fn drawing_step(&self, rule: &Rule, to: NodeId) -> Option<Step> {
+        let resource = rule.resource();
+        let target = self.view.get(to)?;
+        let mut sources: Vec<(f64, &Server)> = self
+            .view
+            .common()
+            .filter(|server| server.node() != to && server.is_open && !server.report.unsettled)
+            .filter_map(|server| Some((server.percent(resource)?, server)))
+            .collect();
+        sources.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.node().cmp(&other.1.node())));
+        sources.into_iter().find_map(|(before, source)| {
+            self.movable(rule, source)
+                .into_iter()
+                .filter(|unit| obstacle(&self.policy, unit, target, &rule.limits()).is_none())
+                .filter_map(|unit| {
+                    let after = before - share(source, unit, resource);
+                    let gain = before - target.percent_with(unit, resource)?.max(after);
+                    let worth = gain >= self.settings.noise_margin && self.is_worth_it(unit, source, resource, gain);
+                    worth.then_some((gain, unit))
+                })
+                .max_by(|one, other| one.0.total_cmp(&other.0).then_with(|| other.1.lead.cmp(&one.1.lead)))
+                .map(|(gain, unit)| Step {
+                    lead: unit.lead.clone(),
+                    from: source.node(),
+                    to,
+                    gain,
+                })
+        })
+    }
+
+    /// The units of a server that the rule may move.
+    pub(super) fn movable<'a>(&self, rule: &Rule, server: &'a Server) -> Vec<&'a Unit> {
+        let units = server.report.units.iter();
+        units
+            .filter(|unit| unit.has_kind(&rule.balance.kinds))
+            .filter(|unit| !unit.held.as_ref().is_some_and(|held| held.holds_against(rule.priority)))
+            .filter(|unit| unit.used[rule.resource()] > 0.0)
+            .collect()
+    }
+
+    /// Whether the load that a move relieves within a period is more than the work that its pause costs.
+    fn is_worth_it(&self, unit: &Unit, source: &Server, resource: Resource, gain_points: f64) -> bool {
+        let Some(capacity) = source.capacity(resource) else {
+            return false;
+        };
+        let pause = PAUSE_SECONDS + unit.used.mem / MOVE_BYTES_PER_SECOND;
+        let relieved = gain_points / 100.0 * capacity * self.settings.period.as_secs_f64();
+        relieved > pause * unit.used[resource]
+    }
+
+    /// Proposes a step. `about` is the server that the rule fired for.
+    fn take(&mut self, now: Time, rule: &Rule, step: Step, about: NodeId) {
+        let unit = self.unit(step.from, &step.lead).expect("a step moves a unit in view");
+        let candidates = self.balance_candidates(rule, &unit, &step);
+        let cause = self.balance_cause(rule, about);
+        let change = Change::Move {
+            actor: main_actor(rule, &unit),
+            with: Vec::new(),
+            from: step.from,
+            to: Some(step.to),
+            purpose: Purpose::Balance(rule.resource()),
+        };
+        let decision = self.decision(now, cause, change, candidates);
+        let proposal = Proposal {
+            decision,
+            priority: rule.priority,
+            score: step.gain,
+            reservation: None,
+        };
+        self.propose(proposal, &step.lead);
+    }
+
+    fn balance_candidates(&self, rule: &Rule, unit: &Unit, step: &Step) -> Vec<Candidate> {
+        let mut candidates: Vec<Candidate> = self
+            .view
+            .servers
+            .values()
+            .filter(|server| server.node() != step.from)
+            .map(|server| {
+                let chosen = server.node() == step.to;
+                Candidate {
+                    node: server.node(),
+                    score: 100.0 - server.percent_with(unit, rule.resource()).unwrap_or(0.0),
+                    refused: (!chosen)
+                        .then(|| obstacle(&self.policy, unit, server, &rule.limits()).unwrap_or(Refusal::Worse)),
+                }
+            })
+            .collect();
+        candidates.sort_by(by_quality);
+        candidates
+    }
+
+    /// Why a rule acts on a server, for the record.
+    pub(super) fn balance_cause(&self, rule: &Rule, node: NodeId) -> Option<Cause> {
+        let written = &self.policy.rules()[rule.index];
+        rule.fired_for(node)
+            .map(|fired| Cause::new(fired, written.name.as_deref(), &written.text))
+    }
+}
+
+/// The part of a server that a unit uses, in percent.
+pub(crate) fn share(server: &Server, unit: &Unit, resource: Resource) -> f64 {
+    server
+        .capacity(resource)
+        .map_or(0.0, |capacity| 100.0 * unit.used[resource] / capacity)
+}
+
+/// The actor that a record speaks of: one of the types that the rule names.
+fn main_actor(rule: &Rule, unit: &Unit) -> ActorId {
+    let named = unit.actors.iter().find(|actor| rule.balance.moves(actor.kind));
+    named.unwrap_or(&unit.lead).clone()
+}

@@ -1,0 +1,85 @@
+//! Servers that are being emptied: their actors go where there is room, whatever rules say.
+
+use elastin_types::{ActorId, NodeId, Resource, Time};
+
+use super::Gem;
+use super::event::GemCommand;
+use super::room::{MEMORY_ONLY, best, candidates, named_limits};
+use crate::{Candidate, Change, Outcome, Proposal, Purpose, Refusal, Unit};
+
+impl Gem {
+    /// Proposes a place for every unit of the servers that are being emptied.
+    pub(super) fn plan_drains(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+        let leaving: Vec<(NodeId, ActorId)> = self
+            .view
+            .servers
+            .values()
+            .filter(|server| server.is_draining() && server.is_open)
+            .flat_map(|server| {
+                let node = server.node();
+                server.report.units.iter().map(move |unit| (node, unit.lead.clone()))
+            })
+            .collect();
+        for (from, lead) in leaving {
+            let Some(unit) = self.unit(from, &lead) else { continue };
+            let candidates = self.refuges(&unit, from);
+            let to = best(&candidates);
+            let change = Change::Move {
+                actor: self.main_actor(from, &unit),
+                with: Vec::new(),
+                from,
+                to,
+                purpose: Purpose::Drain,
+            };
+            let decision = self.decision(now, None, change, candidates);
+            if to.is_none() {
+                let refused = decision.with_outcome(Outcome::Refused(Refusal::NoServer));
+                out.push(GemCommand::Record(refused));
+                continue;
+            }
+            let proposal = Proposal {
+                decision,
+                priority: i32::MAX,
+                score: 0.0,
+                reservation: None,
+            };
+            self.propose(proposal, &lead);
+        }
+    }
+
+    /// Where a unit can go that has to leave: under the bounds that rules name, else to where most room is.
+    fn refuges(&self, unit: &Unit, from: NodeId) -> Vec<Candidate> {
+        let resource = self.policy.critical_resource(unit.lead.kind).unwrap_or(Resource::Cpu);
+        // A refusal of a period ago does not count: the actor has to go somewhere.
+        let unit = Unit {
+            refused_by: Vec::new(),
+            ..unit.clone()
+        };
+        let within = candidates(
+            &self.policy,
+            &self.view,
+            &unit,
+            from,
+            resource,
+            &named_limits(&self.policy),
+        );
+        if best(&within).is_some() {
+            return within;
+        }
+        candidates(&self.policy, &self.view, &unit, from, resource, &MEMORY_ONLY)
+    }
+
+    pub(super) fn unit(&self, node: NodeId, lead: &ActorId) -> Option<Unit> {
+        let units = &self.view.get(node)?.report.units;
+        units.iter().find(|unit| unit.lead == *lead).cloned()
+    }
+
+    /// The actor of a unit that a record speaks of: the reserved one, if there is one.
+    fn main_actor(&self, node: NodeId, unit: &Unit) -> ActorId {
+        let reserved = self.view.get(node).and_then(|server| {
+            let actors = server.reservations.iter().map(|reservation| &reservation.actor);
+            actors.into_iter().find(|actor| unit.actors.contains(actor)).cloned()
+        });
+        reserved.unwrap_or_else(|| unit.lead.clone())
+    }
+}

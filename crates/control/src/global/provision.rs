@@ -1,0 +1,177 @@
+//! Servers that were asked for: until they have come and reported, nothing more is asked for on the same account.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use elastin_types::{ActorId, NodeId, Time};
+
+use super::Gem;
+use super::event::GemCommand;
+use crate::{Cause, Change, Decision, Outcome};
+
+/// How many askings are open at a time.
+const PROVISIONS_MAX: usize = 64;
+
+/// The servers that were asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Provisions {
+    open: BTreeMap<u64, Provision>,
+    /// Servers that were added for reserved actors.
+    added_for_reserve: BTreeSet<NodeId>,
+}
+
+#[derive(Clone, Debug)]
+struct Provision {
+    decision: Decision,
+    count: u32,
+    reserved: Option<ActorId>,
+    until: Time,
+    /// The servers, once the provisioner has named them: those that have not reported yet.
+    awaited: Option<BTreeSet<NodeId>>,
+}
+
+impl Provisions {
+    /// How many servers are on the way.
+    pub(crate) fn on_the_way(&self) -> u32 {
+        let awaited = |provision: &Provision| match &provision.awaited {
+            Some(nodes) => u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            None => provision.count,
+        };
+        self.open.values().map(awaited).sum()
+    }
+
+    /// How many servers are on the way that are not members yet.
+    pub(crate) fn unnamed(&self) -> u32 {
+        let unnamed = self.open.values().filter(|provision| provision.awaited.is_none());
+        unnamed.map(|provision| provision.count).sum()
+    }
+
+    /// Whether a server for this actor is on the way.
+    pub(crate) fn is_awaited_by(&self, actor: &ActorId) -> bool {
+        self.open
+            .values()
+            .any(|provision| provision.reserved.as_ref() == Some(actor))
+    }
+
+    /// Whether servers are on the way that are not meant for one actor.
+    pub(crate) fn has_common(&self) -> bool {
+        self.open.values().any(|provision| provision.reserved.is_none())
+    }
+
+    /// The actor that a server, which has just come, was asked for.
+    pub(crate) fn kept_for(&self, node: NodeId) -> Option<ActorId> {
+        let provision = self.open.values().find(|provision| {
+            let nodes = provision.awaited.as_ref();
+            nodes.is_some_and(|nodes| nodes.contains(&node))
+        })?;
+        provision.reserved.clone()
+    }
+
+    /// A server has reported for the first time: it is no longer on the way.
+    pub(crate) fn has_reported(&mut self, node: NodeId) {
+        for provision in self.open.values_mut() {
+            if let Some(nodes) = &mut provision.awaited {
+                nodes.remove(&node);
+            }
+        }
+        self.open
+            .retain(|_, provision| provision.awaited.as_ref().is_none_or(|nodes| !nodes.is_empty()));
+    }
+
+    pub(crate) fn was_added_for_reserve(&self, node: NodeId) -> bool {
+        self.added_for_reserve.contains(&node)
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<Time> {
+        self.open.values().map(|provision| provision.until).min()
+    }
+}
+
+impl Gem {
+    /// Asks for servers; whether the asking went out.
+    pub(super) fn add_servers(
+        &mut self,
+        now: Time,
+        cause: Option<Cause>,
+        count: u32,
+        reserved: Option<ActorId>,
+        out: &mut Vec<GemCommand>,
+    ) -> bool {
+        if self.provisions.open.len() >= PROVISIONS_MAX {
+            return false;
+        }
+        let change = Change::AddServers {
+            count,
+            reserved: reserved.clone(),
+        };
+        let decision = self
+            .decision(now, cause, change, Vec::new())
+            .with_outcome(Outcome::Started);
+        out.push(GemCommand::Record(decision.clone()));
+        let request = self.number();
+        out.push(GemCommand::AddServers {
+            request,
+            count,
+            for_reserve: reserved.is_some(),
+        });
+        let provision = Provision {
+            decision,
+            count,
+            reserved,
+            until: now + self.settings.provision_limit,
+            awaited: None,
+        };
+        self.provisions.open.insert(request, provision);
+        true
+    }
+
+    /// The provisioner has answered.
+    pub(super) fn end_provision(
+        &mut self,
+        _now: Time,
+        request: u64,
+        result: Result<Vec<NodeId>, String>,
+        out: &mut Vec<GemCommand>,
+    ) {
+        let Some(mut provision) = self.provisions.open.remove(&request) else {
+            return;
+        };
+        let decision = provision.decision.clone();
+        match result {
+            Ok(nodes) => {
+                if provision.reserved.is_some() {
+                    self.provisions.added_for_reserve.extend(&nodes);
+                }
+                let reported = |node: &NodeId| self.view.servers.contains_key(node);
+                let awaited: BTreeSet<NodeId> = nodes.into_iter().filter(|node| !reported(node)).collect();
+                if !awaited.is_empty() {
+                    provision.awaited = Some(awaited);
+                    self.provisions.open.insert(request, provision);
+                }
+                out.push(GemCommand::Record(decision.with_outcome(Outcome::Done)));
+            }
+            Err(reason) => out.push(GemCommand::Record(decision.with_outcome(Outcome::Failed(reason)))),
+        }
+    }
+
+    /// Servers that do not come are not waited for any longer; whoever needs them asks again.
+    pub(super) fn expire_provisions(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+        let late: Vec<u64> = self
+            .provisions
+            .open
+            .iter()
+            .filter(|(_, provision)| provision.until <= now)
+            .map(|(request, _)| *request)
+            .collect();
+        for request in late {
+            let provision = self
+                .provisions
+                .open
+                .remove(&request)
+                .expect("it was there a moment ago");
+            let why = "they did not come in time".to_owned();
+            out.push(GemCommand::Record(
+                provision.decision.with_outcome(Outcome::Failed(why)),
+            ));
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! `reserve`: a server of its own for an actor. An empty one, else the one that is emptied at the least cost, else a new one.
+
+use elastin_types::{ActorId, NodeId, Resource, Time};
+
+use super::Gem;
+use super::event::GemCommand;
+use super::room::{MEMORY_ONLY, WHOLE, best, by_quality, candidates, named_limits, pack};
+use super::view::Server;
+use crate::{Candidate, Change, Held, Outcome, Proposal, Purpose, Refusal, Reservation, Unit, Wish};
+
+/// How a `reserve` can be fulfilled.
+enum Way {
+    /// The actor stays, and its server is dedicated to it.
+    Here,
+    /// It moves to this server, which is empty or was emptied for it.
+    Go(NodeId),
+    /// This server is dedicated to it and has to be emptied first.
+    Empty(NodeId),
+    /// It moves to a server that another reserved actor has, because there can't be more servers.
+    Share(NodeId, ActorId),
+    /// A new server is needed.
+    Add,
+    /// Nothing can be done at present.
+    No(Refusal),
+}
+
+impl Gem {
+    /// Fulfils the `reserve` wishes of the servers that have just reported: the highest priority first, then the earlier
+    /// rule, then the greatest use.
+    pub(super) fn plan_reserves(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+        let mut wishes: Vec<(NodeId, Wish)> = self
+            .view
+            .servers
+            .values()
+            .filter(|server| server.is_open && !server.is_draining())
+            .flat_map(|server| {
+                let node = server.node();
+                server.report.wishes.iter().map(move |wish| (node, wish.clone()))
+            })
+            .collect();
+        wishes.sort_by(|(_, one), (_, other)| {
+            let used = |wish: &Wish| wish.unit.used[wish.resource];
+            (other.priority.cmp(&one.priority))
+                .then(one.cause.rule.cmp(&other.cause.rule))
+                .then(used(other).total_cmp(&used(one)))
+                .then_with(|| one.actor.cmp(&other.actor))
+        });
+        for (node, wish) in wishes {
+            // Another wish may have taken its unit along already.
+            if self.unit(node, &wish.unit.lead).is_some() {
+                self.plan_reserve(now, node, wish, out);
+            }
+        }
+    }
+
+    fn plan_reserve(&mut self, now: Time, from: NodeId, wish: Wish, out: &mut Vec<GemCommand>) {
+        let (way, candidates) = self.way(from, &wish);
+        match way {
+            Way::Here => self.dedicate(now, from, wish, None, out),
+            Way::Go(to) => self.propose_reserve(now, from, to, wish, None, candidates),
+            Way::Share(to, other) => self.propose_reserve(now, from, to, wish, Some(other), candidates),
+            Way::Empty(node) => {
+                let refusal = Refusal::AwaitingRoom;
+                self.refuse_reserve(now, from, &wish, refusal, candidates, out);
+                self.keep(node, self.reservation(&wish, None));
+            }
+            Way::Add => {
+                let asked = self.add_servers(now, Some(wish.cause.clone()), 1, Some(wish.actor.clone()), out);
+                if asked {
+                    self.refuse_reserve(now, from, &wish, Refusal::AwaitingServer, candidates, out);
+                }
+            }
+            Way::No(refusal) => self.refuse_reserve(now, from, &wish, refusal, candidates, out),
+        }
+    }
+
+    fn way(&self, from: NodeId, wish: &Wish) -> (Way, Vec<Candidate>) {
+        let server = self.view.get(from).expect("a wish comes from a server in view");
+        let held = server
+            .reservations
+            .iter()
+            .find(|reservation| reservation.actor == wish.actor);
+        let is_alone = server.report.rest.actors == 0 && server.report.units.len() == 1;
+        if held.is_some_and(|reservation| reservation.shares_with.is_some()) {
+            // It has a server already, and shares it: only a free one is better.
+            return match self.empty_server(wish) {
+                (Some(node), candidates) => (Way::Go(node), candidates),
+                (None, candidates) if self.may_grow() && !self.provisions.is_awaited_by(&wish.actor) => {
+                    (Way::Add, candidates)
+                }
+                (None, candidates) => (Way::No(Refusal::AtMaximum), candidates),
+            };
+        }
+        if held.is_some() {
+            return (Way::No(Refusal::AwaitingRoom), Vec::new());
+        }
+        match &wish.unit.held {
+            Some(Held::Pinned(_, priority)) if *priority >= wish.priority => return (Way::Here, Vec::new()),
+            Some(Held::Recent(_)) => return (Way::No(Refusal::CameRecently), Vec::new()),
+            _ => {}
+        }
+        if is_alone && !server.is_reserved() {
+            return (Way::Here, Vec::new());
+        }
+        if server.report.unsettled {
+            return (Way::No(Refusal::Unsettled), Vec::new());
+        }
+        if let Some(dedicated) = self.dedicated_to(&wish.actor) {
+            return if self.foreign_units(dedicated).is_empty() && dedicated.report.rest.actors == 0 {
+                (Way::Go(dedicated.node()), Vec::new())
+            } else {
+                (Way::No(Refusal::AwaitingRoom), Vec::new())
+            };
+        }
+        match self.empty_server(wish) {
+            (Some(node), candidates) => (Way::Go(node), candidates),
+            (None, _) if self.provisions.is_awaited_by(&wish.actor) => (Way::No(Refusal::AwaitingServer), Vec::new()),
+            (None, mut candidates) => {
+                let way = match self.cheapest_to_empty(from, wish, &mut candidates) {
+                    Some(node) if node == from => Way::Here,
+                    Some(node) => Way::Empty(node),
+                    None if self.may_grow() => Way::Add,
+                    None => self.way_to_share(wish),
+                };
+                (way, candidates)
+            }
+        }
+    }
+
+    /// The server that is dedicated to an actor which is not there yet.
+    fn dedicated_to(&self, actor: &ActorId) -> Option<&Server> {
+        self.view.servers.values().find(|server| {
+            let awaited = |reservation: &Reservation| reservation.actor == *actor && !reservation.arrived;
+            server.reservations.iter().any(awaited) && !server.is_draining()
+        })
+    }
+
+    /// An empty server with enough of the resource: one that was added for the actor first, then the smallest.
+    fn empty_server(&self, wish: &Wish) -> (Option<NodeId>, Vec<Candidate>) {
+        let mut candidates: Vec<Candidate> = self
+            .view
+            .servers
+            .values()
+            .filter(|server| server.node() != wish.cause.server.unwrap_or(self.node) || server.is_empty())
+            .map(|server| {
+                let own = server.kept_for.as_ref() == Some(&wish.actor);
+                let capacity = server.capacity(wish.resource).unwrap_or(f64::INFINITY);
+                Candidate {
+                    node: server.node(),
+                    score: if own { f64::MAX } else { -capacity.min(f64::MAX) },
+                    refused: self.unfit_for(wish, server),
+                }
+            })
+            .collect();
+        candidates.sort_by(by_quality);
+        for worse in candidates.iter_mut().skip(1) {
+            worse.refused.get_or_insert(Refusal::Worse);
+        }
+        (best(&candidates), candidates)
+    }
+
+    fn unfit_for(&self, wish: &Wish, server: &Server) -> Option<Refusal> {
+        if server.is_draining() {
+            return Some(Refusal::Draining);
+        }
+        if let Some(reservation) = server.reservations.first() {
+            return Some(Refusal::ServerReserved(reservation.actor.clone()));
+        }
+        if let Some(other) = server.kept_for.as_ref().filter(|other| **other != wish.actor) {
+            return Some(Refusal::ServerReserved(other.clone()));
+        }
+        if !server.is_empty() {
+            return Some(Refusal::AwaitingRoom);
+        }
+        if wish.unit.refused_by.contains(&server.node()) {
+            return Some(Refusal::RefusedBefore);
+        }
+        Resource::ALL.into_iter().find_map(|resource| {
+            // A processor that is a little too small is better than one that is shared.
+            let limit = if resource == wish.resource { WHOLE } else { MEMORY_ONLY }[resource];
+            let percent = server.percent_with(&wish.unit, resource)?;
+            (percent > limit).then_some(Refusal::NoRoom {
+                resource,
+                percent,
+                limit,
+            })
+        })
+    }
+
+    /// The server that is emptied with the fewest and smallest moves, if the others have room for what is on it. It may
+    /// be the actor's own.
+    fn cheapest_to_empty(&self, from: NodeId, wish: &Wish, candidates: &mut Vec<Candidate>) -> Option<NodeId> {
+        let limits = named_limits(&self.policy);
+        let mut without = self.view.clone();
+        // What the actor leaves behind is room for others, but where it stays there is none.
+        without.plan_move(&wish.unit.lead, from, NodeId(u64::MAX));
+        let mut cheapest: Option<(usize, f64, NodeId)> = None;
+        for server in self.view.common().filter(|server| server.report.rest.actors == 0) {
+            let node = server.node();
+            let others: Vec<&Unit> = server
+                .report
+                .units
+                .iter()
+                .filter(|unit| unit.lead != wish.unit.lead)
+                .collect();
+            if others.iter().any(|unit| unit.held.is_some()) {
+                continue;
+            }
+            let leads: Vec<ActorId> = others.iter().map(|unit| unit.lead.clone()).collect();
+            let view = if node == from { &self.view } else { &without };
+            if pack(&self.policy, view, node, &leads, wish.resource, &limits).is_none() {
+                continue;
+            }
+            let own_move = usize::from(node != from);
+            let bytes: f64 = others.iter().map(|unit| unit.used.mem).sum();
+            let moves = others.iter().map(|unit| unit.actors.len()).sum::<usize>() + own_move * wish.unit.actors.len();
+            if cheapest.is_none_or(|(least, least_bytes, _)| (moves, bytes) < (least, least_bytes)) {
+                cheapest = Some((moves, bytes, node));
+            }
+        }
+        let (moves, _, node) = cheapest?;
+        candidates.retain(|candidate| candidate.node != node);
+        candidates.insert(
+            0,
+            Candidate {
+                node,
+                score: -(moves as f64),
+                refused: None,
+            },
+        );
+        Some(node)
+    }
+
+    /// At the maximum of servers, those with least use share servers with each other.
+    fn way_to_share(&self, wish: &Wish) -> Way {
+        let least = self
+            .view
+            .servers
+            .values()
+            .filter(|server| !server.is_draining() && !wish.unit.refused_by.contains(&server.node()))
+            .filter_map(|server| {
+                let reservation = server.reservations.iter().find(|reservation| reservation.arrived)?;
+                let percent = server.percent_with(&wish.unit, wish.resource)?;
+                (percent <= WHOLE[wish.resource]).then_some((percent, server.node(), &reservation.actor))
+            })
+            .min_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        match least {
+            Some((_, node, actor)) => Way::Share(node, actor.clone()),
+            None => Way::No(Refusal::AtMaximum),
+        }
+    }
+
+    /// Dedicates the server that an actor is on.
+    fn dedicate(&mut self, now: Time, node: NodeId, wish: Wish, shared: Option<ActorId>, out: &mut Vec<GemCommand>) {
+        let there = self.view.get(node).and_then(|server| server.reservations.first());
+        let shared_with = shared.or_else(|| there.map(|reservation| reservation.actor.clone()));
+        let change = Change::Dedicate {
+            actor: wish.actor.clone(),
+            node,
+            resource: wish.resource,
+            shared_with: shared_with.clone(),
+        };
+        let decision = self.decision(now, Some(wish.cause.clone()), change, Vec::new());
+        out.push(GemCommand::Record(decision.with_outcome(Outcome::Done)));
+        self.keep(node, self.reservation(&wish, shared_with));
+    }
+
+    /// From now on the server is dedicated to the actor; its manager is told with its next answer.
+    fn keep(&mut self, node: NodeId, reservation: Reservation) {
+        if let Some(server) = self.view.servers.get_mut(&node) {
+            server.reservations.push(reservation.clone());
+            server.kept_for = None;
+        }
+        self.dedications.entry(node).or_default().push(reservation);
+    }
+
+    fn reservation(&self, wish: &Wish, shares_with: Option<ActorId>) -> Reservation {
+        Reservation {
+            actor: wish.actor.clone(),
+            resource: wish.resource,
+            cause: wish.cause.clone(),
+            used: wish.used,
+            shares_with,
+            arrived: false,
+        }
+    }
+
+    fn propose_reserve(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        to: NodeId,
+        wish: Wish,
+        shares_with: Option<ActorId>,
+        candidates: Vec<Candidate>,
+    ) {
+        let change = Change::Move {
+            actor: wish.actor.clone(),
+            with: Vec::new(),
+            from,
+            to: Some(to),
+            purpose: Purpose::Reserve(wish.resource),
+        };
+        let decision = self.decision(now, Some(wish.cause.clone()), change, candidates);
+        let reservation = self.reservation(&wish, shares_with);
+        if let Some(target) = self.view.servers.get_mut(&to) {
+            target.reservations.push(reservation.clone());
+            target.kept_for = None;
+        }
+        let proposal = Proposal {
+            decision,
+            priority: wish.priority,
+            score: wish.unit.used[wish.resource],
+            reservation: Some(reservation),
+        };
+        self.propose(proposal, &wish.unit.lead);
+    }
+
+    fn refuse_reserve(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        wish: &Wish,
+        refusal: Refusal,
+        candidates: Vec<Candidate>,
+        out: &mut Vec<GemCommand>,
+    ) {
+        let change = Change::Move {
+            actor: wish.actor.clone(),
+            with: Vec::new(),
+            from,
+            to: None,
+            purpose: Purpose::Reserve(wish.resource),
+        };
+        let decision = self.decision(now, Some(wish.cause.clone()), change, candidates);
+        out.push(GemCommand::Record(decision.with_outcome(Outcome::Refused(refusal))));
+    }
+
+    /// The units on a dedicated server that do not belong there.
+    fn foreign_units(&self, server: &Server) -> Vec<Unit> {
+        let belongs = |unit: &Unit| {
+            // Actors of types that rules colocate with the reserved one's are left alone: they may have come with it, or
+            // have been created beside it, without their relation having fired yet.
+            let companion = |actor: &ActorId| {
+                let reserved = server.reservations.iter();
+                reserved.into_iter().any(|reservation| {
+                    let kind = reservation.actor.kind;
+                    self.policy.colocates(kind, actor.kind).is_some()
+                })
+            };
+            server.is_reserved_unit(unit) || unit.actors.iter().any(companion)
+        };
+        let units = server.report.units.iter();
+        units.filter(|unit| !belongs(unit)).cloned().collect()
+    }
+
+    /// Moves all that do not belong there away from dedicated servers.
+    pub(super) fn plan_room(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+        let dedicated: Vec<NodeId> = self
+            .view
+            .servers
+            .values()
+            .filter(|server| server.is_open && server.is_reserved() && !server.is_draining())
+            .map(Server::node)
+            .collect();
+        for node in dedicated {
+            let server = self.view.get(node).expect("it was there a moment ago");
+            let reservation = server.reservations[0].clone();
+            for unit in self.foreign_units(server) {
+                self.make_room(now, node, &unit, &reservation, out);
+            }
+        }
+    }
+
+    fn make_room(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        unit: &Unit,
+        reservation: &Reservation,
+        out: &mut Vec<GemCommand>,
+    ) {
+        let priority = self.reserve_priority(reservation);
+        if unit.held.as_ref().is_some_and(|held| held.holds_against(priority)) {
+            return;
+        }
+        let resource = reservation.resource;
+        let within = candidates(
+            &self.policy,
+            &self.view,
+            unit,
+            node,
+            resource,
+            &named_limits(&self.policy),
+        );
+        let candidates = match best(&within) {
+            Some(_) => within,
+            None => candidates(&self.policy, &self.view, unit, node, resource, &WHOLE),
+        };
+        let to = best(&candidates);
+        let change = Change::Move {
+            actor: unit.lead.clone(),
+            with: Vec::new(),
+            from: node,
+            to,
+            purpose: Purpose::MakeRoom {
+                reserved: reservation.actor.clone(),
+            },
+        };
+        let decision = self.decision(now, Some(reservation.cause.clone()), change, candidates);
+        if to.is_none() {
+            let refused = decision.with_outcome(Outcome::Refused(Refusal::NoServer));
+            return out.push(GemCommand::Record(refused));
+        }
+        let proposal = Proposal {
+            decision,
+            priority,
+            score: unit.used[resource],
+            reservation: None,
+        };
+        self.propose(proposal, &unit.lead);
+    }
+
+    fn reserve_priority(&self, reservation: &Reservation) -> i32 {
+        let action = elastin_policy::Action::Reserve {
+            actor: reservation.actor.clone(),
+            resource: reservation.resource,
+        };
+        self.policy.priority(reservation.cause.rule, &action)
+    }
+
+    /// Whether the cluster may get another server.
+    pub(super) fn may_grow(&self) -> bool {
+        self.size() < self.settings.servers_max
+    }
+
+    /// How many servers the cluster has or will have: those that leave do not count.
+    pub(super) fn size(&self) -> u32 {
+        let staying = self.members.iter().filter(|member| {
+            let active = member.state == elastin_types::ServerState::Active;
+            member.hosts && active && !self.leaving.contains(&member.node)
+        });
+        u32::try_from(staying.count()).unwrap_or(u32::MAX) + self.provisions.unnamed()
+    }
+}

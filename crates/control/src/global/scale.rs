@@ -1,0 +1,187 @@
+//! How many servers there are: more when moves can't bring all below the upper bound, fewer when all are below the lower one.
+
+use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
+
+use super::Gem;
+use super::balance::{Rule, share};
+use super::event::GemCommand;
+use super::room::{Limits, named_limits, pack};
+use super::view::Server;
+use crate::settings::RELEASE_PERIODS;
+use crate::{Cause, Change, Direction, Outcome, Refusal};
+
+impl Gem {
+    /// Asks for servers if some stay above the upper bound whatever is moved.
+    pub(super) fn plan_growth(&mut self, now: Time, rule: &Rule, out: &mut Vec<GemCommand>) {
+        let Some(fullest) = self.still_over(rule) else { return };
+        let cause = self.balance_cause(rule, fullest);
+        let count = self.missing_servers(rule);
+        match self.objection_to_growth(now, rule, fullest) {
+            Some(refusal) => self.refuse_growth(now, cause, count, refusal, out),
+            None => {
+                let room = self.settings.servers_max - self.size();
+                self.ask_others(now, rule.index, Direction::Grow, cause, count.min(room), None, out);
+            }
+        }
+    }
+
+    /// The fullest server that stays above the upper bound after all planned moves.
+    pub(super) fn still_over(&self, rule: &Rule) -> Option<NodeId> {
+        self.view
+            .common()
+            .filter(|server| server.is_open && !server.report.unsettled && self.is_over(rule, server))
+            .filter_map(|server| Some((server.percent(rule.resource())?, server.node())))
+            .filter(|(percent, _)| *percent > rule.limit)
+            .max_by(|one, other| one.0.total_cmp(&other.0).then(other.1.cmp(&one.1)))
+            .map(|(_, node)| node)
+    }
+
+    fn objection_to_growth(&self, now: Time, rule: &Rule, fullest: NodeId) -> Option<Refusal> {
+        let on_the_way = self.provisions.has_common() || self.has_silent_member();
+        if on_the_way {
+            return Some(Refusal::AwaitingServer);
+        }
+        if self.asking.is_some() || self.changed_recently(now) {
+            return Some(Refusal::SizeChangedRecently);
+        }
+        if !self.may_grow() {
+            return Some(Refusal::AtMaximum);
+        }
+        // On a server that one unit fills alone, an empty one beside it changes nothing.
+        let server = self.view.get(fullest)?;
+        let percent = server.percent(rule.resource())?;
+        let helps = self.movable(rule, server).into_iter().any(|unit| {
+            let alone = share(server, unit, rule.resource());
+            percent - alone.max(percent - alone) >= self.settings.noise_margin
+        });
+        (!helps).then_some(Refusal::SizeDoesNotHelp)
+    }
+
+    /// A server has joined and not reported yet: what it will take is not known.
+    fn has_silent_member(&self) -> bool {
+        // With several global managers, servers report to others; then only those on the way can be told.
+        let alone = self.members.iter().filter(|member| member.global).count() <= 1;
+        alone
+            && self
+                .members
+                .iter()
+                .any(|member| member.hosts && self.view.get(member.node).is_none())
+    }
+
+    fn changed_recently(&self, now: Time) -> bool {
+        self.last_size_change
+            .is_some_and(|change| now.since(change) < self.settings.period)
+    }
+
+    /// How many servers more the demand needs to come under the upper bound: at least one, at most as many as there are.
+    fn missing_servers(&self, rule: &Rule) -> u32 {
+        let resource = rule.resource();
+        let servers: Vec<&Server> = self.view.common().collect();
+        let demand: f64 = servers.iter().map(|server| server.demand(resource)).sum();
+        let capacity: f64 = servers.iter().filter_map(|server| server.capacity(resource)).sum();
+        let count = servers.len().max(1);
+        let one = capacity / count as f64 * rule.limit / 100.0;
+        let needed = if one > 0.0 { (demand / one).ceil() } else { 0.0 };
+        let missing = (needed - count as f64).clamp(1.0, count as f64);
+        missing as u32
+    }
+
+    fn refuse_growth(
+        &mut self,
+        now: Time,
+        cause: Option<Cause>,
+        count: u32,
+        refusal: Refusal,
+        out: &mut Vec<GemCommand>,
+    ) {
+        let change = Change::AddServers { count, reserved: None };
+        let decision = self.decision(now, cause, change, Vec::new());
+        out.push(GemCommand::Record(decision.with_outcome(Outcome::Refused(refusal))));
+    }
+
+    /// Lets the least used server leave if all are below the lower bound and the others have room; whether one leaves.
+    pub(super) fn plan_shrink(&mut self, now: Time, rule: &Rule, out: &mut Vec<GemCommand>) -> bool {
+        let all_under = {
+            let mut servers = self.view.common().peekable();
+            servers.peek().is_some() && servers.all(|server| !server.report.unsettled && self.is_under(rule, server))
+        };
+        let free = !self.changed_recently(now) && self.asking.is_none() && self.provisions.on_the_way() == 0;
+        if !all_under || !free || self.size() <= self.settings.servers_min {
+            return false;
+        }
+        let Some(node) = self.removable(rule.resource(), rule.limit - self.settings.noise_margin) else {
+            return false;
+        };
+        let cause = self.balance_cause(rule, node);
+        self.ask_others(now, rule.index, Direction::Shrink, cause, 1, Some(node), out);
+        true
+    }
+
+    /// The least used server without pinned or reserved actors that the others have room for.
+    fn removable(&self, resource: Resource, limit: f64) -> Option<NodeId> {
+        let mut servers: Vec<&Server> = self.view.common().filter(|server| self.may_leave(server)).collect();
+        servers.sort_by(|one, other| {
+            let percent = |server: &Server| server.percent(resource).unwrap_or(0.0);
+            percent(one)
+                .total_cmp(&percent(other))
+                .then(one.node().cmp(&other.node()))
+        });
+        // Filled up to the very bound, the others would soon be above it: there must be room for noise.
+        let mut limits = named_limits(&self.policy);
+        limits[resource] = limits[resource].min(limit);
+        servers
+            .into_iter()
+            .find(|server| self.fits_elsewhere(server, resource, &limits))
+            .map(Server::node)
+    }
+
+    fn may_leave(&self, server: &Server) -> bool {
+        let only_global = {
+            let mut globals = self.members.iter().filter(|member| member.global);
+            globals.next().is_some_and(|member| member.node == server.node()) && globals.next().is_none()
+        };
+        server.report.pinned == 0 && !only_global && !self.leaving.contains(&server.node())
+    }
+
+    fn fits_elsewhere(&self, server: &Server, resource: Resource, limits: &Limits) -> bool {
+        let leads: Vec<ActorId> = server.report.units.iter().map(|unit| unit.lead.clone()).collect();
+        let packed = pack(&self.policy, &self.view, server.node(), &leads, resource, limits).is_some();
+        // Actors that are not listed are small: they fit if the others have room for the sum of all.
+        let (mut used, mut room) = (server.demand(resource), 0.0);
+        for other in self.view.common().filter(|other| other.node() != server.node()) {
+            used += other.demand(resource);
+            room += other.capacity(resource).unwrap_or(0.0) * limits[resource] / 100.0;
+        }
+        packed && (server.report.server.actors == 0 || used <= room)
+    }
+
+    /// A server that was added for a reservation leaves when nobody needs it any more.
+    pub(super) fn plan_surplus(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+        if self.size() <= self.settings.servers_min || self.changed_recently(now) || self.asking.is_some() {
+            return;
+        }
+        let limits = named_limits(&self.policy);
+        let surplus = self
+            .view
+            .common()
+            .filter(|server| server.report.added_for_reserve && server.report.free_periods >= RELEASE_PERIODS)
+            .filter(|server| !server.report.unsettled && server.report.wishes.is_empty() && self.may_leave(server))
+            .find(|server| self.fits_elsewhere(server, Resource::Cpu, &limits))
+            .map(Server::node);
+        if let Some(node) = surplus {
+            self.remove_server(now, None, node, out);
+        }
+    }
+
+    /// Lets a server leave.
+    pub(super) fn remove_server(&mut self, now: Time, cause: Option<Cause>, node: NodeId, out: &mut Vec<GemCommand>) {
+        let decision = self.decision(now, cause, Change::RemoveServer { node }, Vec::new());
+        out.push(GemCommand::Record(decision.with_outcome(Outcome::Started)));
+        out.push(GemCommand::RemoveServer { node });
+        self.leaving.insert(node);
+        self.last_size_change = Some(now);
+        if let Some(server) = self.view.servers.get_mut(&node) {
+            server.report.server.state = ServerState::Draining;
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a global manager sees: the servers that reported to it lately, with what it has planned for them since.
+
+use std::collections::BTreeMap;
+
+use elastin_types::{ActorId, NodeId, PerResource, Resource, ServerState, Snapshot, Time};
+
+use crate::{Held, Report, Reservation, ServerDigest, Streak, Unit};
+
+/// One server, as last reported and changed by what was planned since.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) report: Report,
+    /// When the report came.
+    pub(crate) at: Time,
+    /// The report is not answered yet: only such a server can be told to move actors.
+    pub(crate) is_open: bool,
+    /// What will be used once everything promised and planned has happened.
+    pub(crate) load: PerResource<f64>,
+    /// Whom the server will be dedicated to.
+    pub(crate) reservations: Vec<Reservation>,
+    /// An actor that the server is kept free for, because it was added for it.
+    pub(crate) kept_for: Option<ActorId>,
+}
+
+impl Server {
+    pub(crate) fn new(report: Report, at: Time) -> Self {
+        let mut load = PerResource::default();
+        for resource in Resource::ALL {
+            load[resource] = report.server.usage[resource].used + report.promised[resource];
+        }
+        Self {
+            load,
+            at,
+            is_open: true,
+            reservations: report.reservations.clone(),
+            kept_for: None,
+            report,
+        }
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.report.server.node
+    }
+
+    pub(crate) fn capacity(&self, resource: Resource) -> Option<f64> {
+        self.report.server.usage[resource]
+            .capacity
+            .filter(|capacity| *capacity > 0.0)
+    }
+
+    /// What was measured, in percent.
+    pub(crate) fn measured(&self, resource: Resource) -> Option<f64> {
+        self.report.server.usage[resource].percent()
+    }
+
+    /// What will be used, in percent.
+    pub(crate) fn percent(&self, resource: Resource) -> Option<f64> {
+        self.capacity(resource)
+            .map(|capacity| 100.0 * self.load[resource] / capacity)
+    }
+
+    /// What would be used with a unit more, in percent.
+    pub(crate) fn percent_with(&self, unit: &Unit, resource: Resource) -> Option<f64> {
+        self.capacity(resource)
+            .map(|capacity| 100.0 * (self.load[resource] + unit.used[resource]) / capacity)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.report.server.state == ServerState::Draining
+    }
+
+    pub(crate) fn is_reserved(&self) -> bool {
+        !self.reservations.is_empty()
+    }
+
+    /// Whether it takes part in balancing: reserved and leaving servers do not.
+    pub(crate) fn is_common(&self) -> bool {
+        !self.is_draining() && !self.is_reserved() && self.kept_for.is_none()
+    }
+
+    /// Whether no actor is on it, nor on the way to it.
+    pub(crate) fn is_empty(&self) -> bool {
+        let promised = Resource::ALL
+            .into_iter()
+            .any(|resource| self.report.promised[resource] > 0.0);
+        self.report.server.actors == 0 && self.report.units.is_empty() && !promised
+    }
+
+    /// The resources that its actors ask for: use saturates at what there is, demand does not.
+    pub(crate) fn demand(&self, resource: Resource) -> f64 {
+        match resource {
+            Resource::Cpu => self.load.cpu.max(self.report.server.cpu_demand),
+            Resource::Mem | Resource::Net => self.load[resource],
+        }
+    }
+
+    pub(crate) fn streak(&self, rule: usize) -> Streak {
+        let found = self.report.streaks.iter().find(|streak| streak.rule == rule);
+        found.copied().unwrap_or(Streak {
+            rule,
+            above: 0,
+            below: 0,
+        })
+    }
+
+    /// Whether a unit has a reserved actor of this server in it.
+    pub(crate) fn is_reserved_unit(&self, unit: &Unit) -> bool {
+        self.reservations
+            .iter()
+            .any(|reservation| unit.actors.contains(&reservation.actor))
+    }
+}
+
+/// All servers that a global manager sees.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) servers: BTreeMap<NodeId, Server>,
+}
+
+impl View {
+    pub(crate) fn get(&self, node: NodeId) -> Option<&Server> {
+        self.servers.get(&node)
+    }
+
+    /// The servers that take part in balancing.
+    pub(crate) fn common(&self) -> impl Iterator<Item = &Server> {
+        self.servers.values().filter(|server| server.is_common())
+    }
+
+    /// Plans a move: from now on the unit counts at its target, and stays there for this period.
+    pub(crate) fn plan_move(&mut self, lead: &ActorId, from: NodeId, to: NodeId) {
+        let Some(source) = self.servers.get_mut(&from) else {
+            return;
+        };
+        let Some(index) = source.report.units.iter().position(|unit| unit.lead == *lead) else {
+            return;
+        };
+        let mut unit = source.report.units.remove(index);
+        source.report.server.actors = source.report.server.actors.saturating_sub(unit.actors.len() as u64);
+        source.report.wishes.retain(|wish| wish.unit.lead != *lead);
+        for resource in Resource::ALL {
+            source.load[resource] = (source.load[resource] - unit.used[resource]).max(0.0);
+        }
+        let Some(target) = self.servers.get_mut(&to) else {
+            return;
+        };
+        for resource in Resource::ALL {
+            target.load[resource] += unit.used[resource];
+        }
+        target.report.server.actors += unit.actors.len() as u64;
+        unit.held.get_or_insert(Held::Recent(unit.lead.clone()));
+        target.report.units.push(unit);
+    }
+
+    /// What was measured, as rules see it.
+    pub(crate) fn snapshot(&self, at: Time, period: std::time::Duration) -> Snapshot {
+        Snapshot {
+            at,
+            period,
+            servers: self
+                .servers
+                .values()
+                .map(|server| server.report.server.clone())
+                .collect(),
+            actors: Vec::new(),
+        }
+    }
+
+    /// What others are told of the servers.
+    pub(crate) fn digests(&self) -> Vec<ServerDigest> {
+        self.servers.values().map(digest).collect()
+    }
+}
+
+fn digest(server: &Server) -> ServerDigest {
+    let mut stats = server.report.server.clone();
+    for resource in Resource::ALL {
+        stats.usage[resource].used = server.load[resource];
+    }
+    let dedicated = server.reservations.iter().map(|reservation| &reservation.actor);
+    ServerDigest {
+        server: stats,
+        reserved: dedicated.chain(&server.kept_for).cloned().collect(),
+        pinned: server.report.pinned,
+        separated_kinds: server.report.separated_kinds.clone(),
+    }
+}

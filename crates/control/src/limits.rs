@@ -1,0 +1,25 @@
+//! The bounds that rules put on the use of servers.
+
+use elastin_policy::{Action, Balance, Policy};
+use elastin_types::Resource;
+
+/// Up to where a `balance` may fill servers, in percent: its own upper bound, else the lowest that any rule names, else
+/// everything.
+pub(crate) fn upper_limit(policy: &Policy, balance: &Balance) -> f64 {
+    balance
+        .upper
+        .or_else(|| policy.lowest_upper_bound(balance.resource))
+        .unwrap_or(100.0)
+}
+
+/// The lowest limit that `balance` rules set for a resource, with the highest priority of such a rule.
+pub(crate) fn balance_limit(policy: &Policy, resource: Resource) -> Option<(f64, i32)> {
+    policy
+        .balances()
+        .filter(|(_, balance)| balance.resource == resource)
+        .map(|(rule, balance)| {
+            let priority = policy.priority(rule, &Action::Balance(balance.clone()));
+            (upper_limit(policy, balance), priority)
+        })
+        .reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+}

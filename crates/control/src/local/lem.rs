@@ -1,0 +1,251 @@
+//! The local manager itself: its state, and which part of it an event goes to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use elastin_policy::Policy;
+use elastin_types::{ActorId, NodeId, ServerState, Snapshot, Time};
+
+use super::admission::WaitingQuery;
+use super::event::{LemCommand, LemEvent};
+use super::moving::Moves;
+use super::placing::Placing;
+use super::promises::Promises;
+use super::relations::Relations;
+use super::reservations::Reservations;
+use super::round::{OpenQuery, Round};
+use super::units::Units;
+use crate::decision::CANDIDATES_MAX;
+use crate::random::Random;
+use crate::{
+    Candidate, Cause, Change, Config, ControlMessage, Decision, DecisionId, Manager, Member, Outcome, ServerDigest,
+    Settings, Streak,
+};
+
+/// The elasticity manager of one server. A pure state machine: [`Lem::handle`] takes an event and appends commands.
+#[derive(Clone, Debug)]
+pub struct Lem {
+    pub(super) node: NodeId,
+    pub(super) policy: Arc<Policy>,
+    pub(super) configured: Settings,
+    pub(super) settings: Settings,
+    pub(super) random: Random,
+    pub(super) members: Vec<Member>,
+    /// The last period's statistics.
+    pub(super) snapshot: Snapshot,
+    pub(super) relations: Relations,
+    pub(super) units: Units,
+    pub(super) reservations: Reservations,
+    pub(super) promises: Promises,
+    pub(super) streaks: BTreeMap<usize, Streak>,
+    /// The servers that a global manager told of in its last answer.
+    pub(super) known: Vec<ServerDigest>,
+    /// The global manager that last answered: it decides where new actors go.
+    pub(super) last_global: Option<NodeId>,
+    pub(super) round: Option<Round>,
+    pub(super) queries: BTreeMap<u64, OpenQuery>,
+    /// Queries of others that wait for an actor to be promised a place here.
+    pub(super) waiting: Vec<WaitingQuery>,
+    pub(super) moves: Moves,
+    pub(super) placing: Placing,
+    /// Actors that have left since the last period's end.
+    pub(super) gone: BTreeSet<ActorId>,
+    pub(super) last_departure: Option<Time>,
+    /// Actors that servers refused in the present and the last period.
+    pub(super) refused: BTreeMap<ActorId, BTreeSet<NodeId>>,
+    pub(super) refused_before: BTreeMap<ActorId, BTreeSet<NodeId>>,
+    pub(super) added_for_reserve: bool,
+    pub(super) free_periods: u32,
+    decisions: u64,
+    pub(super) rounds: u64,
+    pub(super) numbers: u64,
+}
+
+impl Lem {
+    /// A local manager that knows nothing of its server yet.
+    pub fn new(config: Config) -> Self {
+        let settings = config.effective_settings();
+        Self {
+            node: config.node,
+            policy: config.policy,
+            configured: config.settings,
+            settings,
+            random: Random::new(config.seed),
+            members: Vec::new(),
+            snapshot: Snapshot::default(),
+            relations: Relations::default(),
+            units: Units::default(),
+            reservations: Reservations::default(),
+            promises: Promises::default(),
+            streaks: BTreeMap::new(),
+            known: Vec::new(),
+            last_global: None,
+            round: None,
+            queries: BTreeMap::new(),
+            waiting: Vec::new(),
+            moves: Moves::default(),
+            placing: Placing::default(),
+            gone: BTreeSet::new(),
+            last_departure: None,
+            refused: BTreeMap::new(),
+            refused_before: BTreeMap::new(),
+            added_for_reserve: false,
+            free_periods: 0,
+            decisions: 0,
+            rounds: 0,
+            numbers: 0,
+        }
+    }
+
+    /// Takes an event in and appends what is to be done. `now` never goes back.
+    pub fn handle(&mut self, now: Time, event: LemEvent, out: &mut Vec<LemCommand>) {
+        self.expire(now, out);
+        match event {
+            LemEvent::Period(snapshot) => self.end_period(now, snapshot, out),
+            LemEvent::Message { from, message } => self.receive(now, from, message, out),
+            LemEvent::MoveEnded { id, result } => self.end_move(now, id, result, out),
+            LemEvent::Members(members) => self.change_members(members, out),
+            LemEvent::PolicyChanged(policy) => self.change_policy(policy),
+            LemEvent::Place { request, new } => self.ask_place(now, request, new, out),
+            LemEvent::Tick => {}
+        }
+    }
+
+    /// When a [`LemEvent::Tick`] is due at the latest, if nothing else happens before.
+    pub fn next_timer(&self) -> Option<Time> {
+        let round = self.round.as_ref().map(|round| round.until);
+        let queries = self.queries.values().map(|open| open.until);
+        let waiting = self.waiting.iter().map(|query| query.until);
+        round
+            .into_iter()
+            .chain(queries)
+            .chain(waiting)
+            .chain(self.placing.next_timer())
+            .min()
+    }
+
+    /// The elasticity period in force: how often a [`LemEvent::Period`] is due.
+    pub fn period(&self) -> Duration {
+        self.settings.period
+    }
+
+    fn receive(&mut self, now: Time, from: NodeId, message: ControlMessage, out: &mut Vec<LemCommand>) {
+        match message {
+            ControlMessage::ReportReply(reply) => self.receive_reply(now, from, *reply, out),
+            ControlMessage::Settle(settle) => self.receive_settle(now, from, *settle, out),
+            ControlMessage::SettleReply(reply) => self.receive_settle_reply(now, reply, out),
+            ControlMessage::Query(query) => self.receive_query(now, from, *query, out),
+            ControlMessage::QueryReply(reply) => self.receive_query_reply(now, from, reply, out),
+            ControlMessage::Withdraw { query } => self.receive_withdraw(from, query),
+            ControlMessage::Placed { request, placement } => self.receive_placed(request, placement, out),
+            // These are meant for global managers; one that strays here is dropped, and its sender's limit runs out.
+            ControlMessage::Report(_)
+            | ControlMessage::Adjustment(_)
+            | ControlMessage::Vote(_)
+            | ControlMessage::Place { .. } => {}
+        }
+    }
+
+    fn expire(&mut self, now: Time, out: &mut Vec<LemCommand>) {
+        self.expire_queries(now, out);
+        self.expire_waiting(now, out);
+        self.expire_placing(now, out);
+        self.expire_round(now, out);
+    }
+
+    fn change_members(&mut self, members: Vec<Member>, out: &mut Vec<LemCommand>) {
+        self.members = members;
+        let is_there = |node: NodeId| self.members.iter().any(|member| member.node == node);
+        self.known.retain(|digest| is_there(digest.server.node));
+        self.last_global = self.last_global.filter(|node| is_there(*node));
+        self.leave_if_empty(out);
+    }
+
+    fn change_policy(&mut self, policy: Arc<Policy>) {
+        let config = Config {
+            node: self.node,
+            policy: Arc::clone(&policy),
+            settings: self.configured.clone(),
+            seed: 0,
+        };
+        self.settings = config.effective_settings();
+        self.policy = policy;
+        // What the old rules asked for is no longer asked for; their numbers mean other rules now. A reservation ends, too:
+        // if a new rule still wants it, it fires again with the actor already on a server of its own.
+        self.relations = Relations::default();
+        self.reservations = Reservations::default();
+        self.streaks.clear();
+        self.round = None;
+    }
+
+    /// Whether this server takes actors.
+    pub(super) fn state(&self) -> ServerState {
+        let announced = self.members.iter().find(|member| member.node == self.node);
+        let reported = self.snapshot.servers.iter().find(|server| server.node == self.node);
+        let draining = announced.is_some_and(|member| member.state == ServerState::Draining)
+            || reported.is_some_and(|server| server.state == ServerState::Draining);
+        if draining {
+            ServerState::Draining
+        } else {
+            ServerState::Active
+        }
+    }
+
+    pub(super) fn leave_if_empty(&self, out: &mut Vec<LemCommand>) {
+        let server = self.snapshot.servers.iter().find(|server| server.node == self.node);
+        let empty = server.is_some_and(|server| server.actors == 0);
+        if empty && self.state() == ServerState::Draining && self.promises.is_empty() {
+            out.push(LemCommand::Leave);
+        }
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// A new decision of this manager.
+    pub(super) fn decision(
+        &mut self,
+        now: Time,
+        cause: Option<Cause>,
+        change: Change,
+        mut candidates: Vec<Candidate>,
+    ) -> Decision {
+        self.decisions += 1;
+        candidates.truncate(CANDIDATES_MAX);
+        Decision {
+            id: DecisionId {
+                manager: Manager::Local(self.node),
+                sequence: self.decisions,
+            },
+            at: now,
+            cause,
+            change,
+            candidates,
+            outcome: Outcome::Proposed,
+        }
+    }
+
+    /// How often two actors called each other in the last period, as far as it was recorded on this server.
+    pub(super) fn calls_between(&self, one: &ActorId, other: &ActorId) -> u64 {
+        // Calls between two actors of this server are in the callee's table and in the caller's: only one may count.
+        let between = |stats: &elastin_types::ActorStats, peer: &ActorId| -> u64 {
+            let incoming = stats.calls_in.iter().filter_map(|call| match &call.caller {
+                elastin_types::Caller::Actor(caller) if caller == peer => Some(call.count),
+                _ => None,
+            });
+            let outgoing = stats
+                .calls_out
+                .iter()
+                .filter(|call| call.callee == *peer)
+                .map(|call| call.count);
+            incoming.sum::<u64>() + outgoing.sum::<u64>()
+        };
+        let stats = |actor: &ActorId| self.snapshot.actors.iter().find(|stats| stats.actor == *actor);
+        let seen_by_one = stats(one).map_or(0, |stats| between(stats, other));
+        let seen_by_other = stats(other).map_or(0, |stats| between(stats, one));
+        seen_by_one.max(seen_by_other)
+    }
+}

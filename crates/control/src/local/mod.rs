@@ -1,0 +1,29 @@
+//! The local elasticity manager (LEM): one per server. Paper 000, section 4.2, algorithm 1.
+//!
+//! ```text
+//!  Period ─► evaluate rules ─► Report ─► (GEM) ─► ReportReply     propose
+//!                                     settle pairs with other hosts  propose
+//!                                     one winner per unit            arbitrate
+//!                                     Query ─► (target) ─► QueryReply  admit
+//!                                     Move … MoveEnded               execute
+//!                                     Record at every step           record
+//! ```
+
+mod admission;
+mod companions;
+mod event;
+mod lem;
+mod moving;
+mod period;
+mod placing;
+mod promises;
+mod relations;
+mod report;
+mod reservations;
+mod round;
+mod separating;
+mod settling;
+mod units;
+
+pub use event::{LemCommand, LemEvent, MoveId};
+pub use lem::Lem;

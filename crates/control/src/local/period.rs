@@ -1,0 +1,189 @@
+//! The end of a period: rules are evaluated on the new statistics, and all that is remembered is brought up to date.
+
+use std::collections::BTreeSet;
+
+use elastin_policy::{Fired, Index, Scope};
+use elastin_types::{ActorId, ActorStats, Resource, Snapshot, Time};
+
+use super::Lem;
+use super::companions::{companions, is_still_needed};
+use super::event::LemCommand;
+use super::reservations::Reviewed;
+use super::units::{Circumstances, Units, weakest_pair};
+use crate::{Change, Outcome, Reservation, Streak};
+
+/// How many relations are given up in one period at most.
+const GIVEN_UP_MAX: usize = 64;
+
+impl Lem {
+    /// Takes the statistics of a period in and starts its round.
+    pub(super) fn end_period(&mut self, now: Time, snapshot: Snapshot, out: &mut Vec<LemCommand>) {
+        self.end_lost_moves(now, out);
+        self.snapshot = snapshot;
+        self.gone.clear();
+        self.refused_before = std::mem::take(&mut self.refused);
+        self.promises.review(now, &self.snapshot);
+
+        let fired = self.evaluate(now, out);
+        self.rebuild_units();
+        self.part_too_large(now, out);
+        self.count_streaks();
+        self.free_periods = if self.reservations.is_empty() {
+            self.free_periods.saturating_add(1)
+        } else {
+            0
+        };
+        self.leave_if_empty(out);
+        let wishes = if self.is_draining() {
+            Vec::new()
+        } else {
+            self.wishes(&fired)
+        };
+        self.start_round(now, wishes, out);
+    }
+
+    /// Evaluates the rules, and renews or ends what rules have in force.
+    fn evaluate(&mut self, now: Time, out: &mut Vec<LemCommand>) -> Vec<Fired> {
+        let facts = Index::new(&self.snapshot);
+        let fired = self.policy.evaluate(&facts, Scope::Local(self.node));
+        let needed: BTreeSet<ActorId> = self
+            .reservations
+            .iter()
+            .filter(|reservation| is_still_needed(&self.policy, &facts, reservation))
+            .map(|reservation| reservation.actor.clone())
+            .collect();
+        // While a reservation holds, so do the relations of its rule: the server that it was reserved away from does not
+        // matter any more, and its companions must not drift off.
+        let companions: Vec<Fired> = self
+            .reservations
+            .iter()
+            .flat_map(|reservation| companions(&self.policy, &facts, &self.snapshot, reservation))
+            .collect();
+
+        let here: BTreeSet<&ActorId> = self.snapshot.actors.iter().map(|stats| &stats.actor).collect();
+        self.relations.age(|actor| here.contains(actor));
+        for firing in fired.iter().chain(&companions) {
+            self.relations.refresh(&self.policy, firing);
+        }
+
+        drop(facts);
+        let snapshot = &self.snapshot;
+        let ended = self.reservations.review(now, |reservation| Reviewed {
+            used: used_by(snapshot, reservation),
+            holds: needed.contains(&reservation.actor),
+        });
+        for reservation in ended {
+            self.record_release(now, reservation, out);
+        }
+        fired
+    }
+
+    fn record_release(&mut self, now: Time, reservation: Reservation, out: &mut Vec<LemCommand>) {
+        let change = Change::Release {
+            actor: reservation.actor,
+            node: self.node,
+        };
+        let decision = self.decision(now, Some(reservation.cause), change, Vec::new());
+        out.push(LemCommand::Record(decision.with_outcome(Outcome::Done)));
+    }
+
+    /// Brings the units up to date with relations, moves and refusals.
+    pub(super) fn rebuild_units(&mut self) {
+        let (at, period) = (self.snapshot.at, self.settings.period);
+        let is_recent = |stats: &ActorStats| stats.since + period > at || self.moves.contains(&stats.actor);
+        let mut refused = self.refused_before.clone();
+        for (actor, nodes) in &self.refused {
+            refused.entry(actor.clone()).or_default().extend(nodes);
+        }
+        self.units = Units::new(
+            &self.snapshot,
+            &self.relations,
+            &Circumstances {
+                gone: &self.gone,
+                is_recent: &is_recent,
+                refused: &refused,
+            },
+        );
+    }
+
+    /// A group that is too large for any server gives up its weakest relations.
+    fn part_too_large(&mut self, now: Time, out: &mut Vec<LemCommand>) {
+        for resource in Resource::ALL {
+            let Some(largest) = self.largest_capacity(resource) else {
+                continue;
+            };
+            // Use can be measured a little above what there is.
+            let limit = largest * (1.0 + self.settings.noise_margin / 100.0);
+            for _ in 0..GIVEN_UP_MAX {
+                let Some(unit) = self.units.too_large(resource, limit) else {
+                    break;
+                };
+                let is_reserved = |actor: &ActorId| self.reservations.get(actor).is_some();
+                if unit.actors.iter().any(is_reserved) {
+                    break;
+                }
+                let weakest = weakest_pair(unit, &self.relations, |pair| self.calls_between(&pair.0, &pair.1));
+                let Some(pair) = weakest else { break };
+                let cause = self
+                    .relations
+                    .together
+                    .get(&pair)
+                    .map(|relation| relation.cause.clone());
+                let change = Change::Part {
+                    first: pair.0.clone(),
+                    second: pair.1.clone(),
+                };
+                self.relations.give_up(pair);
+                let decision = self.decision(now, cause, change, Vec::new());
+                out.push(LemCommand::Record(decision.with_outcome(Outcome::Done)));
+                self.rebuild_units();
+            }
+        }
+    }
+
+    fn largest_capacity(&self, resource: Resource) -> Option<f64> {
+        let others = self.known.iter().map(|digest| digest.server.usage[resource].capacity);
+        let own = self.own_server().map(|server| server.usage[resource].capacity);
+        others.chain(own).flatten().max_by(f64::total_cmp)
+    }
+
+    /// Counts for how long this server has been beyond the bounds of `balance` rules. It is counted here, because the
+    /// server reports to another global manager in each period.
+    fn count_streaks(&mut self) {
+        let Some(server) = self.own_server() else { return };
+        let bounds: Vec<_> = self
+            .policy
+            .balances()
+            .map(|(rule, balance)| (rule, balance.resource, balance.upper, balance.lower))
+            .collect();
+        for (rule, resource, upper, lower) in bounds {
+            let percent = server.usage[resource].percent();
+            let above = percent.zip(upper).is_some_and(|(percent, upper)| percent > upper);
+            let below = percent.zip(lower).is_some_and(|(percent, lower)| percent < lower);
+            let streak = self.streaks.entry(rule).or_insert(Streak {
+                rule,
+                above: 0,
+                below: 0,
+            });
+            streak.above = if above { streak.above.saturating_add(1) } else { 0 };
+            streak.below = if below { streak.below.saturating_add(1) } else { 0 };
+        }
+    }
+
+    /// Whether actors came or left by a move during the measured period, so that the use is not yet what it will be.
+    pub(super) fn is_unsettled(&self) -> bool {
+        let start = self.snapshot.at - self.snapshot.period;
+        let left = self.last_departure.is_some_and(|departure| departure > start);
+        let came = self.snapshot.actors.iter().any(|stats| {
+            let recent = stats.since > start;
+            recent && self.promises.covers(&stats.actor)
+        });
+        left || came
+    }
+}
+
+/// What a reserved actor uses of the resource that it was reserved for; `None` if it is not here.
+fn used_by(snapshot: &Snapshot, reservation: &Reservation) -> Option<f64> {
+    let stats = snapshot.actors.iter().find(|stats| stats.actor == reservation.actor)?;
+    Some(stats.used[reservation.resource])
+}

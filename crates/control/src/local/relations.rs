@@ -1,0 +1,125 @@
+//! The relations between actors that rules keep in force: pins, pairs to keep together, pairs to keep apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use elastin_policy::{Action, Fired, Policy};
+use elastin_types::ActorId;
+
+use crate::Cause;
+use crate::settings::RELATION_PERIODS;
+
+/// How many relations of each kind a server keeps. Rules that relate more actors than this on one server are honoured for
+/// those that fired first.
+const RELATIONS_MAX: usize = 65_536;
+
+/// Two actors, the lower id first.
+pub(crate) type Pair = (ActorId, ActorId);
+
+pub(crate) fn pair(one: &ActorId, other: &ActorId) -> Pair {
+    if one <= other {
+        (one.clone(), other.clone())
+    } else {
+        (other.clone(), one.clone())
+    }
+}
+
+/// One relation in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Relation {
+    pub(crate) cause: Cause,
+    pub(crate) priority: i32,
+    /// Periods since it last fired.
+    age: u32,
+}
+
+/// All relations that a local manager keeps in force.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Relations {
+    pub(crate) pins: BTreeMap<ActorId, Relation>,
+    pub(crate) together: BTreeMap<Pair, Relation>,
+    pub(crate) apart: BTreeMap<Pair, Relation>,
+    /// Pairs that are not kept together although a rule says so, because their group was too large for any server.
+    given_up: BTreeSet<Pair>,
+}
+
+impl Relations {
+    /// A period has passed: relations that have not fired for too long end, and so do those of actors that have gone.
+    pub(crate) fn age(&mut self, is_here: impl Fn(&ActorId) -> bool) {
+        let lives = |relation: &mut Relation| {
+            relation.age += 1;
+            relation.age <= RELATION_PERIODS
+        };
+        self.pins.retain(|actor, relation| lives(relation) && is_here(actor));
+        let one_is_here = |pair: &Pair| is_here(&pair.0) || is_here(&pair.1);
+        self.together
+            .retain(|pair, relation| lives(relation) && one_is_here(pair));
+        self.apart.retain(|pair, relation| lives(relation) && one_is_here(pair));
+        self.given_up.retain(|pair| self.together.contains_key(pair));
+    }
+
+    /// A rule fired: its interaction behaviours are in force from now on.
+    pub(crate) fn refresh(&mut self, policy: &Policy, fired: &Fired) {
+        let rule = &policy.rules()[fired.rule];
+        for action in &fired.actions {
+            let relation = || Relation {
+                cause: Cause::new(fired, rule.name.as_deref(), &rule.text),
+                priority: policy.priority(fired.rule, action),
+                age: 0,
+            };
+            match action {
+                Action::Pin(actor) => put(&mut self.pins, actor.clone(), relation),
+                Action::Colocate(one, other) => put(&mut self.together, pair(one, other), relation),
+                Action::Separate(one, other) => put(&mut self.apart, pair(one, other), relation),
+                Action::Reserve { .. } | Action::Balance(_) => {}
+            }
+        }
+    }
+
+    /// The pairs to keep together, without those that were given up.
+    pub(crate) fn pairs_together(&self) -> impl Iterator<Item = (&Pair, &Relation)> {
+        self.together.iter().filter(|(pair, _)| !self.given_up.contains(*pair))
+    }
+
+    /// No longer keeps a pair together, until its rule has not fired for long enough to forget it.
+    pub(crate) fn give_up(&mut self, pair: Pair) {
+        self.given_up.insert(pair);
+    }
+
+    /// The priority with which an actor is pinned.
+    pub(crate) fn pinned(&self, actor: &ActorId) -> Option<i32> {
+        self.pins.get(actor).map(|relation| relation.priority)
+    }
+
+    /// The actors that a rule keeps apart from this one.
+    pub(crate) fn apart_from<'a>(&'a self, actor: &'a ActorId) -> impl Iterator<Item = &'a ActorId> {
+        self.apart.keys().filter_map(move |(one, other)| {
+            if one == actor {
+                Some(other)
+            } else if other == actor {
+                Some(one)
+            } else {
+                None
+            }
+        })
+    }
+}
+
+/// Among several rules that ask for the same relation the highest priority counts, then the earlier rule.
+fn put<K: Ord>(relations: &mut BTreeMap<K, Relation>, key: K, relation: impl FnOnce() -> Relation) {
+    let full = relations.len() >= RELATIONS_MAX;
+    match relations.get_mut(&key) {
+        Some(old) => {
+            let new = relation();
+            let outranked =
+                (old.priority, std::cmp::Reverse(old.cause.rule)) > (new.priority, std::cmp::Reverse(new.cause.rule));
+            if outranked && old.age == 0 {
+                return;
+            }
+            *old = new;
+        }
+        None if !full => {
+            relations.insert(key, relation());
+        }
+        None => {}
+    }
+}

@@ -1,0 +1,173 @@
+//! What a local manager tells a global one: bounded, whatever lives on the server.
+
+use std::collections::BTreeSet;
+
+use elastin_policy::{Action, Fired};
+use elastin_types::{ActorType, PerResource, Resource, ServerState, ServerStats};
+
+use super::Lem;
+use crate::place::separates_kinds;
+use crate::{Cause, Held, Report, Rest, Unit, Wish};
+
+/// How many `reserve` wishes a report carries: those of the highest priority, then of the greatest use.
+const WISHES_MAX: usize = 32;
+
+impl Lem {
+    /// The report of this period; `None` before the first statistics.
+    pub(super) fn report(&self, wishes: Vec<Wish>) -> Option<Report> {
+        let server = self.own_server()?;
+        let mut units: Vec<&Unit> = self.units.iter().filter(|unit| self.is_reportable(unit)).collect();
+        units.sort_by(|one, other| {
+            let weight = |unit: &Unit| self.weight(unit, &server);
+            weight(other)
+                .total_cmp(&weight(one))
+                .then_with(|| one.lead.cmp(&other.lead))
+        });
+        units.truncate(self.settings.report_units_max);
+        let units: Vec<Unit> = units.into_iter().cloned().collect();
+        Some(Report {
+            round: self.rounds,
+            promised: self.promises.used(),
+            unsettled: self.is_unsettled(),
+            reservations: self.reservations.iter().cloned().collect(),
+            rest: rest(&server, &units),
+            units,
+            pinned: u32::try_from(self.relations.pins.len()).unwrap_or(u32::MAX),
+            separated_kinds: self.separated_kinds(),
+            wishes,
+            streaks: self.streaks.values().copied().collect(),
+            added_for_reserve: self.added_for_reserve,
+            free_periods: self.free_periods,
+            server,
+        })
+    }
+
+    /// This server's statistics, as of the end of the last period, without the actors that have left since.
+    pub(super) fn own_server(&self) -> Option<ServerStats> {
+        let mut server = self
+            .snapshot
+            .servers
+            .iter()
+            .find(|server| server.node == self.node)?
+            .clone();
+        server.state = self.state();
+        server.actors = server.actors.saturating_sub(self.gone.len() as u64);
+        Some(server)
+    }
+
+    /// A global manager wants to know of units that `balance` rules may move; of all units if the server is to be emptied,
+    /// be it for an actor that it is dedicated to, or because a reserved one may come.
+    fn is_reportable(&self, unit: &Unit) -> bool {
+        let may_be_emptied = self.state() == ServerState::Draining
+            || !self.reservations.is_empty()
+            || self
+                .policy
+                .rules()
+                .iter()
+                .any(|rule| rule.resource_behaviours().next().is_some());
+        may_be_emptied || self.policy.balances().any(|(_, balance)| unit.has_kind(&balance.kinds))
+    }
+
+    /// How much a unit matters: the largest part that it uses of any resource.
+    fn weight(&self, unit: &Unit, server: &ServerStats) -> f64 {
+        Resource::ALL
+            .into_iter()
+            .filter_map(|resource| {
+                let capacity = server.usage[resource].capacity.filter(|capacity| *capacity > 0.0)?;
+                Some(unit.used[resource] / capacity)
+            })
+            .fold(0.0, f64::max)
+    }
+
+    /// The types on this server that a rule keeps apart from others.
+    pub(super) fn separated_kinds(&self) -> Vec<ActorType> {
+        if self.policy.type_separations().next().is_none() {
+            return Vec::new();
+        }
+        let kinds: BTreeSet<ActorType> = self
+            .units
+            .iter()
+            .flat_map(|unit| unit.actors.iter().map(|actor| actor.kind))
+            .collect();
+        let named = |kind: ActorType| {
+            let variables = |rule: usize| &self.policy.rules()[rule].variables;
+            self.policy
+                .type_separations()
+                .any(|rule| variables(rule).iter().any(|variable| variable.admits(kind)))
+        };
+        kinds.into_iter().filter(|kind| named(*kind)).collect()
+    }
+
+    /// Whether a rule keeps actors of this type apart from one of the types here.
+    pub(super) fn is_kept_apart_here(&self, kind: ActorType) -> bool {
+        self.separated_kinds()
+            .into_iter()
+            .any(|other| separates_kinds(&self.policy, kind, other))
+    }
+
+    /// The `reserve` behaviours that fired for actors which have no server of their own, each actor once.
+    pub(super) fn wishes(&self, fired: &[Fired]) -> Vec<Wish> {
+        let mut wishes: Vec<Wish> = Vec::new();
+        for firing in fired {
+            for action in &firing.actions {
+                let Action::Reserve { actor, resource } = action else {
+                    continue;
+                };
+                let satisfied = self
+                    .reservations
+                    .get(actor)
+                    .is_some_and(|reservation| reservation.arrived && reservation.shares_with.is_none());
+                let Some(unit) = self.units.of(actor) else { continue };
+                let used = self.snapshot.actors.iter().find(|stats| stats.actor == *actor);
+                let wished = wishes.iter().any(|wish| wish.actor == *actor);
+                if satisfied || wished {
+                    continue;
+                }
+                let rule = &self.policy.rules()[firing.rule];
+                wishes.push(Wish {
+                    cause: Cause::new(firing, rule.name.as_deref(), &rule.text),
+                    actor: actor.clone(),
+                    resource: *resource,
+                    used: used.map_or(0.0, |stats| stats.used[*resource]),
+                    priority: self.policy.priority(firing.rule, action),
+                    unit: unit.clone(),
+                });
+            }
+        }
+        wishes.sort_by(|one, other| {
+            let used = |wish: &Wish| wish.unit.used[wish.resource];
+            other
+                .priority
+                .cmp(&one.priority)
+                .then(one.cause.rule.cmp(&other.cause.rule))
+                .then(used(other).total_cmp(&used(one)))
+                .then_with(|| one.actor.cmp(&other.actor))
+        });
+        wishes.truncate(WISHES_MAX);
+        wishes
+    }
+}
+
+/// The part of a server that is in no listed unit.
+fn rest(server: &ServerStats, units: &[Unit]) -> Rest {
+    let listed: u64 = units.iter().map(|unit| unit.actors.len() as u64).sum();
+    let mut used = PerResource::default();
+    for resource in Resource::ALL {
+        let of_units: f64 = units.iter().map(|unit| unit.used[resource]).sum();
+        used[resource] = (server.usage[resource].used - of_units).max(0.0);
+    }
+    Rest {
+        actors: server.actors.saturating_sub(listed),
+        used,
+    }
+}
+
+impl Held {
+    /// Whether this keeps the unit from moving for a proposal of this priority.
+    pub(crate) fn holds_against(&self, priority: i32) -> bool {
+        match self {
+            Held::Pinned(_, pinned) => *pinned >= priority,
+            Held::Recent(_) => true,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The reservations of a server: the actors that it is dedicated to.
+
+use elastin_types::{ActorId, Time};
+
+use crate::Reservation;
+use crate::settings::{RELEASE_PERIODS, RELEASE_USE};
+
+/// How many reserved actors share one server at most.
+const SHARED_MAX: usize = 64;
+
+/// The reservations of one server. More than one share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reservations {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    reservation: Reservation,
+    /// For how many periods in a row its reason has been gone.
+    failing: u32,
+    /// When to give up on an actor that does not come.
+    awaited_until: Time,
+}
+
+/// What is measured of a reserved actor.
+pub(crate) struct Reviewed {
+    /// Whether the actor is on this server, and what it uses of the resource it needs.
+    pub(crate) used: Option<f64>,
+    /// Whether the part of the rule's condition that does not mention `server` holds.
+    pub(crate) holds: bool,
+}
+
+impl Reservations {
+    /// Dedicates the server to an actor, which is there or comes before the limit.
+    pub(crate) fn add(&mut self, reservation: Reservation, awaited_until: Time) {
+        let has_space = self.entries.len() < SHARED_MAX;
+        match self.entry(&reservation.actor) {
+            Some(entry) => {
+                entry.reservation.shares_with = reservation.shares_with;
+                entry.awaited_until = awaited_until;
+            }
+            None if has_space => self.entries.push(Entry {
+                reservation,
+                failing: 0,
+                awaited_until,
+            }),
+            None => {}
+        }
+    }
+
+    /// The actor has left, or does not come.
+    pub(crate) fn remove(&mut self, actor: &ActorId) -> Option<Reservation> {
+        let index = self
+            .entries
+            .iter()
+            .position(|entry| entry.reservation.actor == *actor)?;
+        let removed = self.entries.remove(index).reservation;
+        self.forget_sharing(actor);
+        Some(removed)
+    }
+
+    /// The reservation of this actor.
+    pub(crate) fn get(&self, actor: &ActorId) -> Option<&Reservation> {
+        self.iter().find(|reservation| reservation.actor == *actor)
+    }
+
+    /// All reservations of the server.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Reservation> {
+        self.entries.iter().map(|entry| &entry.reservation)
+    }
+
+    /// Whether the server is dedicated to nobody.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// A period has ended: returns the reservations that ended with it, because their reason is gone or because the actor
+    /// has gone or has not come.
+    pub(crate) fn review(&mut self, now: Time, measure: impl Fn(&Reservation) -> Reviewed) -> Vec<Reservation> {
+        let mut ended = Vec::new();
+        self.entries.retain_mut(|entry| {
+            let lives = entry.review(now, &measure(&entry.reservation));
+            if !lives {
+                ended.push(entry.reservation.clone());
+            }
+            lives
+        });
+        for reservation in &ended {
+            self.forget_sharing(&reservation.actor);
+        }
+        ended
+    }
+
+    fn entry(&mut self, actor: &ActorId) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.reservation.actor == *actor)
+    }
+
+    fn forget_sharing(&mut self, gone: &ActorId) {
+        for entry in &mut self.entries {
+            if entry.reservation.shares_with.as_ref() == Some(gone) {
+                entry.reservation.shares_with = None;
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Whether the reservation goes on.
+    fn review(&mut self, now: Time, reviewed: &Reviewed) -> bool {
+        let Some(used) = reviewed.used else {
+            return !self.reservation.arrived && now < self.awaited_until;
+        };
+        self.reservation.arrived = true;
+        let needed = reviewed.holds && used >= RELEASE_USE * self.reservation.used;
+        self.failing = if needed { 0 } else { self.failing + 1 };
+        self.failing < RELEASE_PERIODS
+    }
+}

@@ -1,0 +1,330 @@
+//! A round: once per period a local manager gathers what everybody wants to do with its actors, lets one proposal for each
+//! unit win, and asks the targets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use elastin_types::{ActorId, NodeId, ServerState, Time};
+
+use super::Lem;
+use super::event::LemCommand;
+use super::settling::OpenSettle;
+use crate::arbitrate::{best_first, is_better};
+use crate::settings::{PROMISE_PERIODS, part};
+use crate::{
+    Change, ControlMessage, Held, Outcome, Proposal, Purpose, Query, QueryReply, Refusal, ReportReply, Unit, Wish,
+};
+
+/// How many servers a manager remembers from an answer.
+const KNOWN_MAX: usize = 1_024;
+
+/// How many proposals a round takes in; a global manager proposes fewer, and what is left out comes again.
+const PROPOSALS_MAX: usize = 4_096;
+
+/// A round that gathers proposals.
+#[derive(Clone, Debug)]
+pub(crate) struct Round {
+    pub(crate) phase: Phase,
+    /// When the present phase ends at the latest.
+    pub(crate) until: Time,
+    pub(crate) proposals: Vec<Proposal>,
+}
+
+/// What a round waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    /// The global manager's answer to the report.
+    Reporting {
+        /// Which one.
+        global: NodeId,
+    },
+    /// The answers of the hosts of related actors, by the number of the asking.
+    Settling(BTreeMap<u64, OpenSettle>),
+}
+
+/// A target was asked and has not answered yet.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenQuery {
+    pub(crate) proposal: Proposal,
+    pub(crate) actors: Vec<ActorId>,
+    pub(crate) to: NodeId,
+    pub(crate) until: Time,
+}
+
+impl Lem {
+    /// Starts the period's round with a report to a global manager, picked at random.
+    pub(super) fn start_round(&mut self, now: Time, wishes: Vec<Wish>, out: &mut Vec<LemCommand>) {
+        self.rounds += 1;
+        let globals: Vec<NodeId> = self
+            .members
+            .iter()
+            .filter(|member| member.global)
+            .map(|member| member.node)
+            .collect();
+        let picked = self.random.pick(&globals).copied();
+        let (Some(global), Some(report)) = (picked, self.report(wishes)) else {
+            return self.start_settling(now, Vec::new(), out);
+        };
+        self.round = Some(Round {
+            phase: Phase::Reporting { global },
+            until: now + self.settings.limit(part::REPORT),
+            proposals: Vec::new(),
+        });
+        out.push(LemCommand::Send {
+            to: global,
+            message: ControlMessage::Report(Box::new(report)),
+        });
+    }
+
+    /// The global manager has answered.
+    pub(super) fn receive_reply(&mut self, now: Time, from: NodeId, reply: ReportReply, out: &mut Vec<LemCommand>) {
+        let expected = self.round.as_ref().is_some_and(|round| match &round.phase {
+            Phase::Reporting { global } => *global == from,
+            Phase::Settling(_) => false,
+        });
+        // A late answer rests on values of an earlier period: its moves are proposed anew if they still matter.
+        if !expected || reply.round != self.rounds {
+            return;
+        }
+        self.last_global = Some(from);
+        self.known = reply.servers;
+        self.known.truncate(KNOWN_MAX);
+        self.placing.placed.clear();
+        self.added_for_reserve |= reply.added_for_reserve;
+        let awaited_until = now + self.settings.period * PROMISE_PERIODS;
+        for reservation in reply.dedicate {
+            self.reservations.add(reservation, awaited_until);
+        }
+        self.start_settling(now, reply.proposals, out);
+    }
+
+    /// Goes on when what the round waits for does not come in time.
+    pub(super) fn expire_round(&mut self, now: Time, out: &mut Vec<LemCommand>) {
+        let Some(round) = self.round.take_if(|round| round.until <= now) else {
+            return;
+        };
+        match round.phase {
+            Phase::Reporting { .. } => self.start_settling(now, round.proposals, out),
+            Phase::Settling(open) => {
+                for settle in open.into_values() {
+                    self.refuse_settle(now, settle, Refusal::HostUnknown, out);
+                }
+                self.resolve(now, round.proposals, out);
+            }
+        }
+    }
+
+    /// A proposal that came up outside the answer to the report joins the round, or is resolved alone after it.
+    pub(super) fn propose(&mut self, now: Time, proposal: Proposal, out: &mut Vec<LemCommand>) {
+        match &mut self.round {
+            Some(round) if round.proposals.len() < PROPOSALS_MAX => round.proposals.push(proposal),
+            _ => self.resolve(now, vec![proposal], out),
+        }
+    }
+
+    /// Where an actor of this server will be, as far as the proposals so far tell.
+    pub(super) fn expected_place(&self, actor: &ActorId, proposals: &[Proposal]) -> NodeId {
+        let Some(unit) = self.units.of(actor) else {
+            return self.node;
+        };
+        let mut best: Option<&Proposal> = None;
+        for proposal in proposals {
+            let concerns = proposal
+                .decision
+                .actor()
+                .is_some_and(|moved| unit.actors.contains(moved));
+            if concerns && self.objection(proposal, unit).is_none() && best.is_none_or(|best| is_better(proposal, best))
+            {
+                best = Some(proposal);
+            }
+        }
+        let target = best.and_then(|proposal| match &proposal.decision.change {
+            Change::Move { to, .. } => *to,
+            _ => None,
+        });
+        target.unwrap_or(self.node)
+    }
+
+    /// Arbitration: one proposal for each unit wins, and its target is asked.
+    pub(super) fn resolve(&mut self, now: Time, mut proposals: Vec<Proposal>, out: &mut Vec<LemCommand>) {
+        proposals.truncate(PROPOSALS_MAX);
+        best_first(&mut proposals);
+        let mut taken: BTreeSet<ActorId> = BTreeSet::new();
+        for proposal in proposals {
+            let Some((actor, to)) = moved(&proposal) else {
+                out.push(LemCommand::Record(proposal.decision));
+                continue;
+            };
+            let Some(unit) = self.units.of(&actor).cloned() else {
+                refuse(proposal, Refusal::NotHere, out);
+                continue;
+            };
+            let drains = is_drain(&proposal);
+            let refusal = if taken.contains(&unit.lead) {
+                Some(Refusal::Outranked)
+            } else if !drains && self.is_past_moves_max(&unit) {
+                Some(Refusal::EnoughMoves)
+            } else {
+                self.objection(&proposal, &unit)
+            };
+            match refusal {
+                Some(refusal) => refuse(proposal, refusal, out),
+                None => {
+                    taken.insert(unit.lead.clone());
+                    self.ask_target(now, proposal, unit, to, out);
+                }
+            }
+        }
+    }
+
+    /// Why a unit may not move for a proposal, seen from here.
+    fn objection(&self, proposal: &Proposal, unit: &Unit) -> Option<Refusal> {
+        let asked = |actor: &ActorId| self.queries.values().any(|open| open.actors.contains(actor));
+        if unit
+            .actors
+            .iter()
+            .any(|actor| self.moves.contains(actor) || asked(actor))
+        {
+            return Some(Refusal::OnTheMove);
+        }
+        if is_drain(proposal) {
+            return None;
+        }
+        match &unit.held {
+            Some(Held::Pinned(actor, priority)) if *priority >= proposal.priority => {
+                return Some(Refusal::Pinned(actor.clone()));
+            }
+            Some(Held::Recent(_)) => return Some(Refusal::CameRecently),
+            _ => {}
+        }
+        let for_reserve = proposal.reservation.is_some();
+        let reserved = self.reservations.iter().find(|reservation| {
+            reservation.arrived && unit.actors.binary_search(&reservation.actor).is_ok() && !for_reserve
+        });
+        reserved.map(|reservation| Refusal::Reserved(reservation.actor.clone()))
+    }
+
+    fn is_past_moves_max(&self, unit: &Unit) -> bool {
+        let asked: usize = self.queries.values().map(|open| open.actors.len()).sum();
+        let under_way = self.moves.len() + asked;
+        // A unit larger than the limit may still move, alone.
+        under_way > 0 && under_way + unit.actors.len() > self.settings.moves_max
+    }
+
+    /// Admission: asks the target whether it takes the unit.
+    fn ask_target(&mut self, now: Time, mut proposal: Proposal, unit: Unit, to: NodeId, out: &mut Vec<LemCommand>) {
+        let Change::Move {
+            actor, with, purpose, ..
+        } = &mut proposal.decision.change
+        else {
+            unreachable!("only moves are admitted");
+        };
+        *with = unit.actors.iter().filter(|other| *other != actor).cloned().collect();
+        let beside = match purpose {
+            Purpose::Colocate(other) => Some(other.clone()),
+            _ => None,
+        };
+        // A reserved actor takes its reservation along, whatever it moves for.
+        let carried = self
+            .reservations
+            .iter()
+            .find(|reservation| unit.actors.binary_search(&reservation.actor).is_ok());
+        let reservation = proposal.reservation.clone().or_else(|| carried.cloned());
+        let query = Query {
+            query: self.number(),
+            actors: unit.actors.clone(),
+            used: unit.used,
+            priority: proposal.priority,
+            drain: is_drain(&proposal),
+            beside,
+            apart_from: unit.apart_from,
+            reservation: reservation.map(|reservation| crate::Reservation {
+                arrived: false,
+                ..reservation
+            }),
+        };
+        out.push(LemCommand::Record(proposal.decision.clone()));
+        let open = OpenQuery {
+            proposal,
+            actors: unit.actors,
+            to,
+            until: now + self.settings.limit(part::QUERY),
+        };
+        self.queries.insert(query.query, open);
+        out.push(LemCommand::Send {
+            to,
+            message: ControlMessage::Query(Box::new(query)),
+        });
+    }
+
+    /// The target has answered.
+    pub(super) fn receive_query_reply(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        reply: QueryReply,
+        out: &mut Vec<LemCommand>,
+    ) {
+        let Some(open) = self.queries.get(&reply.query).filter(|open| open.to == from) else {
+            return;
+        };
+        let (to, actors) = (open.to, open.actors.clone());
+        let open = self.queries.remove(&reply.query).expect("it was there a moment ago");
+        match reply.refused {
+            None => self.start_moves(now, reply.query, open.proposal, actors, to, out),
+            Some(refusal) => {
+                for actor in actors {
+                    self.refused.entry(actor).or_default().insert(to);
+                }
+                refuse(open.proposal, refusal, out);
+            }
+        }
+    }
+
+    /// A target that does not answer in time is not waited for; it may have promised, so the promise is given back.
+    pub(super) fn expire_queries(&mut self, now: Time, out: &mut Vec<LemCommand>) {
+        let late: Vec<u64> = self
+            .queries
+            .iter()
+            .filter(|(_, open)| open.until <= now)
+            .map(|(query, _)| *query)
+            .collect();
+        for query in late {
+            let open = self.queries.remove(&query).expect("it was there a moment ago");
+            out.push(LemCommand::Send {
+                to: open.to,
+                message: ControlMessage::Withdraw { query },
+            });
+            refuse(open.proposal, Refusal::NoAnswer(open.to), out);
+        }
+    }
+
+    /// Whether this server sends actors away whatever rules say.
+    pub(super) fn is_draining(&self) -> bool {
+        self.state() == ServerState::Draining
+    }
+}
+
+fn moved(proposal: &Proposal) -> Option<(ActorId, NodeId)> {
+    match &proposal.decision.change {
+        Change::Move {
+            actor, to: Some(to), ..
+        } => Some((actor.clone(), *to)),
+        _ => None,
+    }
+}
+
+fn is_drain(proposal: &Proposal) -> bool {
+    matches!(
+        proposal.decision.change,
+        Change::Move {
+            purpose: Purpose::Drain,
+            ..
+        }
+    )
+}
+
+fn refuse(proposal: Proposal, refusal: Refusal, out: &mut Vec<LemCommand>) {
+    out.push(LemCommand::Record(
+        proposal.decision.with_outcome(Outcome::Refused(refusal)),
+    ));
+}

@@ -1,0 +1,202 @@
+//! `separate`: two actors that are on this server and must not be. One of them goes to a server that can take it.
+
+use elastin_types::{ActorId, Resource, ServerState, Time};
+
+use super::Lem;
+use crate::place::separates_kinds;
+use crate::{Candidate, Cause, Change, Proposal, Purpose, Refusal, ServerDigest, Unit};
+
+/// How many separations are proposed in one period; the others follow in the next ones.
+const SEPARATIONS_MAX: usize = 64;
+
+/// One actor that has to leave another.
+struct Separation {
+    leaving: ActorId,
+    other: ActorId,
+    cause: Cause,
+    priority: i32,
+}
+
+impl Lem {
+    /// Proposes to part all that must not be together on this server.
+    pub(super) fn propose_separation(&mut self, now: Time, proposals: &mut Vec<Proposal>) {
+        let separations: Vec<Separation> = self
+            .pairs_to_separate()
+            .into_iter()
+            .chain(self.types_to_separate())
+            .take(SEPARATIONS_MAX)
+            .collect();
+        // Servers that a separation of this round has chosen are not as empty as they look: later ones go elsewhere.
+        let mut chosen = Vec::new();
+        for separation in separations {
+            let proposal = self.separation(now, separation, &chosen);
+            if let Change::Move { to: Some(to), .. } = proposal.decision.change {
+                chosen.push(to);
+            }
+            proposals.push(proposal);
+        }
+    }
+
+    fn pairs_to_separate(&self) -> Vec<Separation> {
+        self.relations
+            .apart
+            .iter()
+            .filter_map(|((one, other), relation)| {
+                let (first, second) = (self.units.of(one)?, self.units.of(other)?);
+                if first.lead == second.lead {
+                    return None;
+                }
+                let (leaving, other) = if self.leaves_first(first, second, relation.priority) {
+                    (one, other)
+                } else {
+                    (other, one)
+                };
+                Some(Separation {
+                    leaving: leaving.clone(),
+                    other: other.clone(),
+                    cause: relation.cause.clone(),
+                    priority: relation.priority,
+                })
+            })
+            .collect()
+    }
+
+    /// A rule between types is never expanded into pairs: the type with less use on this server leaves it.
+    fn types_to_separate(&self) -> Vec<Separation> {
+        let mut separations = Vec::new();
+        for rule_index in self.policy.type_separations() {
+            let rule = &self.policy.rules()[rule_index];
+            let [first, second] = &rule.variables[..] else { continue };
+            let of = |variable: &elastin_policy::Variable| -> Vec<&Unit> {
+                let admitted = |unit: &&Unit| unit.actors.iter().any(|actor| variable.admits(actor.kind));
+                self.units.iter().filter(admitted).collect()
+            };
+            let (ones, others) = (of(first), of(second));
+            let used = |units: &[&Unit]| units.iter().map(|unit| unit.used[Resource::Cpu]).sum::<f64>();
+            let (leaving, staying) = if used(&ones) <= used(&others) {
+                (ones, others)
+            } else {
+                (others, ones)
+            };
+            for unit in leaving {
+                // An actor of a type that is kept apart from itself counts on both sides; one of them stays.
+                let Some(other) = staying
+                    .iter()
+                    .find(|other| other.lead < unit.lead || !both(first, second, unit))
+                else {
+                    continue;
+                };
+                separations.push(Separation {
+                    leaving: unit.lead.clone(),
+                    other: other.lead.clone(),
+                    cause: Cause {
+                        rule: rule_index,
+                        name: rule.name.clone(),
+                        text: rule.text.clone(),
+                        binding: Vec::new(),
+                        server: None,
+                        values: Vec::new(),
+                    },
+                    priority: rule.priority_of(&rule.behaviours[0]),
+                });
+            }
+        }
+        separations
+    }
+
+    /// Whether of two units the first is the one to leave: the one that is free to, then the one that uses less.
+    fn leaves_first(&self, first: &Unit, second: &Unit, priority: i32) -> bool {
+        let held = |unit: &Unit| unit.held.as_ref().is_some_and(|held| held.holds_against(priority));
+        match (held(first), held(second)) {
+            (true, false) => false,
+            (false, true) => true,
+            _ => first.used[Resource::Cpu] <= second.used[Resource::Cpu],
+        }
+    }
+
+    fn separation(&mut self, now: Time, separation: Separation, chosen: &[elastin_types::NodeId]) -> Proposal {
+        let mut candidates: Vec<Candidate> = match self.units.of(&separation.leaving) {
+            Some(unit) => self
+                .known
+                .iter()
+                .filter(|digest| digest.server.node != self.node)
+                .map(|digest| self.candidate(unit, digest, chosen))
+                .collect(),
+            None => Vec::new(),
+        };
+        candidates.sort_by(|one, other| {
+            (one.refused.is_some().cmp(&other.refused.is_some()))
+                .then(other.score.total_cmp(&one.score))
+                .then(one.node.cmp(&other.node))
+        });
+        let to = candidates
+            .first()
+            .filter(|best| best.refused.is_none())
+            .map(|best| best.node);
+        for worse in candidates.iter_mut().skip(1) {
+            worse.refused.get_or_insert(Refusal::Worse);
+        }
+        let change = Change::Move {
+            actor: separation.leaving,
+            with: Vec::new(),
+            from: self.node,
+            to,
+            purpose: Purpose::Separate(separation.other),
+        };
+        let mut decision = self.decision(now, Some(separation.cause), change, candidates);
+        if to.is_none() {
+            decision.outcome = crate::Outcome::Refused(Refusal::NoServer);
+        }
+        Proposal {
+            decision,
+            priority: separation.priority,
+            score: 0.0,
+            reservation: None,
+        }
+    }
+
+    /// A server that a unit could go to, scored by the room that is left there afterwards.
+    fn candidate(&self, unit: &Unit, digest: &ServerDigest, chosen: &[elastin_types::NodeId]) -> Candidate {
+        let server = &digest.server;
+        let resource = self.policy.critical_resource(unit.lead.kind).unwrap_or(Resource::Cpu);
+        let usage = server.usage[resource];
+        let percent = usage
+            .capacity
+            .filter(|capacity| *capacity > 0.0)
+            .map_or(0.0, |capacity| 100.0 * (usage.used + unit.used[resource]) / capacity);
+        let kept_apart = unit.actors.iter().any(|actor| {
+            let kinds = &digest.separated_kinds;
+            kinds
+                .iter()
+                .any(|other| separates_kinds(&self.policy, actor.kind, *other))
+        });
+        let refused = if server.state == ServerState::Draining {
+            Some(Refusal::Draining)
+        } else if let Some(reserved) = digest.reserved.first() {
+            Some(Refusal::ServerReserved(reserved.clone()))
+        } else if unit.refused_by.contains(&server.node) {
+            Some(Refusal::RefusedBefore)
+        } else if kept_apart || chosen.contains(&server.node) {
+            Some(Refusal::KeptApartFromType)
+        } else if percent > 100.0 {
+            Some(Refusal::NoRoom {
+                resource,
+                percent,
+                limit: 100.0,
+            })
+        } else {
+            None
+        };
+        Candidate {
+            node: server.node,
+            score: 100.0 - percent,
+            refused,
+        }
+    }
+}
+
+/// Whether a unit has actors that both variables of a rule admit.
+fn both(first: &elastin_policy::Variable, second: &elastin_policy::Variable, unit: &Unit) -> bool {
+    let admits = |variable: &elastin_policy::Variable| unit.actors.iter().any(|actor| variable.admits(actor.kind));
+    admits(first) && admits(second)
+}

@@ -1,0 +1,162 @@
+//! The units of a server: the actors that relations hold together, which move as one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use elastin_types::{ActorId, ActorStats, NodeId, PerResource, Resource, Snapshot};
+
+use super::relations::{Pair, Relations};
+use crate::{Held, Unit};
+
+/// The units of a server, and which unit an actor is in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Units {
+    units: Vec<Unit>,
+    unit_of: BTreeMap<ActorId, usize>,
+}
+
+/// What holds actors, and what else is known of them, besides the relations.
+pub(crate) struct Circumstances<'a> {
+    /// Actors that have left since the snapshot was taken.
+    pub(crate) gone: &'a BTreeSet<ActorId>,
+    /// Whether an actor may not move because it came recently or is on the move.
+    pub(crate) is_recent: &'a dyn Fn(&ActorStats) -> bool,
+    /// The servers that refused an actor's unit in the last period.
+    pub(crate) refused: &'a BTreeMap<ActorId, BTreeSet<NodeId>>,
+}
+
+impl Units {
+    /// The units of the actors that a snapshot lists.
+    pub(crate) fn new(snapshot: &Snapshot, relations: &Relations, circumstances: &Circumstances<'_>) -> Self {
+        let actors: Vec<&ActorStats> = snapshot
+            .actors
+            .iter()
+            .filter(|stats| !circumstances.gone.contains(&stats.actor))
+            .collect();
+        let index_of: BTreeMap<&ActorId, usize> = actors
+            .iter()
+            .enumerate()
+            .map(|(index, stats)| (&stats.actor, index))
+            .collect();
+        let mut forest = Forest::new(actors.len());
+        for ((one, other), _) in relations.pairs_together() {
+            if let (Some(one), Some(other)) = (index_of.get(one), index_of.get(other)) {
+                forest.join(*one, *other);
+            }
+        }
+        let mut members: BTreeMap<usize, Vec<&ActorStats>> = BTreeMap::new();
+        for (index, stats) in actors.iter().enumerate() {
+            members.entry(forest.root(index)).or_default().push(stats);
+        }
+        let units: Vec<Unit> = members
+            .into_values()
+            .map(|members| unit(members, relations, circumstances))
+            .collect();
+        let unit_of = units
+            .iter()
+            .enumerate()
+            .flat_map(|(index, unit)| unit.actors.iter().map(move |actor| (actor.clone(), index)))
+            .collect();
+        Self { units, unit_of }
+    }
+
+    /// All units.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Unit> {
+        self.units.iter()
+    }
+
+    /// The unit that an actor is in; `None` if it is not on this server.
+    pub(crate) fn of(&self, actor: &ActorId) -> Option<&Unit> {
+        self.unit_of.get(actor).map(|index| &self.units[*index])
+    }
+
+    /// Whether an actor is on this server.
+    pub(crate) fn contains(&self, actor: &ActorId) -> bool {
+        self.unit_of.contains_key(actor)
+    }
+
+    /// A unit of several actors that uses more than this of a resource, if there is one.
+    pub(crate) fn too_large(&self, resource: Resource, limit: f64) -> Option<&Unit> {
+        self.units
+            .iter()
+            .find(|unit| unit.actors.len() > 1 && unit.used[resource] > limit)
+    }
+}
+
+fn unit(members: Vec<&ActorStats>, relations: &Relations, circumstances: &Circumstances<'_>) -> Unit {
+    let mut actors: Vec<ActorId> = members.iter().map(|stats| stats.actor.clone()).collect();
+    actors.sort();
+    let mut used = PerResource::default();
+    for resource in Resource::ALL {
+        used[resource] = members.iter().map(|stats| stats.used[resource]).sum();
+    }
+    let pinned = actors
+        .iter()
+        .filter_map(|actor| Some((relations.pinned(actor)?, actor)))
+        .max_by_key(|(priority, _)| *priority)
+        .map(|(priority, actor)| Held::Pinned(actor.clone(), priority));
+    let recent = || {
+        members
+            .iter()
+            .find(|stats| (circumstances.is_recent)(stats))
+            .map(|stats| Held::Recent(stats.actor.clone()))
+    };
+    let apart_from: BTreeSet<ActorId> = actors
+        .iter()
+        .flat_map(|actor| relations.apart_from(actor))
+        .filter(|other| actors.binary_search(other).is_err())
+        .cloned()
+        .collect();
+    let refused_by: BTreeSet<NodeId> = actors
+        .iter()
+        .filter_map(|actor| circumstances.refused.get(actor))
+        .flatten()
+        .copied()
+        .collect();
+    Unit {
+        lead: actors[0].clone(),
+        held: pinned.or_else(recent),
+        used,
+        apart_from: apart_from.into_iter().collect(),
+        refused_by: refused_by.into_iter().collect(),
+        actors,
+    }
+}
+
+/// The pair within a unit that called each other least, so that parting it costs least.
+pub(crate) fn weakest_pair(unit: &Unit, relations: &Relations, calls: impl Fn(&Pair) -> u64) -> Option<Pair> {
+    relations
+        .pairs_together()
+        .map(|(pair, _)| pair)
+        .filter(|pair| unit.actors.binary_search(&pair.0).is_ok() && unit.actors.binary_search(&pair.1).is_ok())
+        .min_by_key(|pair| calls(pair))
+        .cloned()
+}
+
+/// Disjoint sets of numbers, joined pairwise.
+struct Forest {
+    parents: Vec<usize>,
+}
+
+impl Forest {
+    fn new(count: usize) -> Self {
+        Self {
+            parents: (0..count).collect(),
+        }
+    }
+
+    fn root(&mut self, mut index: usize) -> usize {
+        while self.parents[index] != index {
+            // Halving the path on the way keeps later walks short.
+            self.parents[index] = self.parents[self.parents[index]];
+            index = self.parents[index];
+        }
+        index
+    }
+
+    fn join(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.root(one), self.root(other));
+        // The lower number becomes the root, so that the result does not depend on the order of joining.
+        let (low, high) = (one.min(other), one.max(other));
+        self.parents[high] = low;
+    }
+}

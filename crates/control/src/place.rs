@@ -1,0 +1,165 @@
+//! Where a new actor goes (EPL, "New actors"). The same function serves a global manager on all it knows, and a node
+//! without one on what it last heard.
+
+use std::collections::BTreeMap;
+
+use elastin_policy::{Atom, Feature, Policy, Statistic};
+use elastin_types::{ActorType, NodeId, Resource, ServerState};
+use serde::{Deserialize, Serialize};
+
+use crate::random::Random;
+use crate::{NewActor, ServerDigest};
+
+/// Where a new actor goes, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The server.
+    pub node: NodeId,
+    /// Why there.
+    pub reason: PlaceReason,
+}
+
+/// Why a new actor goes where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlaceReason {
+    /// This rule, by its index, colocates it with the actor that calls it.
+    Beside(usize),
+    /// This rule, by its index, would reserve a server for it at once, and this one is empty.
+    Reserved(usize),
+    /// This rule, by its index, balances actors of its type, and here is the most room.
+    Balanced(usize),
+    /// This rule, by its index, pins all actors of its type, and pinned actors are kept together.
+    Pinned(usize),
+    /// No rule says anything.
+    Random,
+}
+
+/// What is assumed that a new actor will use, in percentage points, until a report shows it: it keeps a burst of new
+/// actors from all going to the server that was emptiest a moment ago.
+const ASSUMED_POINTS: f64 = 1.0;
+
+/// Where actors went since the servers last reported.
+pub(crate) type Placed = BTreeMap<NodeId, u32>;
+
+/// Chooses a server for a new actor; `None` if no server takes actors.
+pub(crate) fn place(
+    policy: &Policy,
+    servers: &[ServerDigest],
+    placed: &Placed,
+    random: &mut Random,
+    new: &NewActor,
+) -> Option<Placement> {
+    let kind = new.actor.kind;
+    let active: Vec<&ServerDigest> = servers
+        .iter()
+        .filter(|digest| digest.server.state == ServerState::Active)
+        .collect();
+    let decided = |node, reason| Some(Placement { node, reason });
+    if let Some((node, rule)) = beside_caller(policy, &active, new) {
+        return decided(node, PlaceReason::Beside(rule));
+    }
+    // INVARIANT: a new actor never goes to a reserved server, except beside an actor there.
+    let all_open: Vec<&ServerDigest> = active.into_iter().filter(|digest| digest.reserved.is_empty()).collect();
+    // `separate` is kept while there is a server that can take the actor.
+    let apart: Vec<&ServerDigest> = all_open
+        .iter()
+        .copied()
+        .filter(|digest| !kept_apart(policy, kind, digest))
+        .collect();
+    let open = if apart.is_empty() { all_open } else { apart };
+
+    if let Some((node, rule)) = as_reserved(policy, &open, kind) {
+        return decided(node, PlaceReason::Reserved(rule));
+    }
+    if let Some((rule, balance)) = policy.balances_of(kind).next()
+        && let Some(node) = most_room(&open, placed, balance.resource)
+    {
+        return decided(node, PlaceReason::Balanced(rule));
+    }
+    if let Some(rule) = policy.always_pinned(kind)
+        && let Some(node) = among_pinned(policy, &open, placed, kind)
+    {
+        return decided(node, PlaceReason::Pinned(rule));
+    }
+    random
+        .pick(&open)
+        .and_then(|digest| decided(digest.server.node, PlaceReason::Random))
+}
+
+fn beside_caller(policy: &Policy, active: &[&ServerDigest], new: &NewActor) -> Option<(NodeId, usize)> {
+    let rule = policy.colocates(new.caller.as_ref()?.kind, new.actor.kind)?;
+    let node = new.caller_node?;
+    let digest = active.iter().find(|digest| digest.server.node == node)?;
+    (!kept_apart(policy, new.actor.kind, digest)).then_some((node, rule))
+}
+
+fn kept_apart(policy: &Policy, kind: ActorType, digest: &ServerDigest) -> bool {
+    digest
+        .separated_kinds
+        .iter()
+        .any(|other| separates_kinds(policy, kind, *other))
+}
+
+/// Whether a rule keeps all actors of these two types apart.
+pub(crate) fn separates_kinds(policy: &Policy, one: ActorType, other: ActorType) -> bool {
+    policy.type_separations().any(|rule| {
+        let variables = &policy.rules()[rule].variables;
+        let [first, second] = &variables[..] else {
+            return false;
+        };
+        (first.admits(one) && second.admits(other)) || (first.admits(other) && second.admits(one))
+    })
+}
+
+/// An empty server, if the type stands in a `reserve` whose bound on `server` every other server is beyond already.
+fn as_reserved(policy: &Policy, open: &[&ServerDigest], kind: ActorType) -> Option<(NodeId, usize)> {
+    policy.reserves_of(kind).find_map(|(rule, _)| {
+        let (resource, bound) = server_bound(policy, rule)?;
+        let would_fire = |digest: &&&ServerDigest| {
+            let percent = digest.server.usage[resource].percent();
+            digest.server.actors > 0 && percent.is_some_and(|percent| percent + ASSUMED_POINTS > bound)
+        };
+        let empty = open.iter().find(|digest| digest.server.actors == 0)?;
+        let others = open.iter().filter(|digest| digest.server.actors > 0).count();
+        (others > 0 && open.iter().filter(would_fire).count() == others).then_some((empty.server.node, rule))
+    })
+}
+
+/// The bound that a rule's condition puts on its server, such as `server.cpu.perc > 50`.
+fn server_bound(policy: &Policy, rule: usize) -> Option<(Resource, f64)> {
+    policy.rules()[rule].atoms.iter().find_map(|atom| match atom {
+        Atom::Compare(comparison) if comparison.statistic == Statistic::Perc && comparison.comparator.wants_more() => {
+            match comparison.feature {
+                Feature::Server(resource) => Some((resource, comparison.value)),
+                _ => None,
+            }
+        }
+        _ => None,
+    })
+}
+
+/// The use of a server with what went there since it last reported.
+fn expected_percent(digest: &ServerDigest, placed: &Placed, resource: Resource) -> Option<f64> {
+    let since = placed.get(&digest.server.node).copied().unwrap_or(0);
+    let percent = digest.server.usage[resource].percent()?;
+    Some(percent + f64::from(since) * ASSUMED_POINTS)
+}
+
+fn most_room(open: &[&ServerDigest], placed: &Placed, resource: Resource) -> Option<NodeId> {
+    open.iter()
+        .filter_map(|digest| Some((expected_percent(digest, placed, resource)?, digest.server.node)))
+        .min_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)))
+        .map(|(_, node)| node)
+}
+
+fn among_pinned(policy: &Policy, open: &[&ServerDigest], placed: &Placed, kind: ActorType) -> Option<NodeId> {
+    let resource = policy.critical_resource(kind).unwrap_or(Resource::Mem);
+    let limit = policy.lowest_upper_bound(resource).unwrap_or(100.0);
+    let has_room = |digest: &&&ServerDigest| {
+        digest.pinned > 0 && expected_percent(digest, placed, resource).is_none_or(|percent| percent < limit)
+    };
+    open.iter()
+        .filter(has_room)
+        .max_by_key(|digest| (digest.pinned, std::cmp::Reverse(digest.server.node)))
+        .map(|digest| digest.server.node)
+}

@@ -1,0 +1,137 @@
+//! An application: its actors and its policy.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use elastin_actor::{Handlers, schema_of};
+use elastin_policy::Policy;
+use elastin_runtime::Builder;
+use elastin_types::{ActorType, Schema, SchemaError};
+
+use crate::embedded::EmbeddedBuilder;
+
+/// Where an application starts.
+pub struct Elastin;
+
+impl Elastin {
+    /// An application without actors.
+    pub fn app() -> App {
+        App {
+            name: "app".into(),
+            registrations: Vec::new(),
+            schema: Schema::default(),
+            saved_types: BTreeSet::new(),
+            first_error: None,
+            policy: PolicySource { file_name: "no policy".into(), text: String::new() },
+        }
+    }
+}
+
+/// An application: its actors and its policy. The same program runs as a node, as the supervisor of an embedded cluster, and
+/// as a tool that checks policies: see [`App::main`].
+#[derive(Clone)]
+pub struct App {
+    name: String,
+    registrations: Vec<fn(Builder) -> Builder>,
+    schema: Schema,
+    saved_types: BTreeSet<ActorType>,
+    first_error: Option<SchemaError>,
+    policy: PolicySource,
+}
+
+/// The text of a policy, and what to call it in messages.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct PolicySource {
+    pub(crate) file_name: String,
+    pub(crate) text: String,
+}
+
+/// What is wrong with an application. It can't be run before that is mended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// Its actor types don't go together.
+    #[error(transparent)]
+    Actors(#[from] SchemaError),
+    /// Its policy is wrong; the text shows where and why.
+    #[error("{0}")]
+    Policy(String),
+}
+
+impl App {
+    /// Gives the application a name; its cluster is called so too.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Adds an actor type. Adding one twice is an error that shows when the application starts.
+    pub fn actor<A: Handlers>(mut self) -> Self {
+        match self.schema.add(schema_of::<A>()) {
+            Ok(()) => self.registrations.push(|builder| builder.register::<A>()),
+            Err(error) => drop(self.first_error.get_or_insert(error)),
+        }
+        if A::PERSIST {
+            self.saved_types.insert(A::KIND);
+        }
+        self
+    }
+
+    /// Sets the policy of a new cluster; `file_name` is what messages call it.
+    pub fn policy(mut self, file_name: &str, text: &str) -> Self {
+        self.policy = PolicySource { file_name: file_name.into(), text: text.into() };
+        self
+    }
+
+    /// The actor types: what policies can name.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Checks the actors and the policy that comes with them.
+    pub fn check(&self) -> Result<(), AppError> {
+        if let Some(error) = &self.first_error {
+            return Err(error.clone().into());
+        }
+        self.compile(&self.policy).map(drop)
+    }
+
+    /// An embedded cluster of this application: server processes of this program on this machine.
+    pub fn embedded(&self) -> EmbeddedBuilder {
+        EmbeddedBuilder::new(self.clone())
+    }
+
+    /// Runs the program as its arguments say: as an embedded cluster, as a node, or as a tool. `--help` lists what there is.
+    pub fn main(self) -> ExitCode {
+        crate::command::main(self)
+    }
+
+    /// Runs the program as a node if the arguments after the program's own say so: `arguments` begins with `node`. For
+    /// programs that have subcommands of their own and start servers with
+    /// [`EmbeddedBuilder::node_arguments`](crate::EmbeddedBuilder::node_arguments).
+    pub fn run(self, arguments: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
+        crate::command::run(self, arguments)
+    }
+
+    pub(crate) fn app_name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn saved_types(&self) -> &BTreeSet<ActorType> {
+        &self.saved_types
+    }
+
+    pub(crate) fn policy_source(&self) -> &PolicySource {
+        &self.policy
+    }
+
+    pub(crate) fn register(&self, builder: Builder) -> Builder {
+        self.registrations.iter().fold(builder, |builder, register| register(builder))
+    }
+
+    pub(crate) fn compile(&self, source: &PolicySource) -> Result<Policy, AppError> {
+        match elastin_policy::compile(&source.file_name, &source.text, &self.schema) {
+            Ok(compiled) => Ok(compiled.policy),
+            Err(diagnostics) => Err(AppError::Policy(diagnostics.to_string())),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The subcommands that every application's program has.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::App;
+use crate::node::{self, NodeOptions};
+
+#[derive(Parser)]
+#[command(about = "An Elastin application", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run an embedded cluster on this machine until it is interrupted
+    Cluster {
+        /// How many servers to start with
+        #[arg(long, default_value_t = 1)]
+        servers: u32,
+        /// How many servers there may be
+        #[arg(long, default_value_t = 8)]
+        servers_max: u32,
+        /// The share of one core that each server may use
+        #[arg(long)]
+        cpu_share: Option<f64>,
+        /// The elasticity period in seconds, unless the policy names one
+        #[arg(long, default_value_t = 10.0)]
+        period: f64,
+        /// The directory of the cluster's files; without it they are temporary
+        #[arg(long)]
+        data: Option<PathBuf>,
+    },
+    /// Run a server of an embedded cluster; its supervisor starts it
+    Node {
+        /// Where the supervisor serves coordination and state
+        #[arg(long)]
+        join: SocketAddr,
+        /// The server's name
+        #[arg(long)]
+        name: String,
+        /// The share of one core that it may use
+        #[arg(long)]
+        cpu_share: Option<f64>,
+    },
+    /// Check a policy against the application's actors; without a file, the policy that comes with it
+    Check {
+        /// The policy
+        policy: Option<PathBuf>,
+    },
+    /// Print the application's actor types, their functions and properties, as JSON
+    Schema,
+}
+
+/// Runs the program as its arguments say.
+pub(crate) fn main(app: App) -> ExitCode {
+    carry_out(app, Arguments::parse())
+}
+
+/// Runs the program as `arguments` say, without the program's own name.
+pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = std::iter::once(OsString::from(app.app_name())).chain(arguments);
+    carry_out(app, Arguments::parse_from(arguments))
+}
+
+fn carry_out(app: App, arguments: Arguments) -> ExitCode {
+    if std::env::var_os("RUST_LOG").is_some() {
+        tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
+    }
+    let done = match arguments.command {
+        Command::Cluster { servers, servers_max, cpu_share, period, data } => {
+            cluster(app, servers, servers_max, cpu_share, period, data)
+        }
+        Command::Node { join, name, cpu_share } => {
+            block_on(node::run(app, NodeOptions { join, name, cpu_share }))
+        }
+        Command::Check { policy } => check(app, policy),
+        Command::Schema => schema(&app),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(IO_THREADS).enable_all().build()?.block_on(work)
+}
+
+/// Threads for connections and timers; actors run on threads of their own.
+const IO_THREADS: usize = 1;
+
+fn cluster(
+    app: App,
+    servers: u32,
+    servers_max: u32,
+    cpu_share: Option<f64>,
+    period: f64,
+    data: Option<PathBuf>,
+) -> anyhow::Result<()> {
+    anyhow::ensure!(period > 0.0 && period.is_finite(), "the period must be longer than 0 seconds");
+    anyhow::ensure!(servers > 0, "a cluster needs at least one server");
+    let mut builder = app.embedded().servers(servers).servers_max(servers_max).period(Duration::from_secs_f64(period));
+    if let Some(share) = cpu_share {
+        anyhow::ensure!(share > 0.0 && share.is_finite(), "the CPU share must be more than 0");
+        builder = builder.cpu_share(share);
+    }
+    if let Some(data) = data {
+        builder = builder.data(data);
+    }
+    block_on(async {
+        let cluster = builder.start().await?;
+        for server in cluster.servers() {
+            eprintln!("{} is up", server.name);
+        }
+        eprintln!("the cluster runs; interrupt it to end it");
+        tokio::signal::ctrl_c().await?;
+        cluster.shutdown().await;
+        Ok(())
+    })
+}
+
+fn check(app: App, policy: Option<PathBuf>) -> anyhow::Result<()> {
+    let app = match policy {
+        None => app,
+        Some(file) => {
+            let text = std::fs::read_to_string(&file)
+                .map_err(|error| anyhow::anyhow!("{} can't be read: {error}", file.display()))?;
+            app.policy(&file.display().to_string(), &text)
+        }
+    };
+    app.check()?;
+    eprintln!("{} is fine", app.policy_source().file_name);
+    Ok(())
+}
+
+fn schema(app: &App) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(app.schema())?;
+    use std::io::Write;
+    writeln!(std::io::stdout(), "{text}")?;
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! How an embedded cluster is set up.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elastin_cluster::Role;
+use elastin_protocol::store::{Coordination, StateStore};
+use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState, OpenError};
+use elastin_stores::served;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use super::status::Status;
+use super::supervisor::Supervisor;
+use super::{Embedded, REQUEST_TIME_MAX};
+use crate::app::PolicySource;
+use crate::member::{Member, MemberOptions};
+use crate::provision::ProcessProvisioner;
+use crate::settings::ClusterSettings;
+use crate::{App, AppError};
+
+/// The elasticity period of an embedded cluster, unless it or its policy sets another.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Sets up an [`Embedded`] cluster.
+pub struct EmbeddedBuilder {
+    app: App,
+    servers: u32,
+    servers_max: u32,
+    cpu_share: Option<f64>,
+    period: Duration,
+    policy: PolicySource,
+    data: Option<PathBuf>,
+    program: Option<PathBuf>,
+    node_arguments: Vec<OsString>,
+}
+
+/// Why an embedded cluster could not be started. Nothing of it runs.
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddedError {
+    /// The application is wrong.
+    #[error(transparent)]
+    App(#[from] AppError),
+    /// Its files can't be opened.
+    #[error("the cluster's files can't be opened: {0}")]
+    Files(#[from] OpenError),
+    /// The system refused something that it needs.
+    #[error("the system refused what the cluster needs: {0}")]
+    System(#[from] std::io::Error),
+    /// Its servers did not come up.
+    #[error("{started} of {wanted} servers came up within {limit:?}")]
+    ServersMissing {
+        /// How many came up.
+        started: usize,
+        /// How many were wanted.
+        wanted: u32,
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// Its supervisor could not join its own cluster.
+    #[error("the supervisor could not start: {0}")]
+    Supervisor(anyhow::Error),
+}
+
+impl EmbeddedBuilder {
+    pub(crate) fn new(app: App) -> Self {
+        let policy = app.policy_source().clone();
+        Self {
+            app,
+            servers: 1,
+            servers_max: 8,
+            cpu_share: None,
+            period: PERIOD,
+            policy,
+            data: None,
+            program: None,
+            node_arguments: vec!["node".into()],
+        }
+    }
+
+    /// How many servers to start with; there are never fewer.
+    pub fn servers(mut self, count: u32) -> Self {
+        self.servers = count;
+        self.servers_max = self.servers_max.max(count);
+        self
+    }
+
+    /// How many servers there may be.
+    pub fn servers_max(mut self, count: u32) -> Self {
+        self.servers_max = count.max(self.servers);
+        self
+    }
+
+    /// The share of one core that each server may use.
+    pub fn cpu_share(mut self, cores: f64) -> Self {
+        self.cpu_share = Some(cores);
+        self
+    }
+
+    /// The elasticity period, unless the policy names one.
+    pub fn period(mut self, period: Duration) -> Self {
+        self.period = period;
+        self
+    }
+
+    /// Another policy than the application's.
+    pub fn policy(mut self, file_name: &str, text: &str) -> Self {
+        self.policy = PolicySource { file_name: file_name.into(), text: text.into() };
+        self
+    }
+
+    /// No policy: actors stay where they are.
+    pub fn without_policy(self) -> Self {
+        self.policy("no policy", "")
+    }
+
+    /// The directory of the cluster's files; without it they are temporary.
+    pub fn data(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.data = Some(directory.into());
+        self
+    }
+
+    /// The program whose processes are the servers; without it this very program.
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+
+    /// The first arguments of server processes, by which the program knows that it shall run as a node: it then calls
+    /// [`App::run`](crate::App::run) with what begins with `node`. By default just `node`, which [`App::main`](crate::App::main)
+    /// knows.
+    pub fn node_arguments<T: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
+        self.node_arguments = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Starts the cluster and waits until its servers are there.
+    pub async fn start(self) -> Result<Embedded, EmbeddedError> {
+        self.app.check()?;
+        let policy = Arc::new(self.app.compile(&self.policy)?);
+        let (directory, temporary) = match &self.data {
+            Some(directory) => {
+                std::fs::create_dir_all(directory)?;
+                (directory.clone(), None)
+            }
+            None => {
+                let temporary = tempfile::tempdir()?;
+                (temporary.path().to_owned(), Some(temporary))
+            }
+        };
+        let coordination: Arc<dyn Coordination> =
+            Arc::new(EmbeddedCoordination::open(directory.join("coordination.redb"))?);
+        let state: Arc<dyn StateStore> = Arc::new(EmbeddedState::open(directory.join("state.redb"))?);
+        let stores = TcpListener::bind("127.0.0.1:0").await?;
+        let join = stores.local_addr()?;
+        tokio::spawn(served::serve(stores, Arc::clone(&state), Arc::clone(&coordination)));
+
+        let settings = ClusterSettings {
+            policy: self.policy,
+            period: self.period,
+            servers_min: self.servers,
+            servers_max: self.servers_max,
+        };
+        let failed = |error: anyhow::Error| EmbeddedError::Supervisor(error);
+        settings.store(&*coordination).await.map_err(|error| failed(error.into()))?;
+        let options = MemberOptions {
+            name: "supervisor".into(),
+            role: Role::Supervisor,
+            coordination: Arc::clone(&coordination),
+            state: Arc::clone(&state),
+            cpu_share: None,
+        };
+        let member = Member::join(&self.app, options).await.map_err(failed)?;
+
+        let program = match self.program {
+            Some(program) => program,
+            None => std::env::current_exe()?,
+        };
+        let mut arguments = self.node_arguments;
+        arguments.extend(["--join".into(), join.to_string().into()]);
+        if let Some(share) = self.cpu_share {
+            arguments.extend(["--cpu-share".into(), share.to_string().into()]);
+        }
+        let (exits, exited) = mpsc::unbounded_channel();
+        let provisioner = ProcessProvisioner::new(program, arguments, exits);
+        let status = Arc::new(Mutex::new(Status::default()));
+        let (requests, asked) = mpsc::unbounded_channel();
+        let supervisor = Supervisor::new(
+            member,
+            Arc::clone(&coordination),
+            provisioner,
+            policy,
+            &settings,
+            Arc::clone(&status),
+        );
+        let all_there = supervisor.start(self.servers, exited, asked)?;
+        let there = tokio::time::timeout(REQUEST_TIME_MAX, all_there).await;
+        if !matches!(there, Ok(Ok(()))) {
+            let started = status.lock().servers().len();
+            return Err(EmbeddedError::ServersMissing { started, wanted: self.servers, limit: REQUEST_TIME_MAX });
+        }
+        Ok(Embedded {
+            app: self.app,
+            coordination,
+            state,
+            requests,
+            status,
+            clients: Mutex::default(),
+            clients_made: Default::default(),
+            _temporary: temporary,
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! The embedded cluster: server processes of this program on this machine, under a supervisor in this process.
+//!
+//! The supervisor serves coordination and state over loopback, owns the directory, runs the one global elasticity manager,
+//! and starts and ends servers. Nothing needs to be installed.
+
+mod builder;
+mod status;
+mod supervisor;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use elastin_actor::Client;
+use elastin_cluster::Role;
+use elastin_control::Decision;
+use elastin_protocol::MoveError;
+use elastin_protocol::store::{Coordination, StateStore};
+use elastin_types::ActorId;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::App;
+use crate::member::{Leave, Member, MemberOptions};
+
+pub use builder::{EmbeddedBuilder, EmbeddedError};
+pub use status::ServerStatus;
+use status::Status;
+use supervisor::Request;
+
+/// How long an operator's request may take before the supervisor is thought to be stuck.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A running embedded cluster. Its servers end when it is dropped or shut down.
+pub struct Embedded {
+    app: App,
+    coordination: Arc<dyn Coordination>,
+    state: Arc<dyn StateStore>,
+    requests: mpsc::UnboundedSender<Request>,
+    status: Arc<Mutex<Status>>,
+    clients: Mutex<Vec<Leave>>,
+    clients_made: AtomicU64,
+    // Keeps the files of a cluster that nobody gave a place for; removed at the end.
+    _temporary: Option<tempfile::TempDir>,
+}
+
+/// Why an actor was not moved on an operator's request. It is where it was, or, after [`MoveFailed::NoAnswer`], may have
+/// moved.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveFailed {
+    /// There is no server of this name.
+    #[error("there is no server called `{0}`")]
+    NoSuchServer(String),
+    /// The actor is active nowhere.
+    #[error("the actor is active nowhere")]
+    NotActive,
+    /// The move was refused or failed.
+    #[error(transparent)]
+    Refused(#[from] MoveError),
+    /// The server did not answer.
+    #[error("the server did not answer")]
+    NoAnswer,
+}
+
+impl Embedded {
+    /// A client of the cluster, connected as a member of its own: its calls count as `client` in policies.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        let number = self.clients_made.fetch_add(1, Ordering::Relaxed) + 1;
+        let options = MemberOptions {
+            name: format!("client-{number}"),
+            role: Role::Client,
+            coordination: Arc::clone(&self.coordination),
+            state: Arc::clone(&self.state),
+            cpu_share: None,
+        };
+        let mut member = Member::join(&self.app, options).await?;
+        let client = member.runtime.client();
+        self.clients.lock().push(member.leave.clone());
+        // It is ready when it knows who is there.
+        let _ = member.heard.recv().await;
+        tokio::spawn(async move { while member.heard.recv().await.is_some() {} });
+        Ok(client)
+    }
+
+    /// The servers, as they last reported.
+    pub fn servers(&self) -> Vec<ServerStatus> {
+        self.status.lock().servers()
+    }
+
+    /// All decisions so far, oldest first, each as it stands now.
+    pub fn decisions(&self) -> Vec<Decision> {
+        self.status.lock().decisions()
+    }
+
+    /// What the actors of this cluster are called in messages.
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// A decision in one line, with the servers' names.
+    pub fn explain(&self, decision: &Decision) -> String {
+        self.status.lock().with_names(&decision.explain(self.app.schema()))
+    }
+
+    /// Moves an actor to a server, as an operator; no policy is asked.
+    pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), MoveFailed> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::Move { actor: actor.clone(), server: server.into(), answer });
+        match tokio::time::timeout(REQUEST_TIME_MAX, answered).await {
+            Ok(Ok(result)) => result,
+            _ => Err(MoveFailed::NoAnswer),
+        }
+    }
+
+    /// Starts one more server and waits until it takes actors; gives its name.
+    pub async fn add_server(&self) -> anyhow::Result<String> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::Add { answer });
+        tokio::time::timeout(REQUEST_TIME_MAX, answered).await??.map_err(Into::into)
+    }
+
+    /// Empties a server and ends it.
+    pub fn drain(&self, server: &str) {
+        self.ask(Request::Drain { server: server.into() });
+    }
+
+    /// Kills a server's process, as a crash would. Says whether it was there.
+    pub async fn kill(&self, server: &str) -> bool {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::Kill { server: server.into(), answer });
+        answered.await.unwrap_or(false)
+    }
+
+    /// The operating system's id of a server's process.
+    pub async fn process_id(&self, server: &str) -> Option<u32> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::ProcessId { server: server.into(), answer });
+        answered.await.ok().flatten()
+    }
+
+    /// Ends all servers, and the cluster.
+    pub async fn shutdown(self) {
+        let clients = std::mem::take(&mut *self.clients.lock());
+        for client in clients {
+            client.now().await;
+        }
+        let (answer, answered) = oneshot::channel();
+        self.ask(Request::Shutdown { answer });
+        let _ = answered.await;
+    }
+
+    fn ask(&self, request: Request) {
+        // The supervisor ends only with the cluster.
+        let _ = self.requests.send(request);
+    }
+}

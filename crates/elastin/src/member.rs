@@ -1,0 +1,124 @@
+//! What every member of a cluster is made of, whether it hosts actors, only calls them, or supervises: membership, a
+//! driver on the network, and a runtime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use elastin_cluster::{Above, Class, Heard, MemberRecord, Membership, Peer, PeerConfig, Role};
+use elastin_protocol::store::{Coordination, CoordinationRequest, LeaseId, StateStore};
+use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
+use elastin_runtime::Runtime;
+use elastin_stores::CoordinationExt;
+use elastin_types::{ActivationEpoch, ActorId, Caller, NodeId};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::App;
+
+/// How long a member may be silent before it counts as dead. Short, because processes on one machine are quick to answer;
+/// a server whose process ends is noticed at once.
+const LEASE_TTL: Duration = Duration::from_secs(3);
+
+/// What the driver of a member has for the part that steers it.
+pub(crate) enum Below {
+    /// A frame of class control or admin.
+    Frame { from: NodeId, class: Class, payload: Bytes },
+    /// A new actor needs a place.
+    NeedPlacement { actor: ActorId, caller: Caller, caller_node: NodeId },
+    /// A move has ended.
+    MoveEnded { id: MoveId, result: Result<ActivationEpoch, MoveError> },
+}
+
+/// Passes everything on to the task that steers the member, so that the driver never waits for it.
+struct PassOn(mpsc::UnboundedSender<Below>);
+
+impl PassOn {
+    fn pass(&self, below: Below) {
+        // A member that has ended needs nothing more.
+        let _ = self.0.send(below);
+    }
+}
+
+impl Above for PassOn {
+    fn frame(&self, from: NodeId, class: Class, payload: Bytes) {
+        self.pass(Below::Frame { from, class, payload });
+    }
+
+    fn need_placement(&self, actor: ActorId, caller: Caller, caller_node: NodeId) {
+        self.pass(Below::NeedPlacement { actor, caller, caller_node });
+    }
+
+    fn move_ended(&self, id: MoveId, result: Result<ActivationEpoch, MoveError>) {
+        self.pass(Below::MoveEnded { id, result });
+    }
+}
+
+/// What a member is made with.
+pub(crate) struct MemberOptions {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) coordination: Arc<dyn Coordination>,
+    pub(crate) state: Arc<dyn StateStore>,
+    pub(crate) cpu_share: Option<f64>,
+}
+
+/// A member of a cluster, and what it hears.
+pub(crate) struct Member {
+    pub(crate) me: NodeId,
+    pub(crate) peer: Peer,
+    pub(crate) runtime: Runtime,
+    pub(crate) below: mpsc::UnboundedReceiver<Below>,
+    pub(crate) heard: mpsc::UnboundedReceiver<Heard>,
+    pub(crate) leave: Leave,
+}
+
+/// Ends a membership, so that the others know at once.
+#[derive(Clone)]
+pub(crate) struct Leave {
+    coordination: Arc<dyn Coordination>,
+    lease: LeaseId,
+}
+
+impl Leave {
+    pub(crate) async fn now(&self) {
+        if let Err(error) = self.coordination.call(CoordinationRequest::Revoke { lease: self.lease }).await {
+            tracing::debug!(%error, "the lease was not given back; it runs out");
+        }
+    }
+}
+
+impl Member {
+    /// Joins the application's cluster.
+    pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Member> {
+        let listener = match options.role {
+            Role::Client => None,
+            Role::Server | Role::Supervisor => Some(TcpListener::bind("127.0.0.1:0").await?),
+        };
+        let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        let record = MemberRecord { name: options.name, role: options.role, address, draining: false };
+        let hosts = options.role == Role::Server;
+        let membership = Membership::join(Arc::clone(&options.coordination), &record, LEASE_TTL).await?;
+        if options.role == Role::Supervisor {
+            membership.own_directory().await?;
+        }
+        let me = membership.me();
+        let leave = Leave { coordination: options.coordination, lease: membership.lease() };
+        let (pass_on, below) = mpsc::unbounded_channel();
+        let config = PeerConfig {
+            cluster: app.app_name().into(),
+            node: NodeConfig { me, hosts, limits: Limits::default() },
+            saved_types: app.saved_types().clone(),
+            listener,
+            state: options.state,
+        };
+        let peer = Peer::start(config, Arc::new(PassOn(pass_on)));
+        let builder = Runtime::builder().node(me).cpu_share(options.cpu_share).outside(peer.outside());
+        // Only a server knows the types: for everybody else every actor is elsewhere.
+        let builder = if hosts { app.register(builder) } else { builder.workers(1) };
+        let runtime = builder.build()?;
+        peer.attach(runtime.clone());
+        let heard = membership.attend(peer.clone());
+        Ok(Member { me, peer, runtime, below, heard, leave })
+    }
+}

@@ -1,0 +1,5 @@
+//! Where servers come from.
+
+mod process;
+
+pub(crate) use process::{Exited, ProcessProvisioner};

@@ -1,0 +1,130 @@
+//! Servers that are processes of this program on this machine.
+//!
+//! A server process ends when its supervisor does, however that ends: its standard input is a pipe from the supervisor,
+//! and it leaves when the pipe closes.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::{mpsc, watch};
+
+/// How long a server may take to leave by itself before it is killed.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A server process has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Exited {
+    /// The server's name.
+    pub(crate) name: String,
+    /// Whether it had been told to.
+    pub(crate) expected: bool,
+    /// How it ended, for people.
+    pub(crate) how: String,
+}
+
+/// Starts and ends server processes.
+pub(crate) struct ProcessProvisioner {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    running: Arc<Mutex<HashMap<String, Running>>>,
+    exits: mpsc::UnboundedSender<Exited>,
+}
+
+struct Running {
+    process_id: u32,
+    // Dropping it tells the process to leave.
+    stdin: Option<ChildStdin>,
+    kill: watch::Sender<bool>,
+}
+
+impl ProcessProvisioner {
+    /// Starts servers as `program arguments… --name NAME`; whatever ends is told to `exits`.
+    pub(crate) fn new(program: PathBuf, arguments: Vec<OsString>, exits: mpsc::UnboundedSender<Exited>) -> Self {
+        Self { program, arguments, running: Arc::default(), exits }
+    }
+
+    /// Starts a server of this name. Must be called inside a tokio runtime.
+    pub(crate) fn start(&self, name: &str) -> std::io::Result<()> {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .arg("--name")
+            .arg(name)
+            .stdin(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let kill = watch::Sender::new(false);
+        let running = Running {
+            process_id: child.id().expect("a process that was not waited for has an id"),
+            stdin: child.stdin.take(),
+            kill: kill.clone(),
+        };
+        self.running.lock().insert(name.into(), running);
+        tokio::spawn(attend(name.into(), child, kill.subscribe(), Arc::clone(&self.running), self.exits.clone()));
+        Ok(())
+    }
+
+    /// Tells a server to leave, and kills it if it does not within a limit.
+    pub(crate) fn stop(&self, name: &str) {
+        let Some(kill) = self.running.lock().get_mut(name).and_then(|server| {
+            server.stdin.take()?;
+            Some(server.kill.clone())
+        }) else {
+            return;
+        };
+        tokio::spawn(async move {
+            tokio::time::sleep(LEAVE_TIME_MAX).await;
+            kill.send_replace(true);
+        });
+    }
+
+    /// Kills a server at once, as a crash would. Says whether it was there.
+    pub(crate) fn kill(&self, name: &str) -> bool {
+        match self.running.lock().get(name) {
+            Some(server) => {
+                server.kill.send_replace(true);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The operating system's id of a server's process.
+    pub(crate) fn process_id(&self, name: &str) -> Option<u32> {
+        self.running.lock().get(name).map(|server| server.process_id)
+    }
+
+    /// How many processes run.
+    pub(crate) fn count(&self) -> usize {
+        self.running.lock().len()
+    }
+}
+
+async fn attend(
+    name: String,
+    mut child: Child,
+    mut kill: watch::Receiver<bool>,
+    running: Arc<Mutex<HashMap<String, Running>>>,
+    exits: mpsc::UnboundedSender<Exited>,
+) {
+    let status = tokio::select! {
+        status = child.wait() => status,
+        _ = kill.wait_for(|kill| *kill) => {
+            let _ = child.start_kill();
+            child.wait().await
+        }
+    };
+    let server = running.lock().remove(&name);
+    let told = server.is_none_or(|server| server.stdin.is_none());
+    let how = match status {
+        Ok(status) => status.to_string(),
+        Err(error) => format!("lost sight of it: {error}"),
+    };
+    // Nobody listens any more when the cluster is being torn down.
+    let _ = exits.send(Exited { name, expected: told, how });
+}

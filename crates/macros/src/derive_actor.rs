@@ -1,0 +1,145 @@
+//! `#[derive(Actor)]`.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, Field, LitStr, Result};
+
+/// What `#[actor(…)]` says.
+#[derive(Default)]
+struct Options {
+    name: Option<LitStr>,
+    persist: bool,
+}
+
+pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new_spanned(
+            &input.ident,
+            "an actor is a struct: its fields are the actor's state",
+        ));
+    };
+    if let Some(parameter) = input.generics.params.first() {
+        return Err(Error::new_spanned(
+            parameter,
+            "an actor type has no generic parameters, because policies and messages name it: write one struct for each",
+        ));
+    }
+    let options = options(input)?;
+    let actor = &input.ident;
+    let name = match &options.name {
+        Some(name) => name.clone(),
+        None => LitStr::new(&actor.to_string(), actor.span()),
+    };
+    let persist = options.persist;
+    let reference = format_ident!("{actor}Ref");
+    let visibility = &input.vis;
+    let reference_doc = format!("A reference to a `{actor}`: a method for each of its handlers.");
+    let properties = data.fields.iter().filter_map(property);
+    let visits = data.fields.iter().filter_map(visit);
+    Ok(quote! {
+        #[doc = #reference_doc]
+        #visibility struct #reference(::elastin::__private::RawRef<#actor>);
+
+        #[automatically_derived]
+        impl ::core::clone::Clone for #reference {
+            fn clone(&self) -> Self {
+                Self(::core::clone::Clone::clone(&self.0))
+            }
+        }
+
+        #[automatically_derived]
+        impl ::elastin::__private::TypedRef for #reference {
+            type Actor = #actor;
+
+            fn from_raw(raw: ::elastin::__private::RawRef<#actor>) -> Self {
+                Self(raw)
+            }
+
+            fn raw(&self) -> &::elastin::__private::RawRef<#actor> {
+                &self.0
+            }
+        }
+
+        #[automatically_derived]
+        impl ::elastin::__private::Actor for #actor {
+            const NAME: &'static str = #name;
+            const PERSIST: bool = #persist;
+            type Ref = #reference;
+
+            fn properties() -> ::std::vec::Vec<::elastin::__private::PropertySchema> {
+                #[allow(unused_imports)]
+                use ::elastin::__private::{ByNothing as _, ByReferences as _};
+                #[allow(unused_mut)]
+                let mut properties = ::std::vec::Vec::new();
+                #(#properties)*
+                properties
+            }
+
+            fn visit_references(
+                &self,
+                visit: &mut dyn ::core::ops::FnMut(::elastin::__private::Property, &::elastin::__private::ActorId),
+            ) {
+                #[allow(unused_imports)]
+                use ::elastin::__private::{ByNothing as _, ByReferences as _};
+                let _ = &visit;
+                #(#visits)*
+            }
+        }
+    })
+}
+
+/// Adds a field to the properties if its type holds references.
+fn property(field: &Field) -> Option<TokenStream> {
+    let name = field.ident.as_ref()?.to_string();
+    let kind = &field.ty;
+    Some(quote_spanned! { kind.span() =>
+        if let ::core::option::Option::Some(target) = (&&::elastin::__private::Probe::<#kind>::new()).target() {
+            properties.push(::elastin::__private::PropertySchema {
+                name: ::std::borrow::ToOwned::to_owned(#name),
+                target: ::std::borrow::ToOwned::to_owned(target),
+            });
+        }
+    })
+}
+
+/// Shows the references of a field if its type holds any.
+fn visit(field: &Field) -> Option<TokenStream> {
+    let identifier = field.ident.as_ref()?;
+    let name = identifier.to_string();
+    let kind = &field.ty;
+    Some(quote_spanned! { kind.span() =>
+        (&&::elastin::__private::Probe::<#kind>::new()).each(&self.#identifier, &mut |actor| {
+            const PROPERTY: ::elastin::__private::Property = ::elastin::__private::Property::of(#name);
+            visit(PROPERTY, actor)
+        });
+    })
+}
+
+fn options(input: &DeriveInput) -> Result<Options> {
+    let mut options = Options::default();
+    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("actor")) {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("name") {
+                let name: LitStr = meta.value()?.parse()?;
+                let text = name.value();
+                let mut letters = text.chars();
+                let starts_well = letters.next().is_some_and(|first| first.is_alphabetic() || first == '_');
+                if !starts_well || !letters.all(|letter| letter.is_alphanumeric() || letter == '_') {
+                    return Err(Error::new_spanned(
+                        name,
+                        "policies write this name: it has letters, digits and underscores, and starts with no digit",
+                    ));
+                }
+                options.name = Some(name);
+                Ok(())
+            } else if meta.path.is_ident("persist") {
+                options.persist = true;
+                Ok(())
+            } else {
+                Err(meta.error("unknown option: there are `name = \"…\"` and `persist`"))
+            }
+        })?;
+    }
+    Ok(options)
+}

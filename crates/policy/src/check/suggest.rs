@@ -1,0 +1,75 @@
+//! "Did you mean": the known name that is closest to a misspelt one.
+
+/// Names longer than this are not compared: nobody misspells them by a letter or two.
+const NAME_CHARACTERS_MAX: usize = 64;
+
+/// The known name that somebody who wrote this most probably meant.
+pub(super) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let length = written.chars().count();
+    if length > NAME_CHARACTERS_MAX {
+        return None;
+    }
+    known
+        .into_iter()
+        .filter(|name| name.chars().count() <= NAME_CHARACTERS_MAX)
+        .map(|name| (distance(&written.to_lowercase(), &name.to_lowercase()), name))
+        .filter(|(distance, _)| *distance <= (length / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// A help that names the closest one, or all there are if none is close.
+pub(super) fn help<'a>(written: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    const SHOWN_MAX: usize = 12;
+    if let Some(name) = closest(written, known.clone()) {
+        return format!("did you mean `{name}`?");
+    }
+    let mut names: Vec<String> = known.into_iter().map(|name| format!("`{name}`")).collect();
+    let more = names.len().saturating_sub(SHOWN_MAX);
+    names.truncate(SHOWN_MAX);
+    match (names.len(), more) {
+        (0, _) => format!("there are no {what}"),
+        (_, 0) => format!("there are the {what} {}", names.join(", ")),
+        (_, more) => format!("there are the {what} {} and {more} more", names.join(", ")),
+    }
+}
+
+/// How many letters must be added, left out, changed or exchanged with their neighbour (optimal string alignment).
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=right.len()).collect();
+    let mut previous = None;
+    for (row, letter) in left.chars().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, other) in right.iter().enumerate() {
+            let change = last[column] + usize::from(letter != *other);
+            let mut best = change.min(last[column + 1] + 1).min(current[column] + 1);
+            if column > 0 && previous == Some(*other) && letter == right[column - 1] {
+                best = best.min(before_last[column - 1] + 1);
+            }
+            current.push(best);
+        }
+        before_last = std::mem::replace(&mut last, current);
+        previous = Some(letter);
+    }
+    last[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_finger_is_recognised() {
+        let known = ["Folder", "File", "Session"];
+        for written in ["Foldr", "folder", "Fodler", "FFolder", "Solder"] {
+            assert_eq!(closest(written, known), Some("Folder"), "{written}");
+        }
+        assert_eq!(closest("Partition", known), None);
+        assert_eq!(
+            help("Partition", "types", known),
+            "there are the types `Folder`, `File`, `Session`"
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! Rules against facts: which bindings make a rule's condition true, and what it then proposes.
+//!
+//! ```text
+//! subjects of a server ──► for each alternative: follow references and calls ──► filters as soon as bound ──► Fired
+//! ```
+//! A join starts from the rule's subject and only ever follows recorded references and calls, so its cost grows with the
+//! facts it meets and never with the product of all actors.
+
+mod join;
+mod measure;
+mod seen;
+
+use elastin_types::{ActorId, NodeId};
+
+pub(crate) use join::Join;
+pub(crate) use measure::Measures;
+
+use seen::{Mirror, Seen};
+
+use crate::disjunct::Disjunct;
+use crate::{Action, ActorIndex, Atom, Behaviour, Bound, Condition, Facts, Fired, Observed, Policy, Rule};
+
+/// Whose part of the work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// That of a server's local manager: the rules that bind actors, where the subject is on this server.
+    Local(NodeId),
+    /// That of a global manager: the rules whose only behaviour is `balance`, for each server in turn.
+    Global,
+    /// All of it, for all servers that the facts have.
+    Whole,
+}
+
+/// Which part of a condition is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// What does not mention `server`: a reservation lasts while this holds. A condition of which nothing else is left
+    /// holds.
+    WithoutServer,
+}
+
+impl Policy {
+    /// Evaluates the rules. The result is ordered by rule, then as the facts are; a binding and its mirror image count
+    /// once, the same action of several bindings is in each of them. Rules between types are not expanded: ask
+    /// [`Policy::separates`].
+    pub fn evaluate<F: Facts>(&self, facts: &F, scope: Scope) -> Vec<Fired> {
+        let mut fired = Vec::new();
+        for index in 0..self.rules.len() {
+            self.evaluate_rule(index, facts, scope, &mut fired);
+        }
+        fired
+    }
+
+    fn evaluate_rule<F: Facts>(&self, index: usize, facts: &F, scope: Scope, fired: &mut Vec<Fired>) {
+        let rule = &self.rules[index];
+        let in_scope = match scope {
+            Scope::Local(_) => !rule.is_global(),
+            Scope::Global => rule.is_global(),
+            Scope::Whole => true,
+        };
+        if !in_scope || rule.between_types {
+            return;
+        }
+        let evaluation = Evaluation {
+            index,
+            rule,
+            alternatives: &self.alternatives[index],
+            facts,
+            measures: Measures::new(rule, self.count_unit(), facts),
+        };
+        match rule.subject {
+            Some(subject) => evaluation.for_subjects(subject, scope, fired),
+            None => evaluation.for_servers(fired),
+        }
+    }
+
+    /// Whether a rule's condition, or a part of it, holds for some binding that agrees with this one. The binding may
+    /// name all of the rule's variables or just one; `server` is the subject's server, or that of the first actor
+    /// named here if the subject is not among them.
+    ///
+    /// # Panics
+    /// If there is no such rule.
+    pub fn holds<F: Facts>(&self, facts: &F, rule: usize, binding: &[Bound], part: Part) -> bool {
+        let index = rule;
+        let rule = &self.rules[index];
+        let mut bound: Vec<Option<ActorIndex>> = vec![None; rule.variables.len()];
+        for entry in binding {
+            let variable = rule
+                .variables
+                .iter()
+                .position(|variable| variable.name == entry.variable);
+            let (Some(variable), Some(actor)) = (variable, facts.find(&entry.actor)) else {
+                return false;
+            };
+            bound[variable] = Some(actor);
+        }
+        let subject = rule.subject.and_then(|subject| bound[subject]);
+        let server = subject
+            .or_else(|| bound.iter().flatten().next().copied())
+            .and_then(|actor| facts.node(actor));
+        let measures = Measures::new(rule, self.count_unit(), facts);
+        let alternatives = match part {
+            Part::Whole => self.alternatives[index].clone(),
+            Part::WithoutServer => without_server(rule, &self.alternatives[index]),
+        };
+        alternatives.iter().any(|alternative| {
+            let mut found = false;
+            Join::new(rule, alternative, &bound, facts, &measures).run(server, &bound, &mut |_| {
+                found = true;
+                false
+            });
+            found
+        })
+    }
+
+    /// Whether a rule between types separates these two actors, in either order.
+    ///
+    /// # Panics
+    /// If there is no such rule.
+    pub fn separates<F: Facts>(&self, facts: &F, rule: usize, one: &ActorId, other: &ActorId) -> bool {
+        let Some((first, second)) = self.rules[rule].separated_types() else {
+            return false;
+        };
+        let variables = &self.rules[rule].variables;
+        [(one, other), (other, one)].into_iter().any(|(one, other)| {
+            let fits = one != other && variables[first].admits(one.kind) && variables[second].admits(other.kind);
+            let bound = |variable: usize, actor: &ActorId| Bound {
+                variable: variables[variable].name.clone(),
+                actor: actor.clone(),
+            };
+            fits && (self.rules[rule].condition.is_trivial()
+                || self.holds(facts, rule, &[bound(first, one), bound(second, other)], Part::Whole))
+        })
+    }
+}
+
+/// What is left of the alternatives of a condition without the atoms that mention `server`. An alternative that is only
+/// about the server says nothing about the actors, so it does not count unless all are.
+fn without_server(rule: &Rule, alternatives: &[Disjunct]) -> Vec<Disjunct> {
+    let rest: Vec<Disjunct> = alternatives
+        .iter()
+        .map(|alternative| {
+            let rest = alternative.iter().filter(|atom| !rule.atoms[**atom].mentions_server());
+            rest.copied().collect()
+        })
+        .collect();
+    let about_actors: Vec<Disjunct> = rest
+        .iter()
+        .zip(alternatives)
+        .filter(|(rest, whole)| !rest.is_empty() || whole.is_empty())
+        .map(|(rest, _)| rest.clone())
+        .collect();
+    if about_actors.is_empty() {
+        vec![vec![]]
+    } else {
+        about_actors
+    }
+}
+
+/// One rule over some facts.
+struct Evaluation<'a, F> {
+    index: usize,
+    rule: &'a Rule,
+    alternatives: &'a [Disjunct],
+    facts: &'a F,
+    measures: Measures<'a, F>,
+}
+
+impl<F: Facts> Evaluation<'_, F> {
+    fn for_subjects(&self, subject: usize, scope: Scope, fired: &mut Vec<Fired>) {
+        let starts = self.facts.listed(self.rule.variables[subject].kind).iter();
+        let starts = starts.filter_map(|actor| {
+            let node = self.facts.node(*actor)?;
+            (!matches!(scope, Scope::Local(own) if own != node)).then_some((node, *actor))
+        });
+        self.run(Some(subject), starts.map(|(node, actor)| (node, Some(actor))), fired);
+    }
+
+    /// `server` is each server in turn; the first actor that the condition names, if any, is on it.
+    fn for_servers(&self, fired: &mut Vec<Fired>) {
+        match self.rule.variables.first() {
+            None => self.run(None, self.facts.servers().map(|node| (node, None)), fired),
+            Some(first) => {
+                let listed = self.facts.listed(first.kind).iter();
+                let starts = listed.filter_map(|actor| Some((self.facts.node(*actor)?, Some(*actor))));
+                self.run(Some(0), starts, fired);
+            }
+        }
+    }
+
+    fn run(
+        &self,
+        start: Option<usize>,
+        starts: impl Iterator<Item = (NodeId, Option<ActorIndex>)>,
+        fired: &mut Vec<Fired>,
+    ) {
+        let mut seen = Seen::new(self.rule, self.alternatives.len());
+        let mut bound: Vec<Option<ActorIndex>> = vec![None; self.rule.variables.len()];
+        // Which variable is bound first decides the plan; which actor it is bound to does not.
+        if let Some(start) = start {
+            bound[start] = Some(ActorIndex(0));
+        }
+        let joins: Vec<_> = self
+            .alternatives
+            .iter()
+            .map(|alternative| Join::new(self.rule, alternative, &bound, self.facts, &self.measures))
+            .collect();
+        let rule_start = fired.len();
+        for (server, actor) in starts {
+            if let Some(start) = start {
+                bound[start] = actor;
+            }
+            for join in &joins {
+                join.run(Some(server), &bound, &mut |binding| {
+                    self.fire(server, binding, rule_start, &mut seen, fired);
+                    true
+                });
+            }
+        }
+    }
+
+    fn fire(&self, server: NodeId, binding: &[ActorIndex], start: usize, seen: &mut Seen, fired: &mut Vec<Fired>) {
+        if !seen.is_new(server, binding) {
+            return;
+        }
+        let actions = self.actions(binding);
+        let place = match seen.mirror(binding, || normalised(&actions), |other| self.ids(other), fired.len()) {
+            Mirror::None => fired.len(),
+            Mirror::Keep => return,
+            Mirror::Replace(place) => place,
+        };
+        debug_assert!(place >= start, "mirror images belong to the same rule");
+        let mut values = Vec::new();
+        self.observe(&self.rule.condition, Some(server), binding, &mut values);
+        let result = Fired {
+            rule: self.index,
+            binding: self.bounds(binding),
+            server: self
+                .rule
+                .atoms
+                .iter()
+                .any(Atom::mentions_server)
+                .then_some(server)
+                .or_else(|| {
+                    // A balance rule is always about a server, also where its condition is `true`.
+                    self.rule.is_global().then_some(server)
+                }),
+            values,
+            actions,
+        };
+        if place == fired.len() {
+            fired.push(result);
+        } else {
+            fired[place] = result;
+        }
+    }
+
+    fn bounds(&self, binding: &[ActorIndex]) -> Vec<Bound> {
+        let bounds = self.rule.variables.iter().zip(binding);
+        bounds
+            .map(|(variable, actor)| Bound {
+                variable: variable.name.clone(),
+                actor: self.facts.id(*actor).clone(),
+            })
+            .collect()
+    }
+
+    fn ids(&self, binding: &[ActorIndex]) -> Vec<ActorId> {
+        binding.iter().map(|actor| self.facts.id(*actor).clone()).collect()
+    }
+
+    fn actions(&self, binding: &[ActorIndex]) -> Vec<Action> {
+        let id = |variable: &usize| self.facts.id(binding[*variable]).clone();
+        let behaviours = self.rule.behaviours.iter();
+        behaviours
+            .map(|behaviour| match behaviour {
+                Behaviour::Balance(balance) => Action::Balance(balance.clone()),
+                Behaviour::Reserve { actor, resource } => Action::Reserve {
+                    actor: id(actor),
+                    resource: *resource,
+                },
+                Behaviour::Colocate(first, second) => Action::Colocate(id(first), id(second)),
+                Behaviour::Separate(first, second) => Action::Separate(id(first), id(second)),
+                Behaviour::Pin(actor) => Action::Pin(id(actor)),
+            })
+            .collect()
+    }
+
+    /// Gathers the comparisons that make the condition true: of alternatives, those that hold.
+    fn observe(
+        &self,
+        condition: &Condition,
+        server: Option<NodeId>,
+        binding: &[ActorIndex],
+        values: &mut Vec<Observed>,
+    ) -> bool {
+        match condition {
+            Condition::True => true,
+            Condition::Atom(atom) => {
+                let held = self.measures.holds(*atom, server, binding);
+                if let (true, Atom::Compare(comparison)) = (held, &self.rule.atoms[*atom]) {
+                    values.push(Observed {
+                        text: comparison.text.clone(),
+                        value: self.measures.value(*atom, server, binding),
+                        held,
+                    });
+                }
+                held
+            }
+            Condition::All(parts) => {
+                let before = values.len();
+                let held = parts.iter().all(|part| self.observe(part, server, binding, values));
+                if !held {
+                    values.truncate(before);
+                }
+                held
+            }
+            // Not `any`: every alternative that holds is worth recording.
+            Condition::Any(parts) => {
+                let holding = parts.iter().filter(|part| self.observe(part, server, binding, values));
+                holding.count() > 0
+            }
+        }
+    }
+}
+
+/// Actions with the two ends of `colocate` and `separate` in the order of their ids, which means the same.
+fn normalised(actions: &[Action]) -> Vec<Action> {
+    let in_order = |one: &ActorId, other: &ActorId| (one.min(other).clone(), one.max(other).clone());
+    actions
+        .iter()
+        .map(|action| match action {
+            Action::Colocate(one, other) => {
+                let (one, other) = in_order(one, other);
+                Action::Colocate(one, other)
+            }
+            Action::Separate(one, other) => {
+                let (one, other) = in_order(one, other);
+                Action::Separate(one, other)
+            }
+            other => other.clone(),
+        })
+        .collect()
+}

@@ -1,0 +1,81 @@
+//! What rules are evaluated on: the measurements of one elasticity period, seen through an interface that follows
+//! references and calls in both directions.
+
+use std::time::Duration;
+
+use elastin_types::{ActorId, ActorType, Method, NodeId, Property, Resource, Usage};
+
+/// An actor within some facts, by number, so that joins compare and copy numbers instead of ids. Valid only for the
+/// facts that it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ActorIndex(pub u32);
+
+/// Calls in one elasticity period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// How many.
+    pub count: u64,
+    /// Their encoded size in all.
+    pub bytes: u64,
+}
+
+impl std::ops::AddAssign for Calls {
+    fn add_assign(&mut self, other: Calls) {
+        self.count = self.count.saturating_add(other.count);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// Recorded calls between two actors with one function, seen from one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The actor at the other end.
+    pub peer: ActorIndex,
+    /// The function.
+    pub method: Method,
+    /// The calls.
+    pub calls: Calls,
+}
+
+/// The facts of one elasticity period. An actor is *listed* if its own measurements are there, and merely *named* if
+/// others call or refer to it: then nothing else is known of it.
+pub trait Facts {
+    /// How long the period was.
+    fn period(&self) -> Duration;
+
+    /// The servers whose use is known, each once.
+    fn servers(&self) -> impl Iterator<Item = NodeId>;
+
+    /// How much of a server's resource was used.
+    fn usage(&self, node: NodeId, resource: Resource) -> Option<Usage>;
+
+    /// The listed actors of a type, or of all types if it is `None`.
+    fn listed(&self, kind: Option<ActorType>) -> &[ActorIndex];
+
+    /// The number of an actor that is listed or named.
+    fn find(&self, actor: &ActorId) -> Option<ActorIndex>;
+
+    /// The id of an actor.
+    fn id(&self, actor: ActorIndex) -> &ActorId;
+
+    /// The server that a listed actor is on; `None` for one that is only named.
+    fn node(&self, actor: ActorIndex) -> Option<NodeId>;
+
+    /// What a listed actor used of a resource.
+    fn used(&self, actor: ActorIndex, resource: Resource) -> Option<f64>;
+
+    /// Whom a property of an actor refers to, in ascending order, each once; nobody if the actor is not listed.
+    fn references(&self, holder: ActorIndex, property: Property) -> &[ActorIndex];
+
+    /// The listed actors that refer to an actor with some property: (property, holder), in ascending order.
+    fn referrers(&self, target: ActorIndex) -> &[(Property, ActorIndex)];
+
+    /// Recorded calls that an actor got from actors, ordered by peer, then by function.
+    fn calls_in(&self, callee: ActorIndex) -> &[Edge];
+
+    /// Recorded calls that an actor made to actors, ordered by peer, then by function.
+    fn calls_out(&self, caller: ActorIndex) -> &[Edge];
+
+    /// Calls that a listed actor got from outside the cluster.
+    fn client_calls(&self, callee: ActorIndex, method: Method) -> Calls;
+}

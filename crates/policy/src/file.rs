@@ -1,0 +1,138 @@
+//! The compiled policy as a file (the paper's output O2): JSON with a version, checked when it is read.
+
+use serde::{Deserialize, Serialize};
+
+use crate::disjunct::disjuncts;
+use crate::policy::Settings;
+use crate::{Atom, Condition, Interest, Policy, Rule};
+
+/// The version of the language and of the compiled form. It grows with every change that an older reader would
+/// misunderstand.
+pub const POLICY_VERSION: u32 = 1;
+
+/// How deep conditions of a compiled file may nest: what the parser allows, twice, because the text's parentheses may
+/// each stand for a sum and a product.
+const DEPTH_MAX: usize = 2 * crate::syntax::NESTING_MAX + 2;
+
+/// Why a compiled policy can't be read. Nothing was changed; compile the policy again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyFileError {
+    /// It is not a compiled policy at all.
+    #[error("this is not a compiled policy: {0}")]
+    Malformed(String),
+    /// It was written by another version.
+    #[error(
+        "this policy was compiled for version {found} of the language; this is version {POLICY_VERSION}: compile it again"
+    )]
+    Version {
+        /// The version it names.
+        found: u32,
+    },
+    /// It contradicts itself.
+    #[error("rule {rule} of the compiled policy is damaged: {what}")]
+    Damaged {
+        /// The rule, counted from one.
+        rule: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+/// What stands in the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PolicyFile {
+    version: u32,
+    settings: Settings,
+    rules: Vec<Rule>,
+    interest: Interest,
+}
+
+/// The part of the file that every version has.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+impl From<Policy> for PolicyFile {
+    fn from(policy: Policy) -> Self {
+        Self {
+            version: POLICY_VERSION,
+            settings: policy.settings,
+            rules: policy.rules,
+            interest: policy.interest,
+        }
+    }
+}
+
+impl TryFrom<PolicyFile> for Policy {
+    type Error = PolicyFileError;
+
+    fn try_from(file: PolicyFile) -> Result<Self, PolicyFileError> {
+        if file.version != POLICY_VERSION {
+            return Err(PolicyFileError::Version { found: file.version });
+        }
+        for (index, rule) in file.rules.iter().enumerate() {
+            check(rule).map_err(|what| PolicyFileError::Damaged { rule: index + 1, what })?;
+        }
+        Ok(Policy::new(file.settings, file.rules, file.interest))
+    }
+}
+
+impl Policy {
+    /// The policy as the text of a compiled file.
+    pub fn to_file(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a policy has only names, numbers and lists")
+    }
+
+    /// Reads a compiled file.
+    pub fn from_file(text: &str) -> Result<Self, PolicyFileError> {
+        let malformed = |error: serde_json::Error| PolicyFileError::Malformed(error.to_string());
+        let Versioned { version } = serde_json::from_str(text).map_err(malformed)?;
+        if version != POLICY_VERSION {
+            return Err(PolicyFileError::Version { found: version });
+        }
+        serde_json::from_str::<PolicyFile>(text).map_err(malformed)?.try_into()
+    }
+}
+
+/// Everything that evaluation relies on: all indices lead somewhere, and nothing is deeper or wider than the checker
+/// allows.
+fn check(rule: &Rule) -> Result<(), &'static str> {
+    let known = |variable: usize| variable < rule.variables.len();
+    if rule.variables.len() > crate::check::VARIABLES_MAX {
+        return Err("it has too many variables");
+    }
+    if !rule.atoms.iter().flat_map(Atom::variables).all(known)
+        || !rule
+            .behaviours
+            .iter()
+            .flat_map(|behaviour| behaviour.variables())
+            .all(known)
+        || !rule.subject.is_none_or(known)
+    {
+        return Err("it names a variable that it does not have");
+    }
+    if rule.subject != crate::check::subject(&rule.behaviours) {
+        return Err("its subject is not the first actor that its behaviours name");
+    }
+    check_condition(&rule.condition, rule.atoms.len(), DEPTH_MAX)?;
+    let alternatives = disjuncts(&rule.condition).map_err(|_| "its condition has too many alternatives")?;
+    let between_types =
+        crate::check::between_types(rule, &alternatives).map_err(|_| "its variables are not connected")?;
+    if between_types != rule.between_types {
+        return Err("it is not a rule between types");
+    }
+    Ok(())
+}
+
+fn check_condition(condition: &Condition, atoms: usize, depth: usize) -> Result<(), &'static str> {
+    match condition {
+        Condition::True => Ok(()),
+        Condition::Atom(atom) if *atom < atoms => Ok(()),
+        Condition::Atom(_) => Err("its condition names a part that it does not have"),
+        Condition::All(_) | Condition::Any(_) if depth == 0 => Err("its condition is nested too deep"),
+        Condition::All(parts) | Condition::Any(parts) => parts
+            .iter()
+            .try_for_each(|part| check_condition(part, atoms, depth - 1)),
+    }
+}

@@ -1,0 +1,244 @@
+//! A snapshot as facts: an index over its actors, calls and references, built once in time linear in the snapshot.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use elastin_types::{
+    ActorId, ActorStats, ActorType, Caller, Method, NodeId, Property, Resource, ServerStats, Snapshot, Usage,
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::rows::Rows;
+use crate::{ActorIndex, Calls, Edge, Facts};
+
+/// A snapshot, indexed. Listed actors have the lowest numbers, in the order of the snapshot.
+pub struct Index<'a> {
+    period: Duration,
+    servers: BTreeMap<NodeId, &'a ServerStats>,
+    listed: Vec<&'a ActorStats>,
+    ids: Vec<&'a ActorId>,
+    numbers: HashMap<&'a ActorId, ActorIndex, FixedState>,
+    all: Vec<ActorIndex>,
+    by_kind: BTreeMap<ActorType, Vec<ActorIndex>>,
+    /// For each listed actor and property, where its references stand in `references`.
+    holders: Rows<(Property, u32, u32)>,
+    references: Vec<ActorIndex>,
+    referrers: Rows<(Property, ActorIndex)>,
+    calls_in: Rows<Edge>,
+    calls_out: Rows<Edge>,
+    client_calls: Rows<(Method, Calls)>,
+}
+
+impl<'a> Index<'a> {
+    /// Indexes a snapshot. Of an actor that is listed twice, the first entry counts.
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let mut index = Self {
+            period: snapshot.period,
+            servers: BTreeMap::new(),
+            listed: Vec::with_capacity(snapshot.actors.len()),
+            ids: Vec::with_capacity(snapshot.actors.len()),
+            numbers: HashMap::with_capacity_and_hasher(snapshot.actors.len(), FixedState::default()),
+            all: Vec::new(),
+            by_kind: BTreeMap::new(),
+            holders: Rows::default(),
+            references: Vec::new(),
+            referrers: Rows::default(),
+            calls_in: Rows::default(),
+            calls_out: Rows::default(),
+            client_calls: Rows::default(),
+        };
+        for server in &snapshot.servers {
+            index.servers.entry(server.node).or_insert(server);
+        }
+        for stats in &snapshot.actors {
+            let known = index.ids.len();
+            if index.number(&stats.actor).0 as usize == known {
+                index.listed.push(stats);
+            }
+        }
+        index.all = (0..index.listed.len()).map(number).collect();
+        for actor in &index.all {
+            let kind = index.ids[actor.0 as usize].kind;
+            index.by_kind.entry(kind).or_default().push(*actor);
+        }
+        index.add_references();
+        index.add_calls();
+        index
+    }
+
+    /// The number of an actor, given out now if it has none.
+    fn number(&mut self, actor: &'a ActorId) -> ActorIndex {
+        let next = number(self.ids.len());
+        let known = *self.numbers.entry(actor).or_insert(next);
+        if known == next {
+            self.ids.push(actor);
+        }
+        known
+    }
+
+    fn add_references(&mut self) {
+        let mut holders: Vec<(u32, (Property, u32, u32))> = Vec::new();
+        let mut referrers: Vec<(u32, (Property, ActorIndex))> = Vec::new();
+        for holder in 0..self.listed.len() {
+            let stats = self.listed[holder];
+            let mut targets: Vec<(Property, ActorIndex)> = Vec::new();
+            for references in &stats.references {
+                for target in &references.actors {
+                    targets.push((references.property, self.number(target)));
+                }
+            }
+            targets.sort_unstable();
+            targets.dedup();
+            for group in targets.chunk_by(|one, other| one.0 == other.0) {
+                let start = self.references.len();
+                self.references.extend(group.iter().map(|(_, target)| *target));
+                let row = (group[0].0, number(start).0, number(self.references.len()).0);
+                holders.push((number(holder).0, row));
+            }
+            referrers.extend(
+                targets
+                    .iter()
+                    .map(|(property, target)| (target.0, (*property, number(holder)))),
+            );
+        }
+        self.holders = Rows::new(self.listed.len(), &holders);
+        self.referrers = Rows::new(self.ids.len(), &referrers);
+    }
+
+    /// What the callee recorded counts; what only the caller recorded is added, because either side keeps just its
+    /// heaviest peers and a listed actor may have a peer that is not listed.
+    fn add_calls(&mut self) {
+        let mut clients: Vec<(u32, (Method, Calls))> = Vec::new();
+        let mut incoming: Vec<(u32, Edge)> = Vec::new();
+        for callee in 0..self.listed.len() {
+            let row = number(callee).0;
+            for call in &self.listed[callee].calls_in {
+                let calls = Calls {
+                    count: call.count,
+                    bytes: call.bytes,
+                };
+                match &call.caller {
+                    Caller::Client(_) => clients.push((row, (call.method, calls))),
+                    Caller::Actor(caller) => {
+                        let peer = self.number(caller);
+                        let method = call.method;
+                        incoming.push((row, Edge { peer, method, calls }));
+                    }
+                }
+            }
+        }
+        let recorded = Rows::sorted(self.listed.len(), &incoming, edge_key, merge_edges);
+        for caller in 0..self.listed.len() {
+            let peer = number(caller);
+            for call in &self.listed[caller].calls_out {
+                let callee = self.number(&call.callee);
+                let known = (callee.0 as usize) < self.listed.len()
+                    && find_edge(recorded.row(callee.0 as usize), peer, call.method).is_some();
+                if !known {
+                    let calls = Calls {
+                        count: call.count,
+                        bytes: call.bytes,
+                    };
+                    let method = call.method;
+                    incoming.push((callee.0, Edge { peer, method, calls }));
+                }
+            }
+        }
+        self.calls_in = Rows::sorted(self.ids.len(), &incoming, edge_key, merge_edges);
+        let outgoing: Vec<(u32, Edge)> = (0..self.ids.len())
+            .flat_map(|callee| self.calls_in.row(callee).iter().map(move |edge| (callee, edge)))
+            .map(|(callee, edge)| {
+                let peer = number(callee);
+                (edge.peer.0, Edge { peer, ..*edge })
+            })
+            .collect();
+        // Rows come out ordered by peer and function, because they went in by callee, then by caller and function.
+        self.calls_out = Rows::new(self.ids.len(), &outgoing);
+        let merge = |one: &mut (Method, Calls), other: &(Method, Calls)| one.1 += other.1;
+        self.client_calls = Rows::sorted(self.listed.len(), &clients, |entry| entry.0, merge);
+    }
+}
+
+/// # Panics
+/// Beyond 2³² actors or references: no snapshot comes near that.
+fn number(index: usize) -> ActorIndex {
+    ActorIndex(u32::try_from(index).expect("a snapshot has fewer than 2^32 entries"))
+}
+
+fn edge_key(edge: &Edge) -> (ActorIndex, Method) {
+    (edge.peer, edge.method)
+}
+
+fn merge_edges(one: &mut Edge, other: &Edge) {
+    one.calls += other.calls;
+}
+
+/// The calls with one peer and function among edges that are ordered by them.
+pub(crate) fn find_edge(edges: &[Edge], peer: ActorIndex, method: Method) -> Option<Calls> {
+    let found = edges.binary_search_by_key(&(peer, method), edge_key).ok()?;
+    Some(edges[found].calls)
+}
+
+impl Facts for Index<'_> {
+    fn period(&self) -> Duration {
+        self.period
+    }
+
+    fn servers(&self) -> impl Iterator<Item = NodeId> {
+        self.servers.keys().copied()
+    }
+
+    fn usage(&self, node: NodeId, resource: Resource) -> Option<Usage> {
+        self.servers.get(&node).map(|server| server.usage[resource])
+    }
+
+    fn listed(&self, kind: Option<ActorType>) -> &[ActorIndex] {
+        match kind {
+            None => &self.all,
+            Some(kind) => self.by_kind.get(&kind).map_or(&[], Vec::as_slice),
+        }
+    }
+
+    fn find(&self, actor: &ActorId) -> Option<ActorIndex> {
+        self.numbers.get(actor).copied()
+    }
+
+    fn id(&self, actor: ActorIndex) -> &ActorId {
+        self.ids[actor.0 as usize]
+    }
+
+    fn node(&self, actor: ActorIndex) -> Option<NodeId> {
+        self.listed.get(actor.0 as usize).map(|stats| stats.node)
+    }
+
+    fn used(&self, actor: ActorIndex, resource: Resource) -> Option<f64> {
+        self.listed.get(actor.0 as usize).map(|stats| stats.used[resource])
+    }
+
+    fn references(&self, holder: ActorIndex, property: Property) -> &[ActorIndex] {
+        self.holders
+            .row(holder.0 as usize)
+            .iter()
+            .find(|(own, ..)| *own == property)
+            .map_or(&[], |(_, start, end)| &self.references[*start as usize..*end as usize])
+    }
+
+    fn referrers(&self, target: ActorIndex) -> &[(Property, ActorIndex)] {
+        self.referrers.row(target.0 as usize)
+    }
+
+    fn calls_in(&self, callee: ActorIndex) -> &[Edge] {
+        self.calls_in.row(callee.0 as usize)
+    }
+
+    fn calls_out(&self, caller: ActorIndex) -> &[Edge] {
+        self.calls_out.row(caller.0 as usize)
+    }
+
+    fn client_calls(&self, callee: ActorIndex, method: Method) -> Calls {
+        let row = self.client_calls.row(callee.0 as usize);
+        row.binary_search_by_key(&method, |entry| entry.0)
+            .map_or(Calls::default(), |found| row[found].1)
+    }
+}

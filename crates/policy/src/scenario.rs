@@ -1,0 +1,471 @@
+//! Test files: snapshots with the actions that are expected of a policy, written with names.
+//!
+//! ```json
+//! { "schema": { "Folder": { "functions": ["open"], "properties": { "files": "File" } }, "File": {} },
+//!   "cases": [ {
+//!     "name": "a hot folder gets a server of its own",
+//!     "servers": { "n1": { "cpu": 90 } },
+//!     "actors": {
+//!       "Folder/1": { "on": "n1", "refers": { "files": ["File/1"] },
+//!                     "called": [ { "by": "client", "with": "open", "count": 50 } ] },
+//!       "File/1":   { "on": "n1" } },
+//!     "expect": [ "reserve(Folder/1, cpu)", "colocate(Folder/1, File/1)" ] } ] }
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use elastin_types::{
+    ActorId, ActorSchema, ActorStats, ActorType, CallIn, CallOut, Caller, FunctionSchema, Key, Method, NodeId,
+    PerResource, Property, PropertySchema, References, Schema, SchemaError, ServerState, ServerStats, Snapshot, Time,
+    Usage,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{Action, Fired, Index, Policy, Scope};
+
+/// A file of cases.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenarios {
+    /// The application's actor types, by name, if the file brings them along.
+    #[serde(default)]
+    pub schema: Option<BTreeMap<String, ScenarioType>>,
+    /// The cases.
+    pub cases: Vec<Scenario>,
+}
+
+/// An actor type, in short.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioType {
+    /// The names of its functions.
+    #[serde(default)]
+    pub functions: Vec<String>,
+    /// Its properties, each with the type that it refers to.
+    #[serde(default)]
+    pub properties: BTreeMap<String, String>,
+}
+
+/// One case: what was measured, and what the policy must propose.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What it is about.
+    pub name: String,
+    /// The length of the period; a minute unless set.
+    #[serde(default = "minute")]
+    pub period_seconds: f64,
+    /// The servers, by name: `n` and a number.
+    pub servers: BTreeMap<String, ScenarioServer>,
+    /// The actors, by type and key, such as `Folder/1`.
+    #[serde(default)]
+    pub actors: BTreeMap<String, ScenarioActor>,
+    /// All distinct actions that the policy proposes, such as `reserve(Folder/1, cpu)`, with `on n1` after a `balance`.
+    /// A `separate` by a rule between types may be listed too, and is then asked for.
+    #[serde(default)]
+    pub expect: Vec<String>,
+}
+
+fn minute() -> f64 {
+    60.0
+}
+
+/// A server's use.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioServer {
+    /// Processor.
+    #[serde(default)]
+    pub cpu: ScenarioUsage,
+    /// Memory.
+    #[serde(default)]
+    pub mem: ScenarioUsage,
+    /// Network.
+    #[serde(default)]
+    pub net: ScenarioUsage,
+}
+
+/// The use of one resource.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ScenarioUsage {
+    /// So much of a capacity of 100.
+    Percent(f64),
+    /// So much of this capacity; of an unknown one if it is null.
+    Of(f64, Option<f64>),
+}
+
+impl Default for ScenarioUsage {
+    fn default() -> Self {
+        ScenarioUsage::Percent(0.0)
+    }
+}
+
+/// An actor's measurements.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioActor {
+    /// The server it is on.
+    pub on: String,
+    /// What it uses of the processor, in the unit of its server's capacity.
+    #[serde(default)]
+    pub cpu: f64,
+    /// What it uses of memory.
+    #[serde(default)]
+    pub mem: f64,
+    /// What it uses of the network.
+    #[serde(default)]
+    pub net: f64,
+    /// Calls that it got.
+    #[serde(default)]
+    pub called: Vec<ScenarioCalled>,
+    /// Calls that it made, for those to actors that are not listed.
+    #[serde(default)]
+    pub calls: Vec<ScenarioCalls>,
+    /// Whom its properties refer to.
+    #[serde(default)]
+    pub refers: BTreeMap<String, Vec<String>>,
+}
+
+/// Calls that an actor got.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioCalled {
+    /// `client` or an actor.
+    pub by: String,
+    /// The function.
+    pub with: String,
+    /// How many.
+    pub count: u64,
+    /// Their size in all.
+    #[serde(default)]
+    pub bytes: u64,
+}
+
+/// Calls that an actor made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioCalls {
+    /// The actor that was called.
+    pub to: String,
+    /// The function.
+    pub with: String,
+    /// How many.
+    pub count: u64,
+    /// Their size in all.
+    #[serde(default)]
+    pub bytes: u64,
+}
+
+/// Why a test file can't be used. Nothing was run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ScenarioError {
+    /// It is not a test file.
+    #[error("this is not a file of policy tests: {0}")]
+    Malformed(String),
+    /// Its schema can't be.
+    #[error("the schema of the tests is wrong: {0}")]
+    Schema(#[from] SchemaError),
+    /// A case names something that there is not.
+    #[error("case `{case}`: {what}")]
+    Case {
+        /// The case.
+        case: String,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// How a case went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ScenarioResult {
+    /// The case.
+    pub name: String,
+    /// Expected, but not proposed.
+    pub missing: Vec<String>,
+    /// Proposed, but not expected.
+    pub unexpected: Vec<String>,
+}
+
+impl ScenarioResult {
+    /// Whether the policy did what was expected.
+    pub fn passed(&self) -> bool {
+        self.missing.is_empty() && self.unexpected.is_empty()
+    }
+}
+
+impl Scenarios {
+    /// Reads a test file.
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        serde_json::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))
+    }
+
+    /// The schema that the file brings along.
+    pub fn schema(&self) -> Result<Option<Schema>, ScenarioError> {
+        self.schema.as_ref().map(schema).transpose()
+    }
+
+    /// Runs a policy against all cases.
+    pub fn run(&self, policy: &Policy, schema: &Schema) -> Result<Vec<ScenarioResult>, ScenarioError> {
+        self.cases.iter().map(|case| case.run(policy, schema)).collect()
+    }
+}
+
+/// A schema from types in short.
+fn schema(types: &BTreeMap<String, ScenarioType>) -> Result<Schema, ScenarioError> {
+    let mut schema = Schema::default();
+    for (name, short) in types {
+        let function = |name: &String| FunctionSchema {
+            name: name.clone(),
+            parameters: Vec::new(),
+            reply: "()".into(),
+            read_only: false,
+        };
+        let property = |(name, target): (&String, &String)| PropertySchema {
+            name: name.clone(),
+            target: target.clone(),
+        };
+        schema.add(ActorSchema {
+            name: name.clone(),
+            functions: short.functions.iter().map(function).collect(),
+            properties: short.properties.iter().map(property).collect(),
+        })?;
+    }
+    Ok(schema)
+}
+
+/// Reads a schema: as an application prints it, or types in short by name, as in test files.
+pub fn parse_schema(text: &str) -> Result<Schema, ScenarioError> {
+    if let Ok(whole) = serde_json::from_str::<Schema>(text) {
+        return Ok(whole);
+    }
+    let short: BTreeMap<String, ScenarioType> =
+        serde_json::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))?;
+    schema(&short)
+}
+
+impl Scenario {
+    /// The measurements as a snapshot.
+    pub fn snapshot(&self, schema: &Schema) -> Result<Snapshot, ScenarioError> {
+        let period = Duration::try_from_secs_f64(self.period_seconds)
+            .map_err(|error| self.wrong(format!("the period is wrong: {error}")))?;
+        let mut snapshot = Snapshot {
+            at: Time::ZERO + period,
+            period,
+            ..Snapshot::default()
+        };
+        for (name, server) in &self.servers {
+            let node = self.node(name)?;
+            let on_it = self.actors.values().filter(|actor| actor.on == *name).count();
+            snapshot.servers.push(ServerStats {
+                node,
+                state: ServerState::Active,
+                usage: PerResource {
+                    cpu: server.cpu.usage(),
+                    mem: server.mem.usage(),
+                    net: server.net.usage(),
+                },
+                cpu_demand: server.cpu.usage().used,
+                actors: on_it as u64,
+            });
+        }
+        for (name, actor) in &self.actors {
+            snapshot.actors.push(self.actor(name, actor, schema)?);
+        }
+        Ok(snapshot)
+    }
+
+    /// Runs a policy against this case.
+    pub fn run(&self, policy: &Policy, schema: &Schema) -> Result<ScenarioResult, ScenarioError> {
+        let snapshot = self.snapshot(schema)?;
+        let index = Index::new(&snapshot);
+        let fired = policy.evaluate(&index, Scope::Whole);
+        let proposed: BTreeSet<String> = distinct_actions(&fired, schema).into_iter().collect();
+        let mut expected: BTreeSet<String> = BTreeSet::new();
+        for text in &self.expect {
+            expected.insert(self.expected(text, schema)?);
+        }
+        let by_type_rule = |text: &&String| {
+            let pair = actors_of(text, "separate(", schema);
+            !matches!(&pair[..], [Some(one), Some(other)] if policy
+                .type_separations()
+                .any(|rule| policy.separates(&index, rule, one, other)))
+        };
+        Ok(ScenarioResult {
+            name: self.name.clone(),
+            missing: expected.difference(&proposed).filter(by_type_rule).cloned().collect(),
+            unexpected: proposed.difference(&expected).cloned().collect(),
+        })
+    }
+
+    /// An expected action in the form in which proposed ones are shown.
+    fn expected(&self, text: &str, schema: &Schema) -> Result<String, ScenarioError> {
+        let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for relation in ["colocate(", "separate("] {
+            match &actors_of(&plain, relation, schema)[..] {
+                [] => {}
+                [Some(one), Some(other)] => {
+                    let (one, other) = (one.min(other), one.max(other));
+                    return Ok(format!("{relation}{}, {})", schema.show(one), schema.show(other)));
+                }
+                _ => return Err(self.wrong(format!("`{text}` does not name two actors"))),
+            }
+        }
+        Ok(plain)
+    }
+
+    fn wrong(&self, what: impl Into<String>) -> ScenarioError {
+        ScenarioError::Case {
+            case: self.name.clone(),
+            what: what.into(),
+        }
+    }
+
+    fn node(&self, name: &str) -> Result<NodeId, ScenarioError> {
+        let number = name.strip_prefix('n').and_then(|number| number.parse().ok());
+        number
+            .map(NodeId)
+            .ok_or_else(|| self.wrong(format!("`{name}` is not a server: they are called `n1`, `n2`, …")))
+    }
+
+    fn actor_id(&self, name: &str, schema: &Schema) -> Result<ActorId, ScenarioError> {
+        parse_actor(name, schema).ok_or_else(|| {
+            self.wrong(format!(
+                "`{name}` is not an actor: write its type and key, such as `Folder/1`"
+            ))
+        })
+    }
+
+    fn method(&self, name: &str, callee: ActorType, schema: &Schema) -> Result<Method, ScenarioError> {
+        let known = schema.actor_of(callee).and_then(|actor| actor.function(name));
+        known
+            .map(FunctionSchema::method)
+            .ok_or_else(|| self.wrong(format!("there is no function `{name}`")))
+    }
+
+    fn actor(&self, name: &str, actor: &ScenarioActor, schema: &Schema) -> Result<ActorStats, ScenarioError> {
+        let id = self.actor_id(name, schema)?;
+        let kind = id.kind;
+        let called = actor.called.iter().map(|called| {
+            let caller = match called.by.as_str() {
+                "client" => Caller::Client(NodeId(0)),
+                other => Caller::Actor(self.actor_id(other, schema)?),
+            };
+            Ok(CallIn {
+                caller,
+                method: self.method(&called.with, kind, schema)?,
+                count: called.count,
+                bytes: called.bytes,
+                node: None,
+            })
+        });
+        let calls = actor.calls.iter().map(|calls| {
+            let callee = self.actor_id(&calls.to, schema)?;
+            Ok(CallOut {
+                method: self.method(&calls.with, callee.kind, schema)?,
+                callee,
+                count: calls.count,
+                bytes: calls.bytes,
+                node: None,
+            })
+        });
+        let refers = actor.refers.iter().map(|(property, targets)| {
+            let known = schema.actor_of(kind).and_then(|actor| actor.property(property));
+            if known.is_none() {
+                return Err(self.wrong(format!("`{name}` has no property `{property}`")));
+            }
+            let targets = targets.iter().map(|target| self.actor_id(target, schema));
+            Ok(References {
+                property: Property::of(property),
+                actors: targets.collect::<Result<_, _>>()?,
+            })
+        });
+        Ok(ActorStats {
+            calls_in: called.collect::<Result<_, ScenarioError>>()?,
+            calls_out: calls.collect::<Result<_, ScenarioError>>()?,
+            references: refers.collect::<Result<_, ScenarioError>>()?,
+            actor: id,
+            node: self.node(&actor.on)?,
+            since: Time::ZERO,
+            used: PerResource {
+                cpu: actor.cpu,
+                mem: actor.mem,
+                net: actor.net,
+            },
+        })
+    }
+}
+
+impl ScenarioUsage {
+    fn usage(self) -> Usage {
+        match self {
+            ScenarioUsage::Percent(used) => Usage {
+                used,
+                capacity: Some(100.0),
+            },
+            ScenarioUsage::Of(used, capacity) => Usage { used, capacity },
+        }
+    }
+}
+
+/// An actor as people write it, such as `Folder/1`: a key that is a number is one.
+pub fn parse_actor(text: &str, schema: &Schema) -> Option<ActorId> {
+    let (kind, key) = text.split_once('/')?;
+    let kind = schema.actor(kind)?.kind();
+    let key = key.parse().map_or_else(|_| Key::from(key), Key::U64);
+    key.check().ok()?;
+    Some(ActorId::new(kind, key))
+}
+
+/// The actors in parentheses after a word; empty if the text does not begin with it.
+fn actors_of(text: &str, word: &str, schema: &Schema) -> Vec<Option<ActorId>> {
+    let Some(arguments) = text.strip_prefix(word).and_then(|rest| rest.strip_suffix(')')) else {
+        return Vec::new();
+    };
+    arguments
+        .split(',')
+        .map(|actor| parse_actor(actor.trim(), schema))
+        .collect()
+}
+
+/// All distinct actions that fired, as people write them, in order. The two ends of `colocate` and `separate` are in the
+/// order of their ids.
+pub fn distinct_actions(fired: &[Fired], schema: &Schema) -> Vec<String> {
+    let mut texts = BTreeSet::new();
+    for one in fired {
+        for action in &one.actions {
+            let text = show_action(action, schema);
+            match (action, one.server) {
+                (Action::Balance(_), Some(server)) => texts.insert(format!("{text} on {server}")),
+                _ => texts.insert(text),
+            };
+        }
+    }
+    texts.into_iter().collect()
+}
+
+/// An action as people write it.
+pub fn show_action(action: &Action, schema: &Schema) -> String {
+    let pair = |one: &ActorId, other: &ActorId| {
+        let (one, other) = (one.min(other), one.max(other));
+        format!("{}, {}", schema.show(one), schema.show(other))
+    };
+    match action {
+        Action::Balance(balance) => {
+            let name = |kind: &ActorType| match schema.actor_of(*kind) {
+                Some(actor) => actor.name.clone(),
+                None => format!("#{:08x}", kind.number()),
+            };
+            let kinds = match &balance.kinds[..] {
+                [] => "any".into(),
+                kinds => kinds.iter().map(name).collect::<Vec<_>>().join(", "),
+            };
+            format!("balance({{{kinds}}}, {})", balance.resource)
+        }
+        Action::Reserve { actor, resource } => format!("reserve({}, {resource})", schema.show(actor)),
+        Action::Colocate(one, other) => format!("colocate({})", pair(one, other)),
+        Action::Separate(one, other) => format!("separate({})", pair(one, other)),
+        Action::Pin(actor) => format!("pin({})", schema.show(actor)),
+    }
+}

@@ -1,0 +1,122 @@
+//! What happens to a node: the input of its state machine.
+
+use bytes::Bytes;
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome};
+
+use crate::{Frame, View};
+
+/// Names a move for whoever asked for it. The protocol only hands it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MoveId(pub u64);
+
+/// Something that happened at a node. See the [crate's page](crate) for the rules that a driver keeps.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A caller on this node sends to an actor that is not open here. If the message is a call, exactly one
+    /// [`Complete`](crate::Command::Complete) answers it.
+    Send {
+        /// The message; its call's origin is this node.
+        message: Message,
+    },
+    /// A caller on this node no longer waits for its call. No [`Complete`](crate::Command::Complete) follows; the call
+    /// may still run.
+    GiveUp {
+        /// The call.
+        call: CallId,
+    },
+    /// A frame came from a peer.
+    Frame {
+        /// Who sent it, as its connection has proven.
+        from: NodeId,
+        /// The frame.
+        frame: Frame,
+    },
+    /// Frames transmitted to this peer from now on go over a new connection.
+    LinkUp {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// The connection to this peer broke: what was transmitted and not acknowledged may be lost. It says nothing about
+    /// whether the peer lives.
+    LinkDown {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// The membership changed.
+    View(View),
+    /// The lease may have run out (or the process was paused for so long that it can't know): nothing may leave.
+    Fenced,
+    /// The lease was found good after all: what was kept back leaves now.
+    Unfenced,
+    /// The runtime carried out an [`Activate`](crate::Command::Activate).
+    Activated {
+        /// The actor.
+        actor: ActorId,
+        /// Which activation.
+        epoch: ActivationEpoch,
+        /// Ok if it is there, closed. Otherwise nothing is there, no call has run, and the calls that wait end with this
+        /// error.
+        result: Result<(), CallError>,
+    },
+    /// The runtime carried out a [`Freeze`](crate::Command::Freeze).
+    Frozen {
+        /// The actor.
+        actor: ActorId,
+        /// Which activation.
+        epoch: ActivationEpoch,
+        /// The encoded state (with timers and whatever else moves along), or `None` if the actor did not come to a turn
+        /// boundary in time or can't be moved; it goes on then.
+        image: Option<Bytes>,
+    },
+    /// The runtime carried out a [`Release`](crate::Command::Release): the activation is gone, and this is what waited
+    /// in its mailbox, in order.
+    Released {
+        /// The actor.
+        actor: ActorId,
+        /// Which activation.
+        epoch: ActivationEpoch,
+        /// Its queue.
+        queue: Vec<Message>,
+    },
+    /// The runtime ended an activation by itself (idle, or dropped after a failed save). Mail for it bounces from then
+    /// on.
+    Passivated {
+        /// The actor.
+        actor: ActorId,
+        /// Which activation.
+        epoch: ActivationEpoch,
+    },
+    /// A [`Deliver`](crate::Command::Deliver) found the activation gone. Comes before any event that is not a bounce.
+    Bounced {
+        /// Which activation it was meant for.
+        epoch: ActivationEpoch,
+        /// The message.
+        message: Message,
+    },
+    /// The runtime finished a call that came with [`Deliver`](crate::Command::Deliver): the outcome goes to its origin,
+    /// which may be this node. Tells must not be reported.
+    Replied {
+        /// The call.
+        call: CallId,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// Somebody wants an actor of this node moved. Exactly one [`MoveEnded`](crate::Command::MoveEnded) answers it.
+    Move {
+        /// Names the move.
+        id: MoveId,
+        /// The actor.
+        actor: ActorId,
+        /// Where it shall go.
+        to: NodeId,
+    },
+    /// Where a new actor goes: the answer to [`NeedPlacement`](crate::Command::NeedPlacement).
+    Placed {
+        /// The actor.
+        actor: ActorId,
+        /// The node that shall host it; `None` if no node can.
+        node: Option<NodeId>,
+    },
+    /// The time that [`Node::next_timer`](crate::Node::next_timer) named has come. Too early or too often does no harm.
+    Timer,
+}

@@ -1,0 +1,246 @@
+//! What nodes say to each other.
+//!
+//! Between two nodes there is one stream of numbered frames in each direction, whatever connections carry it: it is
+//! neither lost nor doubled nor reordered as long as both live.
+
+use bytes::Bytes;
+use elastin_types::{ActivationEpoch, ActorId, CallId, Message, NodeId, Outcome, SlotEpoch, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::{MoveError, Slot};
+
+/// What travels in one piece from node to node. Drivers encode it as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Its number among the frames with a body from this node to that peer, from 1; 0 without a body.
+    pub number: u64,
+    /// The highest number up to which the sender has taken in everything from the peer.
+    pub acknowledged: u64,
+    /// What it says; nothing if it only acknowledges.
+    pub body: Option<Body>,
+}
+
+/// What a frame says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Body {
+    /// A call or tell for an actor, to the node that is thought to host it or to the owner of its slot.
+    Message(Message),
+    /// The same, passed on by a node at which the actor was not. Its arrival is confirmed to the origin.
+    Passed {
+        /// The message.
+        message: Message,
+        /// The activation it is passed on to, if the sender knows one: a node where that activation has not arrived yet
+        /// waits for it.
+        epoch: Option<ActivationEpoch>,
+        /// How often it was passed on.
+        hops: u8,
+    },
+    /// To the origin of a message: it was passed on.
+    PassedOn {
+        /// Its receiver.
+        actor: ActorId,
+        /// The message.
+        call: CallId,
+        /// To whom it was passed on. The sender itself, if it is the owner of the slot and keeps the message until the
+        /// actor has a place.
+        to: NodeId,
+        /// The activation there, if known. Without one, `to` is the owner of the slot.
+        epoch: Option<ActivationEpoch>,
+        /// How often it was passed on, this time included.
+        hops: u8,
+    },
+    /// To the origin of a message that was passed on: it has arrived in the receiver's queue, or needs no place there any
+    /// more because it was answered.
+    Landed {
+        /// Its receiver.
+        actor: ActorId,
+        /// The message.
+        call: CallId,
+        /// How often it had been passed on.
+        hops: u8,
+    },
+    /// The outcome of a call, from the node that ran it (or refused it) to its origin.
+    Reply {
+        /// The call.
+        call: CallId,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// Acknowledge at once: somebody waits for it.
+    Ping,
+    /// What follows was sent in knowledge of this view: the receiver waits until it has it too.
+    ViewIs {
+        /// The view's revision.
+        revision: u64,
+    },
+    /// Between the nodes that take part in a move.
+    Move(MoveBody),
+    /// To and from the owners of directory slots.
+    Directory(DirectoryBody),
+}
+
+/// What the source and the target of a move say to each other. A move is named by actor, source epoch and number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoveBody {
+    /// The actor.
+    pub actor: ActorId,
+    /// The activation that moves.
+    pub epoch: ActivationEpoch,
+    /// Counts the attempts to move this activation.
+    pub attempt: u32,
+    /// What is said.
+    pub step: MoveStep,
+}
+
+/// One step of a move.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum MoveStep {
+    /// Source to target: will you take it?
+    Offer,
+    /// Target to source: yes. Everything that the target's callers sent before has been sent before this.
+    Accept,
+    /// Target to source: no.
+    Refuse(MoveError),
+    /// Source to target: a part of the state image, in order.
+    Stage {
+        /// The part.
+        chunk: Bytes,
+        /// Whether it is the last one.
+        last: bool,
+    },
+    /// Source to target: the move is off, forget it.
+    Cancel,
+    /// Source to target, after the commit: a part of the queue, in order. It proves the commit.
+    Release {
+        /// The new activation.
+        to_epoch: ActivationEpoch,
+        /// The part.
+        queue: Vec<Message>,
+        /// Whether it is the last one.
+        last: bool,
+    },
+    /// Target to source: the whole queue is here, so the source need not vouch for the new activation any longer.
+    Arrived,
+}
+
+/// What nodes and slot owners say to each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum DirectoryBody {
+    /// Owner to host: activate this actor.
+    Grant {
+        /// The actor.
+        actor: ActorId,
+        /// Which activation.
+        epoch: ActivationEpoch,
+    },
+    /// Host to owner: this activation is over (or never began).
+    Ended {
+        /// The actor.
+        actor: ActorId,
+        /// Which activation.
+        epoch: ActivationEpoch,
+    },
+    /// Owner to host: noted; nobody is sent to you for this activation after this.
+    EndNoted {
+        /// The actor.
+        actor: ActorId,
+        /// Which activation.
+        epoch: ActivationEpoch,
+    },
+    /// Target of a move to owner: the state is staged here; make me the host if `from` still is and has not called this
+    /// attempt off.
+    Commit {
+        /// The actor.
+        actor: ActorId,
+        /// Who hosts it now.
+        from: NodeId,
+        /// Which activation.
+        epoch: ActivationEpoch,
+        /// Which attempt to move it.
+        attempt: u32,
+    },
+    /// Source of a move to owner: no attempt up to this one may be committed any more, if none was.
+    Abort {
+        /// The actor.
+        actor: ActorId,
+        /// Which activation.
+        epoch: ActivationEpoch,
+        /// Which attempt to move it.
+        attempt: u32,
+    },
+    /// Owner to source and target: the move is decided.
+    Decided {
+        /// The actor.
+        actor: ActorId,
+        /// The activation that was to move.
+        epoch: ActivationEpoch,
+        /// Which attempt to move it.
+        attempt: u32,
+        /// Where the actor is now. If that is a later activation than `epoch` the move was committed.
+        node: NodeId,
+        /// The activation there.
+        now: ActivationEpoch,
+        /// The owner's epoch, by which an earlier owner is known.
+        by: SlotEpoch,
+    },
+    /// Old owner to new owner: a part of a slot's entries, in order.
+    HandOver {
+        /// The slot.
+        slot: Slot,
+        /// The new owner's epoch.
+        epoch: SlotEpoch,
+        /// Actors and where they are.
+        entries: Vec<Entry>,
+        /// Whether it is the last part; `None` if the old owner has nothing to give and the new one must ask everybody.
+        last: Option<bool>,
+    },
+    /// New owner to every node: what do you host in these slots? Whoever answers acts on no earlier owner's word after.
+    Recover {
+        /// The slots, each with the new owner's epoch.
+        slots: Vec<(Slot, SlotEpoch)>,
+    },
+    /// Node to new owner: a part of what it hosts, in order.
+    Recovered {
+        /// Actors and where they are.
+        entries: Vec<Entry>,
+        /// With the last part: the slots that this answers.
+        done: Vec<(Slot, SlotEpoch)>,
+    },
+}
+
+/// Where an actor is, as the directory keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The actor.
+    pub actor: ActorId,
+    /// Its host.
+    pub node: NodeId,
+    /// The activation there.
+    pub epoch: ActivationEpoch,
+    /// Attempts to move this activation below this number can't be committed any more.
+    pub attempts_void: u32,
+}
+
+impl Body {
+    /// Applies `change` to every message inside.
+    fn each_message(&mut self, mut change: impl FnMut(&mut Message)) {
+        match self {
+            Body::Message(message) | Body::Passed { message, .. } => change(message),
+            Body::Move(MoveBody {
+                step: MoveStep::Release { queue, .. },
+                ..
+            }) => queue.iter_mut().for_each(change),
+            _ => {}
+        }
+    }
+
+    /// Makes deadlines relative, as they travel between processes whose clocks differ.
+    pub(crate) fn to_wire(&mut self, now: Time) {
+        self.each_message(|message| message.header.to_wire(now));
+    }
+
+    /// Undoes [`Body::to_wire`] on the receiver's clock.
+    pub(crate) fn from_wire(&mut self, now: Time) {
+        self.each_message(|message| message.header.from_wire(now));
+    }
+}

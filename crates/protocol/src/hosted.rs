@@ -1,0 +1,147 @@
+//! What a node knows of an actor that is, was, or will be active on it.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use elastin_types::{ActivationEpoch, Message, NodeId, Time};
+
+use crate::{MoveError, MoveId};
+
+/// One actor on this node.
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    /// The activation: here, or the one that is expected here, or where it went.
+    pub(crate) epoch: ActivationEpoch,
+    /// Attempts to move this activation; the next one gets this number.
+    pub(crate) attempts: u32,
+    /// What is going on.
+    pub(crate) phase: Phase,
+    /// Messages that wait here, in order. Bounded by [`Limits::held_per_actor`](crate::Limits::held_per_actor).
+    pub(crate) held: VecDeque<Held>,
+}
+
+/// A message that waits.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) message: Message,
+    /// How often it was passed on, counting that this node keeps it; 0 if its origin takes it for settled, or if it comes
+    /// from a caller on this node.
+    pub(crate) hops: u8,
+}
+
+/// What is going on with an actor on this node.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// Messages came for an activation whose grant is still on the way.
+    Expected,
+    /// The runtime is bringing it into memory.
+    Activating,
+    /// It runs.
+    Active,
+    /// It runs, or is frozen, and shall go elsewhere.
+    MovingOut(MoveOut),
+    /// The move is decided. The runtime gives up the activation; then what the actor itself has sent must settle.
+    Releasing(Releasing),
+    /// It is elsewhere.
+    Departed(Departed),
+    /// It may come here.
+    MovingIn(MoveIn),
+    /// The activation is over; the directory does not know yet.
+    Leaving,
+}
+
+/// A move away from this node, before it is decided.
+#[derive(Debug)]
+pub(crate) struct MoveOut {
+    pub(crate) id: MoveId,
+    pub(crate) to: NodeId,
+    pub(crate) attempt: u32,
+    pub(crate) deadline: Time,
+    pub(crate) step: OutStep,
+}
+
+/// How far a move away from this node is.
+#[derive(Debug)]
+pub(crate) enum OutStep {
+    /// The target was asked.
+    Offered,
+    /// The runtime was asked to freeze it. If the reason is set, the move is off as soon as it answers.
+    Freezing(Option<MoveError>),
+    /// The image is on its way.
+    Staging {
+        image: Bytes,
+        /// The numbers of the chunks on their way, so that only a few are at once.
+        under_way: VecDeque<u64>,
+        /// No call of this node up to this number matters to the order of what the actor sent, beyond it none does.
+        sent_until: u64,
+    },
+    /// The target has all of it and asks the directory.
+    Deciding { sent_until: u64 },
+    /// This node has asked the directory to call it off, for this reason, and must wait for the answer.
+    Aborting { sent_until: u64, why: MoveError },
+}
+
+/// A decided move away from this node.
+#[derive(Debug)]
+pub(crate) struct Releasing {
+    /// The new host.
+    pub(crate) to: NodeId,
+    /// The new activation.
+    pub(crate) to_epoch: ActivationEpoch,
+    /// Which attempt it was.
+    pub(crate) attempt: u32,
+    /// The actor sent nothing from here after the call with this number.
+    pub(crate) sent_until: u64,
+    /// The queue, once the runtime has given it up.
+    pub(crate) queue: Option<Vec<Message>>,
+}
+
+/// Where an actor went.
+#[derive(Debug)]
+pub(crate) struct Departed {
+    pub(crate) to: NodeId,
+    pub(crate) to_epoch: ActivationEpoch,
+    /// The new host has everything. Until then a new owner of the slot is told of the move by this node.
+    pub(crate) confirmed: bool,
+}
+
+/// A move to this node.
+#[derive(Debug)]
+pub(crate) struct MoveIn {
+    pub(crate) from: NodeId,
+    pub(crate) attempt: u32,
+    pub(crate) step: InStep,
+    /// The state so far.
+    pub(crate) image: BytesMut,
+    /// The queue so far.
+    pub(crate) queue: VecDeque<Message>,
+}
+
+/// How far a move to this node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InStep {
+    /// What callers on this node have sent to the actor must settle before the offer is taken.
+    Settling,
+    /// The offer is taken; the image is to come.
+    Accepted,
+    /// The image is here; the directory was asked to decide.
+    Committing,
+    /// The directory has decided for this activation here; the queue is to come.
+    Committed(ActivationEpoch),
+}
+
+impl Phase {
+    /// Whether an activation exists in the runtime and takes mail.
+    pub(crate) fn takes_mail(&self) -> bool {
+        matches!(self, Phase::Active | Phase::MovingOut(_))
+    }
+
+    /// Whether messages that wait here may still have to go elsewhere, so that their origin can't take them for settled.
+    pub(crate) fn is_limbo(&self) -> bool {
+        match self {
+            Phase::Expected | Phase::Releasing(_) | Phase::Leaving => true,
+            Phase::MovingIn(incoming) => !matches!(incoming.step, InStep::Committed(_)),
+            Phase::Activating | Phase::Active | Phase::MovingOut(_) | Phase::Departed(_) => false,
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! How a node speaks: to its peers over sessions, to itself, and to its driver.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use elastin_types::{ActorId, NodeId, Time};
+
+use crate::session::Session;
+use crate::timers::{Due, Timers};
+use crate::{Body, Command, Limits, View};
+
+/// What all parts of a node share.
+#[derive(Debug)]
+pub(crate) struct Links {
+    pub(crate) me: NodeId,
+    pub(crate) limits: Limits,
+    /// The time of the event being handled.
+    pub(crate) now: Time,
+    /// The commands of the event being handled.
+    pub(crate) out: Vec<Command>,
+    pub(crate) timers: Timers,
+    pub(crate) view: Option<View>,
+    /// The lease may have run out: nothing leaves.
+    fenced: bool,
+    sessions: BTreeMap<NodeId, Session>,
+    /// What this node says to itself: handled in order before the event ends.
+    loopback: VecDeque<Body>,
+    loopback_sent: u64,
+    loopback_handled: u64,
+}
+
+impl Links {
+    pub(crate) fn new(me: NodeId, limits: Limits) -> Self {
+        Self {
+            me,
+            limits,
+            now: Time::ZERO,
+            out: Vec::new(),
+            timers: Timers::default(),
+            view: None,
+            fenced: false,
+            sessions: BTreeMap::new(),
+            loopback: VecDeque::new(),
+            loopback_sent: 0,
+            loopback_handled: 0,
+        }
+    }
+
+    /// Wants something done.
+    pub(crate) fn command(&mut self, command: Command) {
+        self.out.push(command);
+    }
+
+    /// The view; only called where there is one, because frames wait for a view and callers are turned away without.
+    pub(crate) fn view(&self) -> &View {
+        self.view.as_ref().expect("nothing gets here without a view")
+    }
+
+    /// Whether a node has stopped for good.
+    pub(crate) fn is_dead(&self, node: NodeId) -> bool {
+        self.view.as_ref().is_some_and(|view| view.is_dead(node))
+    }
+
+    /// Who owns the actor's slot.
+    pub(crate) fn directory_of(&self, actor: &ActorId) -> NodeId {
+        self.view().directory_of(actor).node
+    }
+
+    /// Says something to a node and returns its number in what was said to it. The dead hear nothing.
+    pub(crate) fn say(&mut self, to: NodeId, body: Body) -> u64 {
+        if to == self.me {
+            self.loopback.push_back(body);
+            self.loopback_sent += 1;
+            return self.loopback_sent;
+        }
+        if self.is_dead(to) {
+            return 0;
+        }
+        let revision = self.revision();
+        let session = self.sessions.entry(to).or_insert_with(|| Session::new(to));
+        if session.announced < revision {
+            session.announced = revision;
+            session.say(self.now, Body::ViewIs { revision }, self.fenced, &mut self.out);
+        }
+        let number = session.say(self.now, body, self.fenced, &mut self.out);
+        if session.retransmit_timer.is_none() {
+            session.retransmit_timer = Some(session.acknowledged());
+            self.timers
+                .set(self.now + self.limits.retransmit_after, Due::Retransmit(to));
+        }
+        number
+    }
+
+    /// The number up to which a node has handled what was said to it; everything, if it is dead.
+    pub(crate) fn acknowledged(&self, node: NodeId) -> u64 {
+        if node == self.me {
+            return self.loopback_handled;
+        }
+        match self.sessions.get(&node) {
+            Some(session) => session.acknowledged(),
+            None if self.is_dead(node) => u64::MAX,
+            None => 0,
+        }
+    }
+
+    /// Whether so much is on its way to a node that callers must be turned away.
+    pub(crate) fn is_full(&self, node: NodeId) -> bool {
+        self.sessions
+            .get(&node)
+            .is_some_and(|session| session.unacknowledged().len() >= self.limits.unacknowledged_per_peer)
+    }
+
+    /// The peers with whom something is under way, and what.
+    pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (NodeId, &VecDeque<Body>)> {
+        self.sessions
+            .iter()
+            .map(|(peer, session)| (*peer, session.unacknowledged()))
+    }
+
+    /// Everybody there is a session with.
+    pub(crate) fn peers(&self) -> Vec<NodeId> {
+        self.sessions.keys().copied().collect()
+    }
+
+    /// The next thing that this node said to itself. [`Links::loopback_done`] must follow when it was handled.
+    pub(crate) fn next_loopback(&mut self) -> Option<Body> {
+        self.loopback.pop_front()
+    }
+
+    pub(crate) fn loopback_done(&mut self) {
+        self.loopback_handled += 1;
+    }
+
+    /// Takes in a frame's numbers; true if the peer acknowledged something new.
+    pub(crate) fn take_frame(&mut self, from: NodeId, frame: crate::Frame) -> bool {
+        let session = self.sessions.entry(from).or_insert_with(|| Session::new(from));
+        let news = session.take_acknowledgement(frame.acknowledged);
+        if let Some(mut body) = frame.body {
+            body.from_wire(self.now);
+            session.take(frame.number, body, self.limits.unacknowledged_per_peer);
+        }
+        news
+    }
+
+    /// The next thing a peer said that can be handled now. [`Links::frame_done`] must follow when it was handled.
+    pub(crate) fn next_frame(&mut self, from: NodeId) -> Option<Body> {
+        let revision = self.revision();
+        self.sessions.get_mut(&from)?.next(revision)
+    }
+
+    pub(crate) fn frame_done(&mut self, from: NodeId) {
+        // The peer may have been found dead by what it said.
+        if let Some(session) = self.sessions.get_mut(&from) {
+            session.handled();
+        }
+    }
+
+    /// Acknowledges what was handled, at once if it is urgent, else within the usual time.
+    pub(crate) fn acknowledge(&mut self, peer: NodeId) {
+        let Some(session) = self.sessions.get_mut(&peer) else {
+            return;
+        };
+        if self.fenced || !session.owes_acknowledgement() {
+            return;
+        }
+        if session.acknowledgement_is_urgent() {
+            session.acknowledge(&mut self.out);
+        } else if !session.acknowledge_timer {
+            session.acknowledge_timer = true;
+            self.timers
+                .set(self.now + self.limits.acknowledge_after, Due::Acknowledge(peer));
+        }
+    }
+
+    /// The peer waits for an acknowledgement.
+    pub(crate) fn acknowledge_soon(&mut self, peer: NodeId) {
+        if let Some(session) = self.sessions.get_mut(&peer) {
+            session.acknowledge_now = true;
+        }
+    }
+
+    pub(crate) fn acknowledge_due(&mut self, peer: NodeId) {
+        let Some(session) = self.sessions.get_mut(&peer) else {
+            return;
+        };
+        session.acknowledge_timer = false;
+        if !self.fenced && session.owes_acknowledgement() {
+            session.acknowledge(&mut self.out);
+        }
+    }
+
+    pub(crate) fn retransmit_due(&mut self, peer: NodeId) {
+        let Some(session) = self.sessions.get_mut(&peer) else {
+            return;
+        };
+        let before = session.retransmit_timer.take();
+        if session.unacknowledged().is_empty() {
+            return;
+        }
+        if before == Some(session.acknowledged()) && !self.fenced {
+            session.hangs(self.now, &mut self.out);
+        }
+        session.retransmit_timer = Some(session.acknowledged());
+        self.timers
+            .set(self.now + self.limits.retransmit_after, Due::Retransmit(peer));
+    }
+
+    pub(crate) fn link_up(&mut self, peer: NodeId) {
+        if self.fenced || self.is_dead(peer) {
+            return;
+        }
+        let session = self.sessions.entry(peer).or_insert_with(|| Session::new(peer));
+        session.connected(self.now, &mut self.out);
+    }
+
+    pub(crate) fn link_down(&mut self, peer: NodeId) {
+        if let Some(session) = self.sessions.get_mut(&peer) {
+            session.disconnected();
+        }
+    }
+
+    pub(crate) fn fence(&mut self) {
+        self.fenced = true;
+    }
+
+    /// What was kept back leaves.
+    pub(crate) fn unfence(&mut self) {
+        self.fenced = false;
+        for session in self.sessions.values_mut() {
+            session.connected(self.now, &mut self.out);
+            if session.owes_acknowledgement() {
+                session.acknowledge(&mut self.out);
+            }
+        }
+    }
+
+    /// Ends the session with a dead peer and returns what certainly never left.
+    pub(crate) fn end(&mut self, peer: NodeId) -> Vec<Body> {
+        match self.sessions.remove(&peer) {
+            Some(mut session) => session.take_never_sent(),
+            None => Vec::new(),
+        }
+    }
+
+    fn revision(&self) -> u64 {
+        self.view.as_ref().map_or(0, |view| view.revision)
+    }
+}

@@ -1,0 +1,146 @@
+//! Outcomes for callers on this node: each call gets exactly one, and it is true.
+
+use elastin_types::{CallError, CallId, Message, NodeId, Outcome, Time, Unknown};
+
+use super::Node;
+use crate::timers::Due;
+use crate::{Body, Command};
+
+/// A call of a caller here that has no outcome yet.
+#[derive(Debug)]
+pub(super) struct PendingCall {
+    deadline: Option<Time>,
+    /// Where it is, as far as this node knows.
+    at: NodeId,
+    /// Where it may be as well: the message was passed on, and has not been confirmed.
+    or_at: Vec<NodeId>,
+}
+
+impl Node {
+    /// A caller here made a call: it will get an outcome. A tell gets none.
+    pub(super) fn expect_outcome(&mut self, message: &Message) {
+        let CallId { origin, sequence } = message.header.call;
+        if message.header.one_way || origin != self.links.me || self.calls.contains_key(&sequence) {
+            return;
+        }
+        let deadline = message.header.deadline;
+        if let Some(at) = deadline {
+            self.links.timers.set(at, Due::Call(sequence));
+        }
+        let call = PendingCall {
+            deadline,
+            at: self.links.me,
+            or_at: Vec::new(),
+        };
+        self.calls.insert(sequence, call);
+    }
+
+    /// A call is known to be at this node, and nowhere else.
+    pub(super) fn call_is_at(&mut self, call: CallId, node: NodeId) {
+        if call.origin == self.links.me
+            && let Some(pending) = self.calls.get_mut(&call.sequence)
+        {
+            pending.at = node;
+            pending.or_at.clear();
+        }
+    }
+
+    /// A call may have come to this node.
+    pub(super) fn call_may_be_at(&mut self, call: CallId, node: NodeId) {
+        if call.origin == self.links.me
+            && let Some(pending) = self.calls.get_mut(&call.sequence)
+            && pending.at != node
+            && !pending.or_at.contains(&node)
+        {
+            pending.or_at.push(node);
+        }
+    }
+
+    /// A node died, and with it every call that may have been there.
+    pub(super) fn calls_lost_with(&mut self, node: NodeId) {
+        let lost = |call: &PendingCall| call.at == node || call.or_at.contains(&node);
+        let mut sequences: Vec<u64> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| lost(call))
+            .map(|(sequence, _)| *sequence)
+            .collect();
+        sequences.sort_unstable();
+        for sequence in sequences {
+            self.call_is_lost(CallId {
+                origin: self.links.me,
+                sequence,
+            });
+        }
+    }
+
+    /// A call was lost on its way, or with its node.
+    pub(super) fn call_is_lost(&mut self, call: CallId) {
+        self.complete(call, Err(CallError::Unknown(Unknown::NodeLost)));
+    }
+
+    /// A call's deadline has come.
+    pub(super) fn call_is_late(&mut self, sequence: u64, at: Time) {
+        if self.calls.get(&sequence).is_some_and(|call| call.deadline == Some(at)) {
+            let call = CallId {
+                origin: self.links.me,
+                sequence,
+            };
+            self.complete(call, Err(CallError::DeadlineExceeded));
+        }
+    }
+
+    /// A call of a caller here has ended. A second word about it is ignored.
+    pub(super) fn complete(&mut self, call: CallId, outcome: Outcome) {
+        if self.forget_call(call) {
+            self.links.command(Command::Complete { call, outcome });
+        }
+    }
+
+    /// Nobody here waits for this call any more; true if somebody did.
+    pub(super) fn forget_call(&mut self, call: CallId) -> bool {
+        if call.origin != self.links.me {
+            return false;
+        }
+        let Some(pending) = self.calls.remove(&call.sequence) else {
+            return false;
+        };
+        if let Some(at) = pending.deadline {
+            self.links.timers.unset(at, Due::Call(call.sequence));
+        }
+        true
+    }
+
+    /// A call that was delivered here has ended: its origin is told.
+    pub(super) fn reply(&mut self, call: CallId, outcome: Outcome) {
+        if call.origin == self.links.me {
+            self.complete(call, outcome);
+        } else {
+            self.links.say(call.origin, Body::Reply { call, outcome });
+        }
+    }
+
+    /// A message can't be taken: a call gets the error as its outcome, and its origin need not wait for it to land. A tell
+    /// of a caller here is answered too, because that caller is the only one who can still be told.
+    pub(super) fn turn_away(&mut self, message: Message, hops: u8, error: CallError) {
+        let call = message.header.call;
+        if !message.header.one_way {
+            self.reply(call, Err(error));
+        } else if call.origin == self.links.me && hops == 0 {
+            self.links.command(Command::Complete {
+                call,
+                outcome: Err(error),
+            });
+        }
+        self.landed(&message, hops);
+    }
+
+    /// Tells the origin of a message that was passed on that it is settled.
+    pub(super) fn landed(&mut self, message: &Message, hops: u8) {
+        if hops > 0 {
+            let actor = message.target.clone();
+            let call = message.header.call;
+            self.links.say(call.origin, Body::Landed { actor, call, hops });
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! One process's part in the cluster.
+//!
+//! The parts, each an `impl Node` in a file of its own: `calls` (outcomes for callers here),
+//! `sending` (paths to actors), `hosting` (actors here), `moving_out`, `moving_in`, `directory` (slots owned here).
+
+mod calls;
+mod directory;
+mod hosting;
+mod moving_in;
+mod moving_out;
+mod sending;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, SlotEpoch, Time};
+
+use crate::hosted::Hosted;
+use crate::links::Links;
+use crate::route::Route;
+use crate::slots::OwnedSlot;
+use crate::timers::Due;
+use crate::{Body, Command, DirectoryBody, Event, Frame, Map, NodeConfig, Slot, View};
+
+use calls::PendingCall;
+
+/// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
+/// slots that the view gives it.
+#[derive(Debug)]
+pub struct Node {
+    hosts: bool,
+    links: Links,
+    /// Calls of callers here, by sequence number.
+    calls: Map<u64, PendingCall>,
+    /// The highest sequence number of a call or tell made here.
+    last_sequence: u64,
+    routes: Map<ActorId, Route>,
+    /// Routes to look at when this peer acknowledges something.
+    routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
+    hosted: Map<ActorId, Hosted>,
+    /// Hosted actors whose held messages may still have to go elsewhere.
+    limbo: BTreeSet<ActorId>,
+    /// Actors whose release waits until what they sent from here has settled.
+    settling: BTreeSet<ActorId>,
+    /// Actors that move away from here, before the decision; bounded by [`Limits::moves_out`](crate::Limits).
+    moving_out: BTreeSet<ActorId>,
+    /// Of these, the ones whose image goes on when this peer acknowledges something.
+    stages_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
+    /// Actors that move to here, before they are active; bounded by [`Limits::moves_in`](crate::Limits).
+    moving_in: BTreeSet<ActorId>,
+    /// For slots whose new owner has asked what is here: the owner's epoch. Earlier owners are not listened to.
+    slot_floors: BTreeMap<Slot, SlotEpoch>,
+    /// The slots that the view gives to this node.
+    slots: BTreeMap<Slot, OwnedSlot>,
+    /// Slots for which everybody is about to be asked what is there.
+    recovery_wanted: BTreeSet<Slot>,
+}
+
+/// How many entries a node's tables have: what a test for bounded memory looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableSizes {
+    /// Calls that wait for an outcome.
+    pub calls: usize,
+    /// Places of actors that are remembered.
+    pub routes: usize,
+    /// Routes that can't change now.
+    pub unsettled: usize,
+    /// Actors that are, were or will be here.
+    pub hosted: usize,
+    /// Messages held for actors.
+    pub held: usize,
+    /// Frames not acknowledged.
+    pub unacknowledged: usize,
+    /// Directory entries.
+    pub entries: usize,
+    /// Slots that this node owns and that are not open.
+    pub closed_slots: usize,
+}
+
+impl Node {
+    /// A node that knows nobody yet: it needs a [`View`] before it can do anything.
+    pub fn new(config: NodeConfig) -> Self {
+        Self {
+            hosts: config.hosts,
+            links: Links::new(config.me, config.limits),
+            calls: Map::default(),
+            last_sequence: 0,
+            routes: Map::default(),
+            routes_waiting: BTreeMap::new(),
+            hosted: Map::default(),
+            limbo: BTreeSet::new(),
+            settling: BTreeSet::new(),
+            moving_out: BTreeSet::new(),
+            stages_waiting: BTreeMap::new(),
+            moving_in: BTreeSet::new(),
+            slot_floors: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            recovery_wanted: BTreeSet::new(),
+        }
+    }
+
+    /// This node.
+    pub fn me(&self) -> NodeId {
+        self.links.me
+    }
+
+    /// The cluster as this node knows it.
+    pub fn view(&self) -> Option<&View> {
+        self.links.view.as_ref()
+    }
+
+    /// When [`Event::Timer`] is wanted next.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.links.timers.next()
+    }
+
+    /// The activations on this node that take mail, in no particular order.
+    pub fn active(&self) -> impl Iterator<Item = (&ActorId, ActivationEpoch)> {
+        let active = self.hosted.iter().filter(|(_, hosted)| hosted.phase.takes_mail());
+        active.map(|(actor, hosted)| (actor, hosted.epoch))
+    }
+
+    /// How large the tables are.
+    pub fn table_sizes(&self) -> TableSizes {
+        let unsettled = || self.routes.values().filter_map(|route| route.unsettled.as_ref());
+        TableSizes {
+            calls: self.calls.len(),
+            routes: self.routes.len(),
+            unsettled: unsettled().count(),
+            hosted: self.hosted.len(),
+            held: self.hosted.values().map(|hosted| hosted.held.len()).sum::<usize>()
+                + unsettled().map(|unsettled| unsettled.held.len()).sum::<usize>(),
+            unacknowledged: self.links.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
+            entries: self.slots.values().map(|slot| slot.entries.len()).sum(),
+            closed_slots: self.slots.values().filter(|slot| !slot.is_open()).count(),
+        }
+    }
+
+    /// Takes in one event and appends what is to be done to `out`. `now` never goes back.
+    pub fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Command>) {
+        self.links.now = self.links.now.max(now);
+        std::mem::swap(&mut self.links.out, out);
+        self.dispatch(event);
+        self.drain_loopback();
+        self.release_settled();
+        std::mem::swap(&mut self.links.out, out);
+    }
+
+    fn dispatch(&mut self, event: Event) {
+        match event {
+            Event::Send { message } => self.on_send(message),
+            Event::GiveUp { call } => {
+                self.forget_call(call);
+            }
+            Event::Frame { from, frame } => self.on_frame(from, frame),
+            Event::LinkUp { peer } => self.links.link_up(peer),
+            Event::LinkDown { peer } => self.links.link_down(peer),
+            Event::View(view) => self.on_view(view),
+            Event::Fenced => self.links.fence(),
+            Event::Unfenced => self.links.unfence(),
+            Event::Activated { actor, epoch, result } => self.on_activated(actor, epoch, result),
+            Event::Frozen { actor, epoch, image } => self.on_frozen(actor, epoch, image),
+            Event::Released { actor, epoch, queue } => self.on_released(actor, epoch, queue),
+            Event::Passivated { actor, epoch } => self.on_passivated(actor, epoch),
+            Event::Bounced { epoch, message } => self.on_bounced(epoch, message),
+            Event::Replied { call, outcome } => self.reply(call, outcome),
+            Event::Move { id, actor, to } => self.on_move(id, actor, to),
+            Event::Placed { actor, node } => self.on_placed(actor, node),
+            Event::Timer => self.on_timer(),
+        }
+    }
+
+    /// A caller here sends.
+    fn on_send(&mut self, message: Message) {
+        self.last_sequence = self.last_sequence.max(message.header.call.sequence);
+        self.expect_outcome(&message);
+        if self.links.view.is_none() {
+            return self.turn_away(message, 0, CallError::NotDelivered(NotDelivered::Unreachable));
+        }
+        if self.hosted.contains_key(&message.target) {
+            self.accept(message, 0);
+        } else {
+            self.send_along_route(message);
+        }
+    }
+
+    /// Handles what a peer (or this node itself) said.
+    fn on_body(&mut self, from: NodeId, body: Body) {
+        match body {
+            Body::Message(message) => self.on_message(message, None, 0),
+            Body::Passed { message, epoch, hops } => self.on_message(message, epoch, hops),
+            Body::PassedOn {
+                actor,
+                call,
+                to,
+                epoch,
+                hops,
+            } => self.on_passed_on(from, actor, call, to, epoch, hops),
+            Body::Landed { actor, call, hops } => self.on_landed(from, actor, call, hops),
+            Body::Reply { call, outcome } => self.complete(call, outcome),
+            Body::Ping => self.links.acknowledge_soon(from),
+            Body::ViewIs { .. } => {}
+            Body::Move(body) => self.on_move_body(from, body),
+            Body::Directory(body) => self.on_directory_body(from, body),
+        }
+    }
+
+    /// A message came for an actor that may be here.
+    fn on_message(&mut self, message: Message, epoch: Option<ActivationEpoch>, hops: u8) {
+        if self.hosted.contains_key(&message.target) {
+            self.accept(message, hops);
+        } else if let Some(epoch) = epoch {
+            self.expect(message, epoch, hops);
+        } else {
+            self.ask_directory(message, hops);
+        }
+    }
+
+    fn on_directory_body(&mut self, from: NodeId, body: DirectoryBody) {
+        match body {
+            DirectoryBody::Grant { actor, epoch } => self.on_grant(actor, epoch),
+            DirectoryBody::EndNoted { actor, epoch } => self.on_end_noted(actor, epoch),
+            DirectoryBody::Decided {
+                actor,
+                epoch,
+                attempt,
+                node,
+                now,
+                by,
+            } => {
+                if self.is_listened_to(&actor, by) {
+                    self.on_decided_out(&actor, epoch, attempt, node, now);
+                    self.on_decided_in(&actor, epoch, attempt, node, now);
+                }
+            }
+            DirectoryBody::Recover { slots } => self.on_recover(from, slots),
+            DirectoryBody::Ended { .. }
+            | DirectoryBody::Commit { .. }
+            | DirectoryBody::Abort { .. }
+            | DirectoryBody::HandOver { .. }
+            | DirectoryBody::Recovered { .. } => self.on_question(from, body),
+        }
+    }
+
+    /// A frame came from a peer.
+    fn on_frame(&mut self, from: NodeId, frame: Frame) {
+        if self.links.is_dead(from) {
+            return;
+        }
+        if self.links.take_frame(from, frame) {
+            self.settle_routes_waiting_for(from);
+            self.stages_go_on(from);
+        }
+        self.handle_frames(from);
+    }
+
+    /// Handles what a peer has said, as far as this node knows the view that it was said in.
+    fn handle_frames(&mut self, from: NodeId) {
+        while let Some(body) = self.links.next_frame(from) {
+            self.on_body(from, body);
+            // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged.
+            self.drain_loopback();
+            self.links.frame_done(from);
+        }
+        self.links.acknowledge(from);
+    }
+
+    /// Handles what this node has said to itself.
+    fn drain_loopback(&mut self) {
+        while let Some(body) = self.links.next_loopback() {
+            self.on_body(self.links.me, body);
+            self.links.loopback_done();
+            self.settle_routes_waiting_for(self.links.me);
+        }
+    }
+
+    /// The membership changed. What depended on the dead is settled first, then who owns the directory, then what waited
+    /// for a view this new.
+    fn on_view(&mut self, view: View) {
+        let before = self.links.view.take();
+        if let Some(before) = &before
+            && before.revision >= view.revision
+        {
+            self.links.view = Some(before.clone());
+            return;
+        }
+        let known = before.iter().flat_map(|before| before.members.keys().copied());
+        // A session may also be with a node that came and went between two views.
+        let known: BTreeSet<NodeId> = known.chain(self.links.peers()).collect();
+        let gone: Vec<NodeId> = known.into_iter().filter(|node| view.is_dead(*node)).collect();
+        self.links.view = Some(view);
+        for node in &gone {
+            self.on_death(*node);
+        }
+        self.update_slots();
+        if let Some(before) = before {
+            self.follow_owners(&before);
+        }
+        self.drain_loopback();
+        for peer in self.links.peers() {
+            self.handle_frames(peer);
+        }
+    }
+
+    /// Slots have new owners: whoever waits for an old one turns to the new one.
+    fn follow_owners(&mut self, before: &View) {
+        let now = self.links.view().slots.clone();
+        let changed = |actor: &ActorId| {
+            let slot = Slot::of(actor);
+            before.slots.owner(slot) != now.owner(slot)
+        };
+        self.hosted_follow_owners(changed);
+        self.moves_out_follow_owners(changed);
+        self.moves_in_follow_owners(changed);
+        self.routes_follow_owners();
+    }
+
+    /// A node has stopped for good.
+    fn on_death(&mut self, node: NodeId) {
+        let never_sent = self.links.end(node);
+        self.routes_waiting.remove(&node);
+        let mine = self.messages_to_send_again(never_sent);
+        self.calls_lost_with(node);
+        self.moves_out_lost_with(node);
+        self.moves_in_lost_with(node);
+        self.routes_lost_with(node, mine);
+    }
+
+    /// Of what certainly never left, the messages of callers here. What was being passed on for others is lost: its origin
+    /// has been told that it went to the dead node, and has given the call its outcome.
+    fn messages_to_send_again(&mut self, bodies: Vec<Body>) -> Vec<Message> {
+        let mut messages = Vec::new();
+        for body in bodies {
+            if let Body::Message(message) = body {
+                self.call_is_at(message.header.call, self.links.me);
+                messages.push(message);
+            }
+        }
+        messages
+    }
+
+    fn on_timer(&mut self) {
+        while let Some((at, due)) = self.links.timers.take_due(self.links.now) {
+            match due {
+                Due::Call(sequence) => self.call_is_late(sequence, at),
+                Due::Acknowledge(peer) => self.links.acknowledge_due(peer),
+                Due::Retransmit(peer) => self.links.retransmit_due(peer),
+                Due::Move(actor) => self.move_is_late(&actor, at),
+                Due::Tombstone(actor) => self.tombstone_due(&actor),
+            }
+        }
+    }
+}

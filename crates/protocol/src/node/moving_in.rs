@@ -1,0 +1,281 @@
+//! Moves to this node. See `moving_out` for the picture.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use elastin_types::{ActivationEpoch, ActorId, Message, NodeId};
+
+use super::Node;
+use crate::hosted::{Held, InStep, MoveIn, Phase};
+use crate::route::Place;
+use crate::{Body, DirectoryBody, MoveBody, MoveError, MoveStep, StateSource};
+
+impl Node {
+    /// The other side of a move says something.
+    pub(super) fn on_move_body(&mut self, from: NodeId, body: MoveBody) {
+        let MoveBody {
+            actor,
+            epoch,
+            attempt,
+            step,
+        } = body;
+        match step {
+            MoveStep::Offer => self.on_offer(from, actor, epoch, attempt),
+            MoveStep::Accept => self.on_accept(from, actor, epoch, attempt),
+            MoveStep::Refuse(why) => self.on_refuse(&actor, epoch, attempt, why),
+            MoveStep::Stage { chunk, last } => self.on_stage(&actor, epoch, attempt, chunk, last),
+            MoveStep::Cancel => self.on_cancel(&actor, epoch, attempt),
+            MoveStep::Release { to_epoch, queue, last } => {
+                self.on_release(from, &actor, epoch, attempt, to_epoch, queue, last);
+            }
+            MoveStep::Arrived => self.on_arrived(&actor, epoch),
+        }
+    }
+
+    /// Another node wants to move an actor to here.
+    fn on_offer(&mut self, from: NodeId, actor: ActorId, epoch: ActivationEpoch, attempt: u32) {
+        if let Err(why) = self.may_take() {
+            let step = MoveStep::Refuse(why);
+            return self.tell_source(from, actor, epoch, attempt, step);
+        }
+        let held = match self.hosted.get(&actor).map(|hosted| &hosted.phase) {
+            None => VecDeque::new(),
+            Some(Phase::Departed(_) | Phase::Expected) => self.remove_hosted(&actor),
+            Some(_) => {
+                let step = MoveStep::Refuse(MoveError::TargetUnfit);
+                return self.tell_source(from, actor, epoch, attempt, step);
+            }
+        };
+        let incoming = MoveIn {
+            from,
+            attempt,
+            step: InStep::Settling,
+            image: BytesMut::new(),
+            queue: VecDeque::new(),
+        };
+        self.insert_hosted(actor.clone(), epoch, Phase::MovingIn(incoming));
+        self.hosted.get_mut(&actor).expect("it was inserted").held = held;
+        self.moving_in.insert(actor.clone());
+        match self.routes.get_mut(&actor) {
+            // What callers here have sent to the source is there before the acceptance is.
+            None => self.own_messages_settled(&actor),
+            Some(route) if route.node == from && route.epoch.is_some() && route.unsettled.is_none() => {
+                self.own_messages_settled(&actor);
+            }
+            Some(route) => {
+                route.unsettled.get_or_insert_default().next = Some(Place::Host(from, epoch));
+                self.settle_route(&actor);
+            }
+        }
+    }
+
+    fn may_take(&self) -> Result<(), MoveError> {
+        if !self.hosts || !self.links.view().takes_actors(self.links.me) {
+            return Err(MoveError::TargetUnfit);
+        }
+        if self.moving_in.len() >= self.links.limits.moves_in {
+            return Err(MoveError::TooMany(self.links.me));
+        }
+        Ok(())
+    }
+
+    fn tell_source(&mut self, to: NodeId, actor: ActorId, epoch: ActivationEpoch, attempt: u32, step: MoveStep) {
+        let body = MoveBody {
+            actor,
+            epoch,
+            attempt,
+            step,
+        };
+        self.links.say(to, Body::Move(body));
+    }
+
+    /// Everything that callers here have sent to this actor has settled: if it is to come here, it may.
+    pub(super) fn own_messages_settled(&mut self, actor: &ActorId) {
+        let Some(hosted) = self.hosted.get_mut(actor) else {
+            return;
+        };
+        if let Phase::MovingIn(incoming) = &mut hosted.phase
+            && incoming.step == InStep::Settling
+        {
+            incoming.step = InStep::Accepted;
+            let (from, epoch, attempt) = (incoming.from, hosted.epoch, incoming.attempt);
+            self.tell_source(from, actor.clone(), epoch, attempt, MoveStep::Accept);
+            self.routes.remove(actor);
+        }
+    }
+
+    fn move_in_of(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32) -> Option<&mut MoveIn> {
+        let hosted = self.hosted.get_mut(actor)?;
+        match &mut hosted.phase {
+            Phase::MovingIn(incoming) if hosted.epoch == epoch && incoming.attempt == attempt => Some(incoming),
+            _ => None,
+        }
+    }
+
+    /// A part of the image came.
+    fn on_stage(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, chunk: Bytes, last: bool) {
+        let Some(incoming) = self.move_in_of(actor, epoch, attempt) else {
+            return;
+        };
+        if incoming.step != InStep::Accepted {
+            return;
+        }
+        incoming.image.extend_from_slice(&chunk);
+        if last {
+            incoming.step = InStep::Committing;
+            self.ask_to_commit(actor);
+        }
+    }
+
+    fn ask_to_commit(&mut self, actor: &ActorId) {
+        let hosted = &self.hosted[actor];
+        if let Phase::MovingIn(incoming) = &hosted.phase {
+            let body = DirectoryBody::Commit {
+                actor: actor.clone(),
+                from: incoming.from,
+                epoch: hosted.epoch,
+                attempt: incoming.attempt,
+            };
+            self.links.say(self.links.directory_of(actor), Body::Directory(body));
+        }
+    }
+
+    /// The directory says where the actor is now.
+    pub(super) fn on_decided_in(
+        &mut self,
+        actor: &ActorId,
+        epoch: ActivationEpoch,
+        attempt: u32,
+        node: NodeId,
+        now: ActivationEpoch,
+    ) {
+        let me = self.links.me;
+        let Some(incoming) = self.move_in_of(actor, epoch, attempt) else {
+            return;
+        };
+        if incoming.step != InStep::Committing {
+            return;
+        }
+        if node == me && now > epoch {
+            incoming.step = InStep::Committed(now);
+            let source_died = { let from = incoming.from; self.links.is_dead(from) };
+            self.limbo.remove(actor);
+            self.committed_held_settle(actor);
+            if source_died {
+                self.arrive(actor, now);
+            }
+        } else {
+            self.drop_move_in(actor);
+        }
+    }
+
+    /// The actor will be here for certain, so what waits for it has its place.
+    fn committed_held_settle(&mut self, actor: &ActorId) {
+        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let settled: Vec<(Message, u8)> = hosted
+            .held
+            .iter_mut()
+            .filter(|held| held.hops > 0)
+            .map(|held| (held.message.clone(), std::mem::take(&mut held.hops)))
+            .collect();
+        for (message, hops) in settled {
+            self.landed(&message, hops);
+        }
+    }
+
+    /// The move is off.
+    fn on_cancel(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32) {
+        if self.move_in_of(actor, epoch, attempt).is_some() {
+            self.drop_move_in(actor);
+        }
+    }
+
+    /// The actor does not come: what waited for it finds it elsewhere.
+    fn drop_move_in(&mut self, actor: &ActorId) {
+        self.moving_in.remove(actor);
+        let held = self.remove_hosted(actor);
+        self.send_elsewhere(held);
+    }
+
+    /// A part of the queue came, which also proves that the move is decided.
+    #[expect(clippy::too_many_arguments, reason = "they are the fields of one frame")]
+    fn on_release(
+        &mut self,
+        from: NodeId,
+        actor: &ActorId,
+        epoch: ActivationEpoch,
+        attempt: u32,
+        to_epoch: ActivationEpoch,
+        queue: Vec<Message>,
+        last: bool,
+    ) {
+        let Some(incoming) = self.move_in_of(actor, epoch, attempt) else {
+            // Only possible if this node has given up on a source that it took for dead; then these are lost with it.
+            return;
+        };
+        if incoming.from != from || !matches!(incoming.step, InStep::Committing | InStep::Committed(_)) {
+            return;
+        }
+        if incoming.step == InStep::Committing {
+            incoming.step = InStep::Committed(to_epoch);
+            self.limbo.remove(actor);
+            self.committed_held_settle(actor);
+        }
+        for message in &queue {
+            self.landed(message, 1);
+        }
+        if let Some(incoming) = self.move_in_of(actor, epoch, attempt) {
+            incoming.queue.extend(queue);
+        }
+        if last {
+            self.tell_source(from, actor.clone(), epoch, attempt, MoveStep::Arrived);
+            self.arrive(actor, to_epoch);
+        }
+    }
+
+    /// All that will come is here: the queue first, then what came straight to here.
+    fn arrive(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
+        self.moving_in.remove(actor);
+        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let Phase::MovingIn(incoming) = &mut hosted.phase else {
+            unreachable!("only called for an actor that moves here");
+        };
+        let image = std::mem::take(&mut incoming.image).freeze();
+        let queue = std::mem::take(&mut incoming.queue);
+        for message in queue.into_iter().rev() {
+            hosted.held.push_front(Held { message, hops: 0 });
+        }
+        hosted.epoch = epoch;
+        hosted.attempts = 0;
+        self.activate(actor.clone(), StateSource::Staged(image));
+    }
+
+    /// A source died. If it was asked before the directory decided, the answer will still come: the image is complete,
+    /// and nobody else has a newer one.
+    pub(super) fn moves_in_lost_with(&mut self, node: NodeId) {
+        let concerned: BTreeSet<ActorId> = self.moving_in.clone();
+        for actor in concerned {
+            let Phase::MovingIn(incoming) = &self.hosted[&actor].phase else {
+                continue;
+            };
+            if incoming.from != node {
+                continue;
+            }
+            match incoming.step {
+                InStep::Settling | InStep::Accepted => self.drop_move_in(&actor),
+                InStep::Committing => {}
+                InStep::Committed(epoch) => self.arrive(&actor, epoch),
+            }
+        }
+    }
+
+    /// Slots have new owners: the new one must hear what the old one has not answered.
+    pub(super) fn moves_in_follow_owners(&mut self, changed: impl Fn(&ActorId) -> bool) {
+        let concerned: Vec<ActorId> = self.moving_in.iter().filter(|actor| changed(actor)).cloned().collect();
+        for actor in concerned {
+            if matches!(&self.hosted[&actor].phase, Phase::MovingIn(incoming) if incoming.step == InStep::Committing) {
+                self.ask_to_commit(&actor);
+            }
+        }
+    }
+}

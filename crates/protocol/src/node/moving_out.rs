@@ -1,0 +1,487 @@
+//! Moves away from this node.
+//!
+//! ```text
+//!   source                      target                      directory
+//!     │ Offer ──────────────────► │
+//!     │ ◄─────────────────Accept  │    (what the target's callers have sent is at the source)
+//!   freeze                        │
+//!     │ Stage … Stage(last) ────► │ Commit ─────────────────► │
+//!     │ ◄───────────────────────────────────────────Decided  │
+//!   release (queue)               │ ◄───────────────Decided  │
+//!     │ Release … (last) ───────► │
+//!   tombstone                   activate, deliver the queue, open
+//!     │ ◄────────────────Arrived  │
+//! ```
+//!
+//! Until the last part of the image has left, the source can call the move off by itself. After that only the directory
+//! can: the source asks it to, stays frozen until it answers, and goes on or releases, whatever the answer says.
+
+use bytes::Bytes;
+use elastin_types::{ActivationEpoch, ActorId, Message, NodeId, Time};
+
+use super::Node;
+use crate::hosted::{Departed, Hosted, MoveOut, OutStep, Phase, Releasing};
+use crate::timers::Due;
+use crate::{Body, Command, DirectoryBody, MoveBody, MoveError, MoveId, MoveStep};
+
+/// Parts of an image that may be on their way at once: enough to keep a connection busy, few enough that calls get
+/// through between them.
+const CHUNKS_UNDER_WAY: usize = 4;
+/// Messages of a queue in one frame; with the limit on bytes it bounds the size of the frame.
+const QUEUE_PART_MAX: usize = 256;
+
+impl Node {
+    /// Somebody wants an actor moved.
+    pub(super) fn on_move(&mut self, id: MoveId, actor: ActorId, to: NodeId) {
+        if let Err(error) = self.begin_move(id, &actor, to) {
+            self.links.command(Command::MoveEnded { id, result: Err(error) });
+        }
+    }
+
+    fn begin_move(&mut self, id: MoveId, actor: &ActorId, to: NodeId) -> Result<(), MoveError> {
+        let hosted = self.hosted.get_mut(actor).ok_or(MoveError::NotHere)?;
+        match hosted.phase {
+            Phase::Active => {}
+            Phase::MovingOut(_) | Phase::Releasing(_) => return Err(MoveError::AlreadyMoving),
+            _ => return Err(MoveError::NotHere),
+        }
+        if to == self.links.me {
+            return Err(MoveError::AlreadyThere);
+        }
+        if !self.links.view().takes_actors(to) {
+            return Err(MoveError::TargetUnfit);
+        }
+        if self.moving_out.len() >= self.links.limits.moves_out {
+            return Err(MoveError::TooMany(self.links.me));
+        }
+        let attempt = hosted.attempts;
+        hosted.attempts += 1;
+        let deadline = self.links.now + self.links.limits.move_deadline;
+        let step = OutStep::Offered;
+        hosted.phase = Phase::MovingOut(MoveOut {
+            id,
+            to,
+            attempt,
+            deadline,
+            step,
+        });
+        self.moving_out.insert(actor.clone());
+        self.links.timers.set(deadline, Due::Move(actor.clone()));
+        self.tell_target(actor, MoveStep::Offer);
+        Ok(())
+    }
+
+    /// Says something to the target of a move that is not decided.
+    fn tell_target(&mut self, actor: &ActorId, step: MoveStep) -> u64 {
+        let hosted = &self.hosted[actor];
+        let Phase::MovingOut(out) = &hosted.phase else {
+            unreachable!("only called for an actor that moves away");
+        };
+        let body = MoveBody {
+            actor: actor.clone(),
+            epoch: hosted.epoch,
+            attempt: out.attempt,
+            step,
+        };
+        self.links.say(out.to, Body::Move(body))
+    }
+
+    /// The target takes the actor.
+    pub(super) fn on_accept(&mut self, from: NodeId, actor: ActorId, epoch: ActivationEpoch, attempt: u32) {
+        let Some(out) = self.move_out_of(&actor, epoch, attempt) else {
+            return;
+        };
+        if out.to == from && matches!(out.step, OutStep::Offered) {
+            out.step = OutStep::Freezing(None);
+            let before = out.deadline;
+            let deadline = before.min(self.links.now + self.links.limits.freeze_deadline);
+            self.links.command(Command::Freeze { actor, epoch, deadline });
+        }
+    }
+
+    /// The target does not take the actor.
+    pub(super) fn on_refuse(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, why: MoveError) {
+        if let Some(out) = self.move_out_of(actor, epoch, attempt)
+            && matches!(out.step, OutStep::Offered)
+        {
+            self.move_failed(actor, why);
+        }
+    }
+
+    fn move_out_of(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32) -> Option<&mut MoveOut> {
+        let hosted = self.hosted.get_mut(actor)?;
+        match &mut hosted.phase {
+            Phase::MovingOut(out) if hosted.epoch == epoch && out.attempt == attempt => Some(out),
+            _ => None,
+        }
+    }
+
+    /// The actor stays: everything is as before the move.
+    fn move_failed(&mut self, actor: &ActorId, why: MoveError) {
+        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let Phase::MovingOut(out) = std::mem::replace(&mut hosted.phase, Phase::Active) else {
+            unreachable!("only called for an actor that moves away");
+        };
+        self.moving_out.remove(actor);
+        self.links.timers.unset(out.deadline, Due::Move(actor.clone()));
+        self.links.command(Command::MoveEnded {
+            id: out.id,
+            result: Err(why),
+        });
+    }
+
+    /// Calls a move off that the directory can't have decided, and has the actor go on.
+    fn call_off(&mut self, actor: &ActorId, frozen: bool, why: MoveError) {
+        self.tell_target(actor, MoveStep::Cancel);
+        self.move_failed(actor, why);
+        if frozen {
+            let (actor, epoch) = (actor.clone(), self.hosted[actor].epoch);
+            self.links.command(Command::Resume { actor, epoch });
+        }
+    }
+
+    /// The runtime has stopped the actor at a turn boundary, or could not.
+    pub(super) fn on_frozen(&mut self, actor: ActorId, epoch: ActivationEpoch, image: Option<Bytes>) {
+        let sent_until = self.last_sequence;
+        let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch == epoch) else {
+            return;
+        };
+        let Phase::MovingOut(out) = &mut hosted.phase else {
+            return;
+        };
+        let OutStep::Freezing(given_up) = out.step else {
+            return;
+        };
+        match (image, given_up) {
+            (None, why) => self.call_off(&actor, false, why.unwrap_or(MoveError::NotFrozen)),
+            (Some(_), Some(why)) => self.call_off(&actor, true, why),
+            (Some(image), None) => {
+                out.step = OutStep::Staging {
+                    image,
+                    under_way: Default::default(),
+                    sent_until,
+                };
+                self.hurry_settling();
+                self.stage(&actor);
+            }
+        }
+    }
+
+    /// Sends as much of the image as may be on its way.
+    fn stage(&mut self, actor: &ActorId) {
+        loop {
+            let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) else {
+                return;
+            };
+            let OutStep::Staging {
+                image,
+                under_way,
+                sent_until,
+            } = &mut out.step
+            else {
+                return;
+            };
+            let acknowledged = self.links.acknowledged(out.to);
+            while under_way.front().is_some_and(|number| *number <= acknowledged) {
+                under_way.pop_front();
+            }
+            if under_way.len() >= CHUNKS_UNDER_WAY {
+                self.stages_waiting.entry(out.to).or_default().insert(actor.clone());
+                return;
+            }
+            let chunk = image.split_to(image.len().min(self.links.limits.chunk_bytes));
+            let last = image.is_empty();
+            if last {
+                let sent_until = *sent_until;
+                out.step = OutStep::Deciding { sent_until };
+            }
+            let number = self.tell_target(actor, MoveStep::Stage { chunk, last });
+            if let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase)
+                && let OutStep::Staging { under_way, .. } = &mut out.step
+            {
+                under_way.push_back(number);
+            }
+        }
+    }
+
+    /// A target has handled more: the next parts of images may leave.
+    pub(super) fn stages_go_on(&mut self, peer: NodeId) {
+        for actor in self.stages_waiting.remove(&peer).unwrap_or_default() {
+            self.stage(&actor);
+        }
+    }
+
+    /// The deadline of a move has come.
+    pub(super) fn move_is_late(&mut self, actor: &ActorId, at: Time) {
+        let Some(Phase::MovingOut(out)) = self.hosted.get(actor).map(|hosted| &hosted.phase) else {
+            return;
+        };
+        if out.deadline == at {
+            self.give_up_move(actor, MoveError::DeadlineExceeded);
+        }
+    }
+
+    /// The move can't or must not go on: it is called off here if that is possible, else by the directory.
+    fn give_up_move(&mut self, actor: &ActorId, why: MoveError) {
+        let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) else {
+            return;
+        };
+        match &mut out.step {
+            OutStep::Offered => self.call_off(actor, false, why),
+            OutStep::Freezing(given_up) => {
+                given_up.get_or_insert(why);
+            }
+            OutStep::Staging { .. } => self.call_off(actor, true, why),
+            OutStep::Deciding { sent_until } => {
+                let sent_until = *sent_until;
+                out.step = OutStep::Aborting { sent_until, why };
+                self.ask_to_abort(actor);
+            }
+            OutStep::Aborting { .. } => {}
+        }
+    }
+
+    fn ask_to_abort(&mut self, actor: &ActorId) {
+        let hosted = &self.hosted[actor];
+        if let Phase::MovingOut(out) = &hosted.phase {
+            let body = DirectoryBody::Abort {
+                actor: actor.clone(),
+                epoch: hosted.epoch,
+                attempt: out.attempt,
+            };
+            self.links.say(self.links.directory_of(actor), Body::Directory(body));
+        }
+    }
+
+    /// The actor ended by itself while it was to be moved.
+    pub(super) fn move_out_ended_by_itself(&mut self, actor: &ActorId) {
+        if let Phase::MovingOut(_) = &self.hosted[actor].phase {
+            self.call_off(actor, false, MoveError::Ended);
+        }
+    }
+
+    /// The directory says where the actor is now.
+    pub(super) fn on_decided_out(
+        &mut self,
+        actor: &ActorId,
+        epoch: ActivationEpoch,
+        attempt: u32,
+        node: NodeId,
+        now: ActivationEpoch,
+    ) {
+        let Some(out) = self.move_out_of(actor, epoch, attempt) else {
+            return;
+        };
+        match out.step {
+            OutStep::Deciding { sent_until } | OutStep::Aborting { sent_until, .. } if now > epoch => {
+                self.begin_release(actor, node, now, sent_until);
+            }
+            OutStep::Aborting { why, .. } => self.call_off(actor, true, why),
+            _ => {}
+        }
+    }
+
+    fn begin_release(&mut self, actor: &ActorId, to: NodeId, to_epoch: ActivationEpoch, sent_until: u64) {
+        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let epoch = hosted.epoch;
+        let Phase::MovingOut(out) = &hosted.phase else {
+            unreachable!("only called for an actor that moves away");
+        };
+        let (id, attempt, deadline) = (out.id, out.attempt, out.deadline);
+        self.moving_out.remove(actor);
+        self.links.timers.unset(deadline, Due::Move(actor.clone()));
+        self.set_phase(
+            actor,
+            Phase::Releasing(Releasing {
+                to,
+                to_epoch,
+                attempt,
+                sent_until,
+                queue: None,
+            }),
+        );
+        let result = Ok(to_epoch);
+        self.links.command(Command::MoveEnded { id, result });
+        let actor = actor.clone();
+        self.links.command(Command::Release { actor, epoch });
+    }
+
+    /// The runtime has given up the activation and its queue.
+    pub(super) fn on_released(&mut self, actor: ActorId, epoch: ActivationEpoch, queue: Vec<Message>) {
+        let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch == epoch) else {
+            return;
+        };
+        let Phase::Releasing(releasing) = &mut hosted.phase else {
+            return;
+        };
+        for message in &queue {
+            self.last_sequence = match message.header.call {
+                call if call.origin == self.links.me => self.last_sequence.max(call.sequence),
+                _ => self.last_sequence,
+            };
+        }
+        let local: Vec<Message> = queue.clone();
+        releasing.queue = Some(queue);
+        self.settling.insert(actor);
+        for message in &local {
+            self.expect_outcome(message);
+        }
+    }
+
+    /// Lets those go whose own messages have all found their place: at their new node they may send again.
+    pub(super) fn release_settled(&mut self) {
+        if self.settling.is_empty() {
+            return;
+        }
+        let settled: Vec<ActorId> = self
+            .settling
+            .iter()
+            .filter(|actor| match &self.hosted[*actor].phase {
+                Phase::Releasing(releasing) => self.is_sender_settled(actor, releasing.sent_until),
+                _ => unreachable!("settling actors are being released"),
+            })
+            .cloned()
+            .collect();
+        for actor in settled {
+            self.settling.remove(&actor);
+            self.finish_release(&actor);
+        }
+        self.drain_loopback();
+    }
+
+    /// Sends the queue and what has come since after the actor.
+    fn finish_release(&mut self, actor: &ActorId) {
+        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let epoch = hosted.epoch;
+        let held = std::mem::take(&mut hosted.held);
+        let Phase::Releasing(releasing) = &mut hosted.phase else {
+            unreachable!("the caller has looked");
+        };
+        let queue = releasing.queue.take().expect("settling actors have given up their queue");
+        let (to, to_epoch, attempt) = (releasing.to, releasing.to_epoch, releasing.attempt);
+        if self.links.is_dead(to) || to == self.links.me {
+            // Its new place is lost already, but the queue is not: it never left.
+            self.remove_hosted(actor);
+            for message in queue {
+                self.send_on_from_queue(message);
+            }
+            self.send_elsewhere(held);
+            return;
+        }
+        self.send_queue(actor, epoch, attempt, to, to_epoch, queue);
+        let mut own = Vec::new();
+        for held in held {
+            if held.hops == 0 {
+                own.push(held.message);
+            } else {
+                self.pass_on(held.message, held.hops, to, Some(to_epoch));
+            }
+        }
+        self.set_phase(
+            actor,
+            Phase::Departed(Departed {
+                to,
+                to_epoch,
+                confirmed: false,
+            }),
+        );
+        self.route_follows(actor, to, to_epoch, 0);
+        for message in own {
+            self.send_along_route(message);
+        }
+    }
+
+    /// A message from the queue of an actor whose new place is lost.
+    fn send_on_from_queue(&mut self, message: Message) {
+        if message.header.call.origin == self.links.me {
+            self.send_along_route(message);
+        } else {
+            self.ask_directory(message, 0);
+        }
+    }
+
+    fn send_queue(
+        &mut self,
+        actor: &ActorId,
+        epoch: ActivationEpoch,
+        attempt: u32,
+        to: NodeId,
+        to_epoch: ActivationEpoch,
+        queue: Vec<Message>,
+    ) {
+        for message in &queue {
+            let call = message.header.call;
+            let body = Body::PassedOn {
+                actor: actor.clone(),
+                call,
+                to,
+                epoch: Some(to_epoch),
+                hops: 1,
+            };
+            self.links.say(call.origin, body);
+        }
+        let mut parts = in_parts(queue, self.links.limits.chunk_bytes).into_iter().peekable();
+        while let Some(queue) = parts.next() {
+            let last = parts.peek().is_none();
+            let body = MoveBody {
+                actor: actor.clone(),
+                epoch,
+                attempt,
+                step: MoveStep::Release { to_epoch, queue, last },
+            };
+            self.links.say(to, Body::Move(body));
+        }
+    }
+
+    /// The target has everything.
+    pub(super) fn on_arrived(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
+        if let Some(hosted) = self.hosted.get_mut(actor)
+            && hosted.epoch == epoch
+            && let Phase::Departed(departed) = &mut hosted.phase
+        {
+            departed.confirmed = true;
+            let until = self.links.now + self.links.limits.tombstone_for;
+            self.links.timers.set(until, Due::Tombstone(actor.clone()));
+        }
+    }
+
+    /// A target died.
+    pub(super) fn moves_out_lost_with(&mut self, node: NodeId) {
+        self.stages_waiting.remove(&node);
+        let undecided: Vec<ActorId> = self.moving_out.iter().cloned().collect();
+        for actor in undecided {
+            if matches!(&self.hosted[&actor].phase, Phase::MovingOut(out) if out.to == node) {
+                self.give_up_move(&actor, MoveError::TargetLost);
+            }
+        }
+        let went_there = |hosted: &Hosted| matches!(&hosted.phase, Phase::Departed(departed) if departed.to == node);
+        self.hosted.retain(|_, hosted| !went_there(hosted));
+    }
+
+    /// Slots have new owners: the new one must hear what the old one has not answered.
+    pub(super) fn moves_out_follow_owners(&mut self, changed: impl Fn(&ActorId) -> bool) {
+        let concerned: Vec<ActorId> = self.moving_out.iter().filter(|actor| changed(actor)).cloned().collect();
+        for actor in concerned {
+            if matches!(&self.hosted[&actor].phase, Phase::MovingOut(out) if matches!(out.step, OutStep::Aborting { .. })) {
+                self.ask_to_abort(&actor);
+            }
+        }
+    }
+}
+
+/// Cuts a queue into parts of bounded size; at least one, even if it is empty.
+fn in_parts(queue: Vec<Message>, bytes_max: usize) -> Vec<Vec<Message>> {
+    let mut parts = vec![Vec::new()];
+    let mut bytes = 0;
+    for message in queue {
+        let part = parts.last_mut().expect("there is always one");
+        if part.len() >= QUEUE_PART_MAX || (bytes > 0 && bytes + message.body.len() > bytes_max) {
+            bytes = message.body.len();
+            parts.push(vec![message]);
+        } else {
+            bytes += message.body.len();
+            part.push(message);
+        }
+    }
+    parts
+}

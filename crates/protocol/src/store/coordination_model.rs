@@ -1,0 +1,388 @@
+//! What each request to coordination means: revisions, leases and the history that watches read.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::time::Duration;
+
+use elastin_types::Time;
+
+use super::{
+    COMMIT_BYTES_MAX, COORDINATION_KEY_BYTES_MAX, COORDINATION_VALUE_BYTES_MAX, Change, Commit, CoordinationError,
+    CoordinationReply, CoordinationRequest, Entry, KeyState, LEASE_TTL_MIN, LeaseId, RANGE_BYTES_MAX, RANGE_LIMIT_MAX,
+    Revision, StoreFailure, WATCH_BATCH_CHANGES_MAX, WRITES_MAX, WatchBatch, Write,
+};
+
+/// How many changes are kept for watches that resume. A watcher that was away for longer reads everything again.
+pub const HISTORY_CHANGES_MAX: usize = 16_384;
+/// How many bytes of keys and values the kept changes may have.
+const HISTORY_BYTES_MAX: usize = 64 << 20;
+/// How many leases there may be: some for each node and client of a large cluster.
+const LEASES_MAX: usize = 100_000;
+/// How many keys there may be: coordination holds none per actor.
+const ENTRIES_MAX: usize = 1_000_000;
+
+/// A lease as it is kept over a restart: not when it ends, because a restarted store gives every lease its whole time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredLease {
+    /// Its id.
+    pub lease: LeaseId,
+    /// Its time to live.
+    pub ttl: Duration,
+}
+
+/// What changed since it was last asked for: what a store that survives restarts must write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Keys that were put or deleted.
+    pub keys: BTreeSet<String>,
+    /// Leases that were granted or have ended.
+    pub leases: BTreeSet<LeaseId>,
+}
+
+impl Touched {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.leases.is_empty()
+    }
+}
+
+/// The one meaning of [`CoordinationRequest`]s. Pure: time is passed in. Watches are read from it with
+/// [`CoordinationModel::changes`] whenever the revision has grown.
+#[derive(Debug)]
+pub struct CoordinationModel {
+    revision: Revision,
+    last_lease: LeaseId,
+    entries: BTreeMap<String, Entry>,
+    leases: BTreeMap<LeaseId, Lease>,
+    /// When each lease ends, so that the next one to end is found without a search.
+    ends: BTreeSet<(Time, LeaseId)>,
+    history: VecDeque<Change>,
+    history_bytes: usize,
+    /// INVARIANT: all changes of this and of later revisions are in the history.
+    oldest: Revision,
+    touched: Touched,
+}
+
+#[derive(Debug)]
+struct Lease {
+    ttl: Duration,
+    until: Time,
+    keys: BTreeSet<String>,
+}
+
+impl Default for CoordinationModel {
+    fn default() -> Self {
+        Self::restore(Time::ZERO, Revision(0), LeaseId(0), Vec::new(), Vec::new())
+    }
+}
+
+impl CoordinationModel {
+    /// A store that continues from what was kept. Every lease lives for its whole time from `now` on, and watches can't
+    /// go back behind `revision`.
+    ///
+    /// # Panics
+    /// If an entry is bound to a lease that is not there.
+    pub fn restore(
+        now: Time,
+        revision: Revision,
+        last_lease: LeaseId,
+        entries: Vec<Entry>,
+        leases: Vec<StoredLease>,
+    ) -> Self {
+        let mut model = Self {
+            revision,
+            last_lease,
+            entries: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            history: VecDeque::new(),
+            history_bytes: 0,
+            oldest: revision.next(),
+            touched: Touched::default(),
+        };
+        for StoredLease { lease, ttl } in leases {
+            model.start(now, lease, ttl);
+        }
+        for entry in entries {
+            if let Some(lease) = entry.lease {
+                let lease = model.leases.get_mut(&lease).expect("an entry's lease is kept with it");
+                lease.keys.insert(entry.key.clone());
+            }
+            model.entries.insert(entry.key.clone(), entry);
+        }
+        model
+    }
+
+    /// The revision of the last change.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The last lease that was granted.
+    pub fn last_lease(&self) -> LeaseId {
+        self.last_lease
+    }
+
+    /// What a key holds.
+    pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// A lease, if it lives.
+    pub fn lease(&self, lease: LeaseId) -> Option<StoredLease> {
+        let ttl = self.leases.get(&lease)?.ttl;
+        Some(StoredLease { lease, ttl })
+    }
+
+    /// What changed since this was last called.
+    pub fn take_touched(&mut self) -> Touched {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// When the next lease ends, if nobody keeps it alive.
+    pub fn next_end(&self) -> Option<Time> {
+        self.ends.first().map(|(until, _)| *until)
+    }
+
+    /// Ends the leases whose time is over. Every request does this first.
+    pub fn expire(&mut self, now: Time) {
+        while let Some((until, lease)) = self.ends.first().copied()
+            && until <= now
+        {
+            self.end(lease);
+        }
+    }
+
+    /// Carries out one request at this time.
+    pub fn handle(&mut self, now: Time, request: CoordinationRequest) -> Result<CoordinationReply, CoordinationError> {
+        self.expire(now);
+        match request {
+            CoordinationRequest::Grant { ttl } => self.grant(now, ttl),
+            CoordinationRequest::KeepAlive { lease } => self.keep_alive(now, lease),
+            CoordinationRequest::Revoke { lease } => {
+                self.known(lease)?;
+                self.end(lease);
+                Ok(CoordinationReply::Revoked)
+            }
+            CoordinationRequest::Commit(commit) => self.commit(commit),
+            CoordinationRequest::Get { key } => Ok(CoordinationReply::Got {
+                entry: self.entries.get(&key).cloned(),
+                revision: self.revision,
+            }),
+            CoordinationRequest::Range { prefix, after, limit } => Ok(self.range(&prefix, after.as_deref(), limit)),
+        }
+    }
+
+    /// The changes of keys with this prefix from revision `from` on, some at a time: go on after the batch's revision.
+    pub fn changes(&self, prefix: &str, from: Revision) -> Result<WatchBatch, CoordinationError> {
+        if from < self.oldest {
+            return Err(CoordinationError::Compacted { oldest: self.oldest });
+        }
+        let first = self.history.partition_point(|change| change.revision() < from);
+        let mut changes: Vec<Change> = Vec::new();
+        let mut bytes = 0;
+        for change in self.history.range(first..) {
+            let full = changes.len() >= WATCH_BATCH_CHANGES_MAX || bytes >= RANGE_BYTES_MAX;
+            if let Some(last) = changes.last().map(Change::revision)
+                && full
+                && last != change.revision()
+            {
+                return Ok(WatchBatch {
+                    changes,
+                    revision: last,
+                });
+            }
+            if change.key().starts_with(prefix) {
+                bytes += change_bytes(change);
+                changes.push(change.clone());
+            }
+        }
+        let revision = self.revision;
+        Ok(WatchBatch { changes, revision })
+    }
+
+    fn grant(&mut self, now: Time, ttl: Duration) -> Result<CoordinationReply, CoordinationError> {
+        if self.leases.len() >= LEASES_MAX {
+            return Err(StoreFailure::Overloaded.into());
+        }
+        let ttl = ttl.max(LEASE_TTL_MIN);
+        let lease = LeaseId(self.last_lease.0 + 1);
+        self.last_lease = lease;
+        self.start(now, lease, ttl);
+        self.touched.leases.insert(lease);
+        Ok(CoordinationReply::Granted { lease, ttl })
+    }
+
+    fn start(&mut self, now: Time, lease: LeaseId, ttl: Duration) {
+        let until = now + ttl;
+        let keys = BTreeSet::new();
+        self.ends.insert((until, lease));
+        self.leases.insert(lease, Lease { ttl, until, keys });
+    }
+
+    fn keep_alive(&mut self, now: Time, id: LeaseId) -> Result<CoordinationReply, CoordinationError> {
+        let lease = self.leases.get_mut(&id).ok_or(CoordinationError::LeaseUnknown)?;
+        self.ends.remove(&(lease.until, id));
+        lease.until = now + lease.ttl;
+        self.ends.insert((lease.until, id));
+        Ok(CoordinationReply::KeptAlive { ttl: lease.ttl })
+    }
+
+    fn known(&self, lease: LeaseId) -> Result<(), CoordinationError> {
+        if self.leases.contains_key(&lease) {
+            return Ok(());
+        }
+        Err(CoordinationError::LeaseUnknown)
+    }
+
+    /// Ends a lease that is there: its keys go, in one revision.
+    fn end(&mut self, id: LeaseId) {
+        let lease = self.leases.remove(&id).expect("only leases that are there are ended");
+        self.ends.remove(&(lease.until, id));
+        self.touched.leases.insert(id);
+        let writes = lease.keys.into_iter().map(|key| Write::Delete { key }).collect();
+        self.apply(writes);
+    }
+
+    fn commit(&mut self, commit: Commit) -> Result<CoordinationReply, CoordinationError> {
+        self.check(&commit)?;
+        for condition in &commit.conditions {
+            let current = self.entries.get(&condition.key);
+            let holds = match condition.state {
+                KeyState::Absent => current.is_none(),
+                KeyState::Present => current.is_some(),
+                KeyState::ModifiedAt(revision) => current.is_some_and(|entry| entry.modified == revision),
+            };
+            if !holds {
+                return Err(CoordinationError::ConditionFailed {
+                    key: condition.key.clone(),
+                    current: current.cloned(),
+                });
+            }
+        }
+        self.apply(commit.writes);
+        let revision = self.revision;
+        Ok(CoordinationReply::Committed { revision })
+    }
+
+    /// Whether a commit keeps the limits and names leases that live.
+    fn check(&self, commit: &Commit) -> Result<(), CoordinationError> {
+        let invalid = |what: String| Err(CoordinationError::Invalid(what));
+        if commit.writes.len() > WRITES_MAX || commit.conditions.len() > WRITES_MAX {
+            return invalid(format!("more than {WRITES_MAX} conditions or writes"));
+        }
+        if commit.payload_bytes() > COMMIT_BYTES_MAX {
+            return invalid(format!("{} bytes in one commit", commit.payload_bytes()));
+        }
+        let mut keys = BTreeSet::new();
+        for write in &commit.writes {
+            let key = write.key();
+            if !keys.insert(key) {
+                return invalid(format!("`{key}` is written twice"));
+            }
+            if key.is_empty() || key.len() > COORDINATION_KEY_BYTES_MAX {
+                return invalid(format!("a key of {} bytes", key.len()));
+            }
+            if let Write::Put { value, lease, .. } = write {
+                if value.len() > COORDINATION_VALUE_BYTES_MAX {
+                    return invalid(format!("a value of {} bytes for `{key}`", value.len()));
+                }
+                lease.map_or(Ok(()), |lease| self.known(lease))?;
+            }
+        }
+        if self.entries.len() + commit.writes.len() > ENTRIES_MAX {
+            return Err(StoreFailure::Overloaded.into());
+        }
+        Ok(())
+    }
+
+    /// Makes writes that have been checked, all in one new revision; none if they change nothing.
+    fn apply(&mut self, writes: Vec<Write>) {
+        let revision = self.revision.next();
+        for write in writes {
+            let change = match write {
+                Write::Put { key, value, lease } => {
+                    let created = self.entries.get(&key).map_or(revision, |entry| entry.created);
+                    let modified = revision;
+                    Change::Put(Entry {
+                        key,
+                        value,
+                        created,
+                        modified,
+                        lease,
+                    })
+                }
+                Write::Delete { key } if self.entries.contains_key(&key) => Change::Deleted { key, revision },
+                Write::Delete { .. } => continue,
+            };
+            self.revision = revision;
+            self.record(change);
+        }
+        self.forget();
+    }
+
+    fn record(&mut self, change: Change) {
+        let key = change.key().to_owned();
+        let before = match &change {
+            Change::Put(entry) => self.entries.insert(key.clone(), entry.clone()),
+            Change::Deleted { .. } => self.entries.remove(&key),
+        };
+        if let Some(lease) = before.and_then(|entry| entry.lease)
+            && let Some(lease) = self.leases.get_mut(&lease)
+        {
+            lease.keys.remove(&key);
+        }
+        if let Change::Put(Entry { lease: Some(lease), .. }) = &change {
+            let lease = self.leases.get_mut(lease).expect("a put's lease was checked");
+            lease.keys.insert(key.clone());
+        }
+        self.touched.keys.insert(key);
+        self.history_bytes += change_bytes(&change);
+        self.history.push_back(change);
+    }
+
+    /// Forgets the oldest revisions when the history is too long, always whole ones.
+    fn forget(&mut self) {
+        while self.history.len() > HISTORY_CHANGES_MAX || self.history_bytes > HISTORY_BYTES_MAX {
+            let revision = self.history[0].revision();
+            while self.history.front().is_some_and(|change| change.revision() == revision) {
+                let change = self.history.pop_front().expect("it was just seen");
+                self.history_bytes -= change_bytes(&change);
+            }
+            self.oldest = revision.next();
+        }
+    }
+
+    fn range(&self, prefix: &str, after: Option<&str>, limit: u32) -> CoordinationReply {
+        let limit = limit.min(RANGE_LIMIT_MAX) as usize;
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let mut found = self
+            .entries
+            .range::<str, _>((from, Bound::Unbounded))
+            .map(|(_, entry)| entry)
+            .take_while(|entry| entry.key.starts_with(prefix))
+            .peekable();
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        while entries.len() < limit && bytes < RANGE_BYTES_MAX {
+            let Some(entry) = found.next() else { break };
+            bytes += entry.payload_bytes();
+            entries.push(entry.clone());
+        }
+        CoordinationReply::Entries {
+            entries,
+            revision: self.revision,
+            more: found.peek().is_some(),
+        }
+    }
+}
+
+fn change_bytes(change: &Change) -> usize {
+    match change {
+        Change::Put(entry) => entry.payload_bytes(),
+        Change::Deleted { key, .. } => key.len(),
+    }
+}

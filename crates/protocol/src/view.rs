@@ -1,0 +1,263 @@
+//! Who is in the cluster, and who owns which part of the directory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use elastin_types::{ActorId, Key, NodeId, SlotEpoch};
+use serde::{Deserialize, Serialize};
+
+/// How many hash slots the directory has. Enough that 1,000 nodes get an even share, few enough that the whole table
+/// fits in one small value of the coordination service.
+pub const SLOT_COUNT: usize = 4096;
+
+/// A part of the directory: all actors whose id hashes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Slot(u16);
+
+impl Slot {
+    /// The slot of an actor: a hash that is the same on every machine and in every build, because nodes must agree.
+    pub fn of(actor: &ActorId) -> Self {
+        let mut hash = Fnv::default();
+        hash.write(&actor.tenant.0.to_le_bytes());
+        hash.write(&actor.kind.number().to_le_bytes());
+        match &actor.key {
+            Key::U64(number) => hash.write(&number.to_le_bytes()),
+            Key::Uuid(bytes) => hash.write(bytes),
+            Key::Str(text) => hash.write(text.as_bytes()),
+        }
+        Self((hash.finish() % SLOT_COUNT as u64) as u16)
+    }
+
+    /// The slot with this number.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn new(index: usize) -> Self {
+        assert!(index < SLOT_COUNT, "there are {SLOT_COUNT} slots, not {index}");
+        Self(index as u16)
+    }
+
+    /// All slots.
+    pub fn all() -> impl Iterator<Item = Slot> {
+        (0..SLOT_COUNT as u16).map(Slot)
+    }
+
+    /// Its number, from 0 to [`SLOT_COUNT`] - 1.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// FNV-1a, 64 bits, with a final mix so that small numbers spread over all slots.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 29)
+    }
+}
+
+/// Who owns a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotOwner {
+    /// The node that keeps the slot's actors.
+    pub node: NodeId,
+    /// Counts the owners: it grows with every change.
+    pub epoch: SlotEpoch,
+    /// The owner before. If it is still a member it hands the slot over; otherwise the new owner asks all nodes what they
+    /// host.
+    pub previous: Option<NodeId>,
+}
+
+/// The owner of every slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotTable {
+    owners: Arc<[SlotOwner]>,
+}
+
+impl SlotTable {
+    /// A table in which one node owns everything, such as the supervisor of an embedded cluster.
+    pub fn owned_by(node: NodeId, epoch: SlotEpoch) -> Self {
+        let owner = SlotOwner {
+            node,
+            epoch,
+            previous: None,
+        };
+        Self {
+            owners: vec![owner; SLOT_COUNT].into(),
+        }
+    }
+
+    /// Who owns a slot.
+    pub fn owner(&self, slot: Slot) -> SlotOwner {
+        self.owners[slot.index()]
+    }
+
+    /// The table after the owners that are not in `owning` have gone and new ones have come: every owner gets an even
+    /// share, as few slots as possible change hands, and those that do get a higher epoch. Every node that computes it
+    /// from the same input gets the same table. Returns `None` if nothing changes, or nobody can own anything.
+    pub fn rebalanced(&self, owning: &[NodeId]) -> Option<Self> {
+        let mut share: BTreeMap<NodeId, usize> = owning.iter().map(|node| (*node, 0)).collect();
+        if share.is_empty() {
+            return None;
+        }
+        let most = SLOT_COUNT.div_ceil(share.len());
+        let full_shares = SLOT_COUNT - (most - 1) * share.len();
+        let mut at_most = 0;
+        let mut homeless = Vec::new();
+        for (index, owner) in self.owners.iter().enumerate() {
+            match share.get_mut(&owner.node) {
+                // A node keeps what it has up to its even share; only some nodes may have the rounded-up one.
+                Some(count) if *count < most - 1 => *count += 1,
+                Some(count) if *count == most - 1 && at_most < full_shares => {
+                    *count += 1;
+                    at_most += 1;
+                }
+                _ => homeless.push(index),
+            }
+        }
+        if homeless.is_empty() {
+            return None;
+        }
+        let mut owners = self.owners.to_vec();
+        for index in homeless {
+            let (node, count) = share
+                .iter_mut()
+                .min_by_key(|(_, count)| **count)
+                .expect("there is at least one owner");
+            *count += 1;
+            let before = owners[index];
+            owners[index] = SlotOwner {
+                node: *node,
+                epoch: SlotEpoch(before.epoch.0 + 1),
+                previous: Some(before.node),
+            };
+        }
+        Some(Self { owners: owners.into() })
+    }
+}
+
+/// What a member of the cluster takes part in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Whether it hosts actors. A client, and a supervisor that only keeps the directory, does not.
+    pub hosts: bool,
+    /// Whether it is being emptied: it keeps what it has but takes no new actors.
+    pub draining: bool,
+}
+
+impl Member {
+    /// A server that takes actors.
+    pub const SERVER: Member = Member {
+        hosts: true,
+        draining: false,
+    };
+    /// A member that hosts no actors.
+    pub const CLIENT: Member = Member {
+        hosts: false,
+        draining: false,
+    };
+}
+
+/// The cluster as of one revision of the coordination service.
+///
+/// INVARIANT: a node that was a member and is missing here has stopped: its lease has run out and the hold has passed, so
+/// no turn of it starts and no reply or write of it can take effect any more. Everything that takes over from a dead node
+/// relies on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct View {
+    /// The revision; it only grows. A node whose id is at most this number and that is not a member is dead; one with a
+    /// higher number has joined since.
+    pub revision: u64,
+    /// Everybody who is there.
+    pub members: Arc<BTreeMap<NodeId, Member>>,
+    /// Who owns which slot of the directory. Owners that are not members are about to be replaced.
+    pub slots: SlotTable,
+}
+
+impl View {
+    /// Whether a node has stopped for good. A node that is too new for this view has not.
+    pub fn is_dead(&self, node: NodeId) -> bool {
+        node.0 <= self.revision && !self.members.contains_key(&node)
+    }
+
+    /// Whether a node takes new actors.
+    pub fn takes_actors(&self, node: NodeId) -> bool {
+        self.members
+            .get(&node)
+            .is_some_and(|member| member.hosts && !member.draining)
+    }
+
+    /// Who keeps the directory entry of an actor.
+    pub fn directory_of(&self, actor: &ActorId) -> SlotOwner {
+        self.slots.owner(Slot::of(actor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elastin_types::ActorType;
+
+    use super::*;
+
+    fn count(table: &SlotTable, node: u64) -> usize {
+        Slot::all()
+            .filter(|slot| table.owner(*slot).node == NodeId(node))
+            .count()
+    }
+
+    #[test]
+    fn the_slot_of_an_actor_is_fixed_for_ever() {
+        let folder = ActorType::of("Folder");
+        let of = |key: Key| Slot::of(&ActorId::new(folder, key)).index();
+        // These numbers are agreed on between nodes of different builds: a change here splits a cluster.
+        assert_eq!([of(7.into()), of("a/b".into()), of([9; 16].into())], [1967, 2790, 1594]);
+    }
+
+    #[test]
+    fn neighbouring_keys_spread_over_the_slots() {
+        let folder = ActorType::of("Folder");
+        let mut hits = vec![0_u32; SLOT_COUNT];
+        for key in 0..16 * SLOT_COUNT as u64 {
+            hits[Slot::of(&ActorId::new(folder, key)).index()] += 1;
+        }
+        assert!(
+            hits.iter().all(|hits| (1..=48).contains(hits)),
+            "worst: {:?}",
+            hits.iter().max()
+        );
+    }
+
+    #[test]
+    fn a_change_moves_no_more_slots_than_needed() {
+        let one = SlotTable::owned_by(NodeId(1), SlotEpoch(1));
+        let three = one.rebalanced(&[NodeId(1), NodeId(2), NodeId(3)]).expect("two joined");
+        assert_eq!([1, 2, 3].map(|node| count(&three, node)), [1366, 1365, 1365]);
+        assert_eq!(three.rebalanced(&[NodeId(1), NodeId(2), NodeId(3)]), None);
+
+        let two = three.rebalanced(&[NodeId(1), NodeId(3)]).expect("one left");
+        assert_eq!([1, 3].map(|node| count(&two, node)), [2048, 2048]);
+        for slot in Slot::all() {
+            let (before, after) = (three.owner(slot), two.owner(slot));
+            if before.node == NodeId(2) {
+                assert_eq!((after.epoch.0, after.previous), (before.epoch.0 + 1, Some(NodeId(2))));
+            } else {
+                assert_eq!(before, after);
+            }
+        }
+        assert_eq!(two.rebalanced(&[]), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! A seat whatever its actor type, as the runtime sees it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use elastin_actor::Seat;
+use elastin_types::{ActivationEpoch, ActorStats, Time};
+
+use crate::scheduler::Runnable;
+use crate::{ActivateError, FreezeDone, Mail, StateImage};
+
+/// A seat whatever its actor type.
+pub(crate) trait AnySeat: Seat + Runnable {
+    /// An `Arc<dyn Target<A>>` in a box, for references of the actor's own type.
+    fn target(self: Arc<Self>) -> Box<dyn Any>;
+
+    /// Whether there is no activation and no mail, so that the seat can be forgotten.
+    fn is_empty(&self) -> bool;
+
+    /// The epoch of the activation, if there is one.
+    fn epoch(&self) -> Option<ActivationEpoch>;
+
+    fn deliver(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Mail>;
+
+    fn activate(
+        &self,
+        epoch: ActivationEpoch,
+        image: Option<StateImage>,
+        mail: Vec<Mail>,
+    ) -> Result<(), (ActivateError, Vec<Mail>)>;
+
+    fn freeze(&self, epoch: ActivationEpoch, deadline: Time, done: FreezeDone);
+
+    fn resume(&self, epoch: ActivationEpoch) -> bool;
+
+    fn release(&self, epoch: ActivationEpoch) -> Option<Vec<Mail>>;
+
+    fn discard(&self, epoch: ActivationEpoch) -> Vec<Mail>;
+
+    /// Passivates the actor if it has done nothing since the last time it was asked.
+    fn passivate_if_unused(&self);
+
+    /// What was measured since the last time; `None` if there is no activation. The second part is what counts for the
+    /// server as a whole.
+    fn report(&self, listed: bool, period_s: f64) -> Option<(Option<ActorStats>, Load)>;
+
+    /// Ends everything, because the runtime ends.
+    fn tear_down(&self);
+
+    /// Whether nothing is to be done for this actor.
+    fn is_at_rest(&self) -> bool;
+}
+
+/// What an actor adds to its server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) turns: u64,
+    pub(crate) backlog: u64,
+}

@@ -1,0 +1,116 @@
+//! What a node's runtime needs from the world beyond it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use elastin_actor::ReplySlot;
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, NotDelivered, Outcome};
+use parking_lot::Mutex;
+
+/// A message with the way back to a caller in this process.
+#[derive(Debug)]
+pub struct Mail {
+    /// The message.
+    pub message: Message,
+    /// The caller's slot. Without one, the outcome of a call leaves through [`Outside::reply`].
+    pub reply: Option<ReplySlot>,
+}
+
+impl From<Message> for Mail {
+    fn from(message: Message) -> Self {
+        Self { message, reply: None }
+    }
+}
+
+/// All that an actor takes along when it moves or starts from what was saved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateImage {
+    /// The state, encoded by field name.
+    pub state: Bytes,
+    /// Whether it comes from an activation on another node, so that the hook after a move runs.
+    pub moved: bool,
+}
+
+/// Leave to activate an actor here at once.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The epoch of the activation.
+    pub epoch: ActivationEpoch,
+    /// What to start from; without it the actor starts from its default state.
+    pub image: Option<StateImage>,
+}
+
+/// State could not be saved. The activation is dropped, and its callers get `Unknown(NotSaved)`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SaveError {
+    /// A later activation has saved already: this one is over.
+    #[error("a later activation of the actor has saved its state")]
+    Superseded,
+    /// The store did not answer, or said no.
+    #[error("the store can't take the state: {0}")]
+    Unavailable(String),
+}
+
+/// Called once with how a save ended.
+pub type SaveDone = Box<dyn FnOnce(Result<(), SaveError>) + Send>;
+
+/// What a node's runtime needs from the world beyond it.
+///
+/// The runtime calls these without holding any of its locks, so they may call back into it; they must not block.
+pub trait Outside: Send + Sync + 'static {
+    /// Asks whether an actor that is not active here may be activated at once, without asking anyone.
+    fn may_activate_here(&self, actor: &ActorId) -> Option<Grant>;
+
+    /// Takes a message whose target is not active here. The reply slot is completed later with the outcome.
+    ///
+    /// Messages of one sender to one actor come in order: keep it.
+    fn send(&self, message: Message, reply: Option<ReplySlot>);
+
+    /// A call that came in through [`Runtime::deliver`](crate::Runtime::deliver) without a slot has ended.
+    fn reply(&self, call: CallId, outcome: Outcome);
+
+    /// Saves the state of a persistent actor. The reply of the call that changed it leaves after `done(Ok(()))`.
+    fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone);
+
+    /// Where an actor that is not active here was when last heard of.
+    fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {
+        let _ = actor;
+        None
+    }
+
+    /// An activation has ended by itself: it was idle, asked for it, panicked, or could not be saved.
+    fn passivated(&self, actor: &ActorId, epoch: ActivationEpoch);
+}
+
+/// The world of a runtime that is alone: every actor is activated here at once, and what persistent actors save stays in
+/// memory for as long as the process lives.
+#[derive(Debug, Default)]
+pub struct LocalOnly {
+    saved: Mutex<BTreeMap<ActorId, Bytes>>,
+}
+
+impl Outside for LocalOnly {
+    fn may_activate_here(&self, actor: &ActorId) -> Option<Grant> {
+        let saved = self.saved.lock().get(actor).cloned();
+        Some(Grant {
+            epoch: ActivationEpoch::default(),
+            image: saved.map(|state| StateImage { state, moved: false }),
+        })
+    }
+
+    fn send(&self, _message: Message, reply: Option<ReplySlot>) {
+        // Only a type that is not registered comes here.
+        if let Some(reply) = reply {
+            reply.complete(Err(CallError::NotDelivered(NotDelivered::NoPlace)));
+        }
+    }
+
+    fn reply(&self, _call: CallId, _outcome: Outcome) {}
+
+    fn save(&self, actor: &ActorId, _epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
+        self.saved.lock().insert(actor.clone(), state);
+        done(Ok(()));
+    }
+
+    fn passivated(&self, _actor: &ActorId, _epoch: ActivationEpoch) {}
+}

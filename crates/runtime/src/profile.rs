@@ -1,0 +1,53 @@
+//! What a snapshot of a runtime has.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use elastin_types::{ActorStats, ActorType, ServerStats};
+
+/// Which actors a snapshot lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// All of them.
+    All,
+    /// Those of these types: the types that rules name.
+    Types(BTreeSet<ActorType>),
+}
+
+impl Interest {
+    /// Whether actors of this type are listed.
+    pub fn covers(&self, kind: ActorType) -> bool {
+        match self {
+            Interest::All => true,
+            Interest::Types(types) => types.contains(&kind),
+        }
+    }
+}
+
+/// What a runtime and its actors did since the last snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeSnapshot {
+    /// How long that is ago.
+    pub period: Duration,
+    /// The server. The network is not the runtime's to measure: its use is 0 and its capacity unknown here.
+    pub server: ServerStats,
+    /// The actors of interest.
+    pub actors: Vec<ActorStats>,
+}
+
+/// Measures of the work stage since the runtime started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// How many threads run turns.
+    pub workers: usize,
+    /// How many activations there are.
+    pub activations: u64,
+    /// How many turns began out of mailboxes. Inline turns are counted per actor only.
+    pub turns: u64,
+    /// How many activations wait for a worker at this moment.
+    pub queued: usize,
+    /// How many turns panicked.
+    pub panics: u64,
+    /// How often a worker paused because the process had used up its CPU share.
+    pub throttled: u64,
+}

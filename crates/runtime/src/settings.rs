@@ -1,0 +1,41 @@
+//! What can be set about a runtime.
+
+use std::time::Duration;
+
+use elastin_types::NodeId;
+
+/// How many messages an actor's mailbox takes before callers are turned away.
+pub const MAILBOX_MAX: usize = 1024;
+
+/// How deep inline calls nest before a call takes the mailbox instead: each level takes some stack of the caller's thread.
+pub const INLINE_DEPTH_MAX: u32 = 64;
+
+/// How a runtime is set up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The node that this process is.
+    pub node: NodeId,
+    /// How many threads run turns.
+    pub workers: usize,
+    /// How much CPU time the whole process may use, in cores; `None` for all there is.
+    pub cpu_share: Option<f64>,
+    /// How many messages an actor's mailbox takes.
+    pub mailbox_max: usize,
+    /// How long an actor is idle before it is passivated; `None` for never.
+    pub idle_max: Option<Duration>,
+    /// The deadline of a call that has to wait and was given none; `None` for none.
+    pub default_deadline: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            node: NodeId(0),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            cpu_share: None,
+            mailbox_max: MAILBOX_MAX,
+            idle_max: None,
+            default_deadline: None,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What all parts of a runtime share; also the host that references are bound to.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use elastin_actor::{Host, ReplySlot, WakeId};
+use elastin_types::{
+    ActorId, ActorType, CallError, CallId, Message, NodeId, NotDelivered, Outcome, Rejected, Schema, Time,
+};
+use parking_lot::Mutex;
+
+use crate::any_seat::AnySeat;
+use crate::clock::Clock;
+use crate::registry::Registry;
+use crate::scheduler::Scheduler;
+use crate::timers::{Due, Timers};
+use crate::{Outside, Settings};
+
+/// Makes the seat of an actor of one type.
+pub(crate) type MakeSeat = fn(ActorId, Arc<Shared>) -> Arc<dyn AnySeat>;
+
+/// What all parts of a runtime share.
+pub(crate) struct Shared {
+    pub(crate) me: Weak<Shared>,
+    pub(crate) settings: Settings,
+    pub(crate) schema: Schema,
+    pub(crate) types: BTreeMap<ActorType, MakeSeat>,
+    pub(crate) clock: Clock,
+    pub(crate) registry: Registry,
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) timers: Arc<Timers>,
+    pub(crate) outside: Arc<dyn Outside>,
+    /// Replies that wait for the fence to be lifted.
+    pub(crate) held: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    pub(crate) stopped: AtomicBool,
+    pub(crate) calls: AtomicU64,
+    pub(crate) turns: AtomicU64,
+    pub(crate) panics: AtomicU64,
+    pub(crate) activations: AtomicU64,
+}
+
+impl Shared {
+    /// The local seat of an actor; `None` for a type that is not registered and for a key that is too long.
+    pub(crate) fn seat(&self, actor: &ActorId) -> Option<Arc<dyn AnySeat>> {
+        let make = self.types.get(&actor.kind)?;
+        actor.key.check().ok()?;
+        let make = || make(actor.clone(), self.me.upgrade().expect("a runtime that is used exists"));
+        Some(self.registry.get_or_insert(actor, make))
+    }
+
+    /// Runs something that lets a reply leave: now, or when the fence is lifted.
+    pub(crate) fn when_unfenced(&self, reply: impl FnOnce() + Send + 'static) {
+        if !self.scheduler.is_fenced() {
+            return reply();
+        }
+        let mut held = self.held.lock();
+        // Looked at again under the lock: who lifts the fence takes what is held after that.
+        if self.scheduler.is_fenced() {
+            held.push(Box::new(reply));
+            return;
+        }
+        drop(held);
+        reply();
+    }
+
+    pub(crate) fn fence(&self, fenced: bool) {
+        self.scheduler.set_fenced(fenced);
+        if !fenced {
+            let held = std::mem::take(&mut *self.held.lock());
+            for reply in held {
+                reply();
+            }
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+impl Host for Shared {
+    fn node(&self) -> NodeId {
+        self.settings.node
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn next_call(&self) -> CallId {
+        CallId {
+            origin: self.settings.node,
+            sequence: self.calls.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    fn resolve(&self, actor: &ActorId) -> Option<Box<dyn Any>> {
+        self.seat(actor).map(AnySeat::target)
+    }
+
+    fn send(&self, message: Message, reply: Option<ReplySlot>) {
+        let refused = if self.is_stopped() {
+            CallError::NotDelivered(NotDelivered::ShuttingDown)
+        } else if let Err(long) = message.target.key.check() {
+            CallError::Rejected(Rejected::KeyTooLong { bytes: long.bytes })
+        } else {
+            return self.outside.send(message, reply);
+        };
+        if let Some(reply) = reply {
+            reply.complete(Err(refused));
+        }
+    }
+
+    fn reply(&self, call: CallId, outcome: Outcome) {
+        if let Some(shared) = self.me.upgrade() {
+            self.when_unfenced(move || shared.outside.reply(call, outcome));
+        }
+    }
+
+    fn wake_at(&self, at: Time, waker: Waker) -> WakeId {
+        self.timers.at(at, Due::Wake(waker))
+    }
+
+    fn cancel_wake(&self, wake: WakeId) {
+        self.timers.cancel(wake);
+    }
+
+    fn default_deadline(&self) -> Option<Duration> {
+        self.settings.default_deadline
+    }
+}

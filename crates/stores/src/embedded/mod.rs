@@ -1,0 +1,22 @@
+//! Stores in files of this machine (redb): durable before a write is acknowledged, with one commit for all the requests
+//! that wait.
+//!
+//! ```text
+//!   requests ──► worker ──► batch ──► model of elastin-protocol over redb tables ──► commit (fsync) ──► replies
+//! ```
+//!
+//! Each store has its own file and thread, so that a slow write of state does not delay a lease. Every row has a
+//! checksum: a damaged one fails the requests that need it, and no others.
+
+mod coordination;
+mod file;
+mod row;
+mod state;
+mod state_tables;
+
+pub use coordination::EmbeddedCoordination;
+pub use file::OpenError;
+pub use state::EmbeddedState;
+
+#[cfg(test)]
+mod fault_tests;

@@ -1,0 +1,131 @@
+//! How keys and rows look in a file. A change here is a change of the file's format.
+
+use bytes::Bytes;
+use elastin_protocol::store::{Space, StoreFailure, ValueKey};
+use elastin_types::{ActorId, Key};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The bytes that a row's checksum takes, before its content.
+const CHECKSUM_BYTES: usize = 4;
+
+/// The key of an actor's rows.
+pub(crate) fn actor_key(actor: &ActorId) -> Vec<u8> {
+    let mut key = Vec::with_capacity(32);
+    key.extend(actor.tenant.0.to_be_bytes());
+    key.extend(actor.kind.number().to_be_bytes());
+    match &actor.key {
+        Key::U64(number) => {
+            key.push(0);
+            key.extend(number.to_be_bytes());
+        }
+        Key::Uuid(uuid) => {
+            key.push(1);
+            key.extend(uuid);
+        }
+        Key::Str(text) => {
+            key.push(2);
+            key.extend(text.as_bytes());
+        }
+    }
+    key
+}
+
+/// What the keys of all shared values of a space start with: no space's prefix starts with another's.
+pub(crate) fn space_prefix(space: Space) -> Vec<u8> {
+    match space {
+        Space::System => vec![0],
+        Space::Tenant(tenant) => [&[1][..], &tenant.0.to_be_bytes()].concat(),
+    }
+}
+
+/// The key of a shared value or a lock. Within a space, keys are ordered as names are.
+pub(crate) fn value_key(key: &ValueKey) -> Vec<u8> {
+    let mut bytes = space_prefix(key.space);
+    bytes.extend(&key.name);
+    bytes
+}
+
+/// A row of raw bytes with its checksum, which covers the key too: a row under a wrong key is damaged as well.
+pub(crate) fn seal(key: &[u8], content: &[u8]) -> Vec<u8> {
+    let mut row = Vec::with_capacity(CHECKSUM_BYTES + content.len());
+    row.extend(checksum(key, content).to_le_bytes());
+    row.extend(content);
+    row
+}
+
+/// The content of a row, if it is what was written.
+pub(crate) fn unseal<'a>(table: &str, key: &[u8], row: &'a [u8]) -> Result<&'a [u8], StoreFailure> {
+    match row.split_first_chunk::<CHECKSUM_BYTES>() {
+        Some((sum, content)) if u32::from_le_bytes(*sum) == checksum(key, content) => Ok(content),
+        _ => Err(damaged(table, key)),
+    }
+}
+
+fn checksum(key: &[u8], content: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&(key.len() as u64).to_le_bytes());
+    hasher.update(key);
+    hasher.update(content);
+    hasher.finalize()
+}
+
+/// A row that holds a value.
+pub(crate) fn encode(key: &[u8], value: &impl Serialize) -> Vec<u8> {
+    let content = postcard::to_stdvec(value).expect("rows are plain data");
+    seal(key, &content)
+}
+
+/// The value that a row holds.
+pub(crate) fn decode<V: DeserializeOwned>(table: &str, key: &[u8], row: &[u8]) -> Result<V, StoreFailure> {
+    let content = unseal(table, key, row)?;
+    postcard::from_bytes(content).map_err(|_| damaged(table, key))
+}
+
+/// The raw bytes that a row holds.
+pub(crate) fn content(table: &str, key: &[u8], row: &[u8]) -> Result<Bytes, StoreFailure> {
+    unseal(table, key, row).map(Bytes::copy_from_slice)
+}
+
+fn damaged(table: &str, key: &[u8]) -> StoreFailure {
+    let what = format!(
+        "the row \"{}\" of table `{table}` fails its checksum",
+        key.escape_ascii()
+    );
+    StoreFailure::Corrupt { what }
+}
+
+#[cfg(test)]
+mod tests {
+    use elastin_types::{ActorType, TenantId};
+
+    use super::*;
+
+    #[test]
+    fn keys_are_a_format() {
+        let actor = |key: Key| ActorId::new(ActorType::of("Folder"), key);
+        let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(hex(actor_key(&actor(7.into()))), "0000000006357afd000000000000000007");
+        assert_eq!(hex(actor_key(&actor("ab".into()))), "0000000006357afd026162");
+        let key = |space| ValueKey {
+            space,
+            name: "n".into(),
+        };
+        assert_eq!(hex(value_key(&key(Space::System))), "006e");
+        assert_eq!(hex(value_key(&key(Space::Tenant(TenantId(258))))), "01000001026e");
+        assert_eq!(hex(seal(b"k", b"content")), "fe89fbac636f6e74656e74");
+    }
+
+    #[test]
+    fn any_flipped_bit_is_found() {
+        let row = encode(b"key", &(7_u64, "text"));
+        assert_eq!(decode::<(u64, String)>("t", b"key", &row), Ok((7, "text".into())));
+        for bit in 0..row.len() * 8 {
+            let mut bad = row.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(matches!(unseal("t", b"key", &bad), Err(StoreFailure::Corrupt { .. })));
+        }
+        assert!(unseal("t", b"other", &row).is_err());
+        assert!(unseal("t", b"key", &row[..3]).is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! Stores that forget everything when they are dropped.
+
+use elastin_protocol::store::{
+    Coordination, CoordinationError, CoordinationModel, CoordinationReply, CoordinationRequest, Done, MemoryTables,
+    Revision, StateError, StateModel, StateReply, StateRequest, StateStore, StoreFailure, Touched, WatchGuard,
+    WatchSink,
+};
+use elastin_types::Time;
+
+use crate::coordination_engine::{CoordinationEngine, Journal, LocalCoordination};
+use crate::state_engine::{self, StateBacking, StateEngine, StateJob, StateResult};
+use crate::worker::Worker;
+
+/// A state store in memory.
+pub struct MemoryState {
+    worker: Worker<StateJob>,
+}
+
+impl MemoryState {
+    /// An empty store.
+    pub fn start() -> Self {
+        let model = StateModel::new(MemoryTables::default());
+        let worker = Worker::start("state-memory", StateEngine(model));
+        Self { worker }
+    }
+}
+
+impl StateStore for MemoryState {
+    fn submit(&self, request: StateRequest, done: Done<StateReply, StateError>) {
+        state_engine::submit(&self.worker, request, done);
+    }
+}
+
+impl StateBacking for StateModel<MemoryTables> {
+    fn run(&mut self, now: Time, requests: Vec<StateRequest>) -> Vec<StateResult> {
+        requests.into_iter().map(|request| self.handle(now, request)).collect()
+    }
+}
+
+/// Coordination in memory.
+pub struct MemoryCoordination {
+    local: LocalCoordination,
+}
+
+impl MemoryCoordination {
+    /// An empty store.
+    pub fn start() -> Self {
+        let engine = CoordinationEngine::load(Forgetful).expect("memory can always be read");
+        let local = LocalCoordination::start("coord-memory", engine);
+        Self { local }
+    }
+}
+
+impl Coordination for MemoryCoordination {
+    fn submit(&self, request: CoordinationRequest, done: Done<CoordinationReply, CoordinationError>) {
+        self.local.submit(request, done);
+    }
+
+    fn watch(&self, prefix: String, from: Revision, sink: WatchSink) -> WatchGuard {
+        self.local.watch(prefix, from, sink)
+    }
+}
+
+/// Keeps nothing.
+struct Forgetful;
+
+impl Journal for Forgetful {
+    fn load(&mut self, _now: Time) -> Result<CoordinationModel, StoreFailure> {
+        Ok(CoordinationModel::default())
+    }
+
+    fn keep(&mut self, _model: &CoordinationModel, _touched: &Touched) -> Result<(), StoreFailure> {
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! One client's connection, as the server sees it.
+//!
+//! ```text
+//!   socket ──► receive: decode, gate, submit ──► stores
+//!   socket ◄── send: encode, coalesce ◄── outbox (bounded) ◄── replies, watch batches
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use elastin_protocol::store::{WatchGuard, WatchSink};
+use parking_lot::Mutex;
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::server::Stores;
+use super::wire::{self, Answer, Ask, ClientFrame, FRAME_BYTES_MAX, ServerFrame};
+
+/// How many requests of one client may be under way; then its socket is not read until some have ended.
+const IN_FLIGHT_MAX: usize = 4096;
+/// How many watches one client may have.
+const WATCHES_MAX: usize = 1024;
+/// How many frames may wait for a client to read them: all replies, and as many watch batches. One more, and the client
+/// is too slow to be kept; it may come again and resume its watches.
+const OUTBOX_FRAMES_MAX: usize = 2 * IN_FLIGHT_MAX;
+/// Frames are gathered into one write up to about this size.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// Decides whether a connection may still submit requests. Closed when the client has come back on another one.
+#[derive(Default)]
+pub(crate) struct Gate {
+    /// Held while a request is submitted, so that after `close` nothing follows.
+    closed: Mutex<bool>,
+    on_close: Notify,
+}
+
+impl Gate {
+    pub(crate) fn close(&self) {
+        *self.closed.lock() = true;
+        self.on_close.notify_one();
+    }
+
+    /// Submits unless the gate is closed; whether it did.
+    pub(crate) fn pass(&self, submit: impl FnOnce()) -> bool {
+        let closed = self.closed.lock();
+        if !*closed {
+            submit();
+        }
+        !*closed
+    }
+}
+
+/// Serves a client until it goes, is replaced, or breaks a rule.
+pub(crate) async fn run(stream: TcpStream, stores: &Stores, gate: &Gate) -> io::Result<()> {
+    let (reader, writer) = stream.into_split();
+    let (sender, receiver) = mpsc::channel(OUTBOX_FRAMES_MAX);
+    let overflow = Arc::new(Notify::new());
+    let outbox = Outbox { sender, overflow };
+    tokio::select! {
+        ended = receive(reader, stores, gate, &outbox) => ended,
+        ended = send(writer, receiver) => ended,
+        () = outbox.overflow.notified() => Err(io::Error::other("the client reads too slowly")),
+        () = gate.on_close.notified() => Ok(()),
+    }
+}
+
+/// Where answers wait to be sent.
+#[derive(Clone)]
+struct Outbox {
+    sender: mpsc::Sender<ServerFrame>,
+    overflow: Arc<Notify>,
+}
+
+impl Outbox {
+    fn put(&self, id: u64, answer: Answer) {
+        // A closed channel means that the connection is over; a full one, that it must be.
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(ServerFrame { id, answer }) {
+            self.overflow.notify_one();
+        }
+    }
+}
+
+async fn receive(reader: OwnedReadHalf, stores: &Stores, gate: &Gate, outbox: &Outbox) -> io::Result<()> {
+    let mut reader = BufReader::with_capacity(WRITE_BYTES, reader);
+    let mut buffer = Vec::new();
+    let mut watches = BTreeMap::new();
+    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+    while let Some(ClientFrame { id, ask }) = wire::read(&mut reader, &mut buffer, FRAME_BYTES_MAX).await? {
+        // One large frame must not hold its memory for ever.
+        buffer.shrink_to(WRITE_BYTES);
+        let permit = in_flight.clone().acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
+        let submitted = gate.pass(|| submit(stores, outbox, &mut watches, id, ask, permit));
+        if !submitted {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn submit(
+    stores: &Stores,
+    outbox: &Outbox,
+    watches: &mut BTreeMap<u64, WatchGuard>,
+    id: u64,
+    ask: Ask,
+    permit: OwnedSemaphorePermit,
+) {
+    let outbox = outbox.clone();
+    match ask {
+        Ask::State(request) => stores.state.submit(
+            request,
+            Box::new(move |result| {
+                outbox.put(id, Answer::State(result));
+                drop(permit);
+            }),
+        ),
+        Ask::Coordination(request) => stores.coordination.submit(
+            request,
+            Box::new(move |result| {
+                outbox.put(id, Answer::Coordination(result));
+                drop(permit);
+            }),
+        ),
+        Ask::Watch { prefix, from } if watches.len() < WATCHES_MAX => {
+            let sink: WatchSink = Box::new(move |batch| outbox.put(id, Answer::Watch(batch)));
+            watches.insert(id, stores.coordination.watch(prefix, from, sink));
+        }
+        Ask::Watch { .. } => {
+            let failure = elastin_protocol::store::StoreFailure::Overloaded;
+            outbox.put(id, Answer::Watch(Err(failure.into())));
+        }
+        Ask::Unwatch => {
+            watches.remove(&id);
+        }
+    }
+}
+
+async fn send(mut writer: OwnedWriteHalf, mut outbox: mpsc::Receiver<ServerFrame>) -> io::Result<()> {
+    let mut frames = Vec::new();
+    // Never ends by itself: the sender lives as long as the connection.
+    while let Some(frame) = outbox.recv().await {
+        append(&mut frames, &frame)?;
+        while frames.len() < WRITE_BYTES
+            && let Ok(frame) = outbox.try_recv()
+        {
+            append(&mut frames, &frame)?;
+        }
+        writer.write_all(&frames).await?;
+        frames.clear();
+        frames.shrink_to(WRITE_BYTES);
+    }
+    Ok(())
+}
+
+fn append(frames: &mut Vec<u8>, frame: &ServerFrame) -> io::Result<()> {
+    // The stores' own limits are well below that of a frame.
+    wire::append(frames, frame).map_err(|bytes| io::Error::other(format!("a reply of {bytes} bytes")))
+}

@@ -1,0 +1,225 @@
+//! Accepts clients and gives each a connection.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use elastin_protocol::store::{Coordination, StateStore};
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::connection::{self, Gate};
+use super::wire::{self, HELLO_BYTES_MAX, Hello, MAGIC, Session, VERSION, Welcome};
+
+/// How many clients may be connected: the nodes of one machine, and some tools.
+const CONNECTIONS_MAX: usize = 1024;
+/// How long a client may take to say who it is.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+/// How long to wait after the system refused a connection, most likely because too many files are open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why stores can't be served. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The listener is open to other machines, and what is served is neither encrypted nor guarded.
+    #[error("stores are served on the loopback interface only, not on {0}")]
+    NotLoopback(SocketAddr),
+    /// The listener does not work.
+    #[error("the listener does not work: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Serves stores until it is dropped. Requests that were taken by then are still carried out.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+impl Server {
+    /// Where clients connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// Serves these stores to all who connect. Runs on the current tokio runtime.
+pub fn serve(
+    listener: TcpListener,
+    state: Arc<dyn StateStore>,
+    coordination: Arc<dyn Coordination>,
+) -> Result<Server, ServeError> {
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        return Err(ServeError::NotLoopback(address));
+    }
+    let stores = Arc::new(Stores {
+        state,
+        coordination,
+        life: life(),
+        last_session: AtomicU64::new(0),
+        sessions: Mutex::new(BTreeMap::new()),
+    });
+    let accepting = tokio::spawn(accept(listener, stores));
+    Ok(Server { address, accepting })
+}
+
+/// A number that no earlier server had.
+fn life() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // The nanoseconds of some centuries fit.
+    since.as_nanos() as u64
+}
+
+/// What all connections share.
+pub(crate) struct Stores {
+    pub(crate) state: Arc<dyn StateStore>,
+    pub(crate) coordination: Arc<dyn Coordination>,
+    life: u64,
+    last_session: AtomicU64,
+    /// The current connection of each session that has one.
+    sessions: Mutex<BTreeMap<u64, Arc<Gate>>>,
+}
+
+impl Stores {
+    /// Takes a session up again, or starts one. When this returns, nothing of the session's earlier connection will be
+    /// submitted any more.
+    fn enter(&self, wanted: Option<Session>) -> (Session, Arc<Gate>) {
+        let session = wanted
+            .filter(|session| session.server == self.life)
+            .unwrap_or_else(|| Session {
+                server: self.life,
+                number: self.last_session.fetch_add(1, Ordering::Relaxed) + 1,
+            });
+        let gate = Arc::new(Gate::default());
+        let before = self.sessions.lock().insert(session.number, gate.clone());
+        if let Some(before) = before {
+            before.close();
+        }
+        (session, gate)
+    }
+
+    /// Forgets a connection that has ended, unless another has taken its session.
+    fn leave(&self, session: Session, gate: &Arc<Gate>) {
+        gate.close();
+        let mut sessions = self.sessions.lock();
+        if sessions
+            .get(&session.number)
+            .is_some_and(|current| Arc::ptr_eq(current, gate))
+        {
+            sessions.remove(&session.number);
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, stores: Arc<Stores>) {
+    // Dropped with this task, and all connections with it.
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.len() >= CONNECTIONS_MAX {
+            connections.join_next().await;
+        }
+        while connections.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let stores = stores.clone();
+                connections.spawn(async move {
+                    if let Err(error) = converse(stream, &stores).await {
+                        tracing::info!(%peer, %error, "a connection to the stores has ended");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the stores could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn converse(mut stream: TcpStream, stores: &Stores) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let greeting = tokio::time::timeout(HELLO_LIMIT, greet(&mut stream, stores)).await;
+    let Some((session, gate)) = greeting.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? else {
+        return Ok(());
+    };
+    let ended = connection::run(stream, stores, &gate).await;
+    stores.leave(session, &gate);
+    ended
+}
+
+/// Learns who the client is. `None` if there is nothing to say to each other.
+async fn greet(stream: &mut TcpStream, stores: &Stores) -> io::Result<Option<(Session, Arc<Gate>)>> {
+    let Some(hello) = wire::read::<Hello>(stream, &mut Vec::new(), HELLO_BYTES_MAX).await? else {
+        return Ok(None);
+    };
+    if hello.magic != MAGIC {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "not a client of these stores",
+        ));
+    }
+    if hello.version != VERSION {
+        wire::send(stream, &Welcome::OtherVersion { version: VERSION }).await?;
+        return Ok(None);
+    }
+    let (session, gate) = stores.enter(hello.session);
+    if let Err(error) = wire::send(stream, &Welcome::Accepted { session }).await {
+        stores.leave(session, &gate);
+        return Err(error);
+    }
+    Ok(Some((session, gate)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{MemoryCoordination, MemoryState};
+
+    fn stores() -> Stores {
+        Stores {
+            state: Arc::new(MemoryState::start()),
+            coordination: Arc::new(MemoryCoordination::start()),
+            life: 42,
+            last_session: AtomicU64::new(0),
+            sessions: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    #[test]
+    fn a_session_taken_up_again_shuts_its_old_connection_out() {
+        let stores = stores();
+        let (session, old) = stores.enter(None);
+        assert!(old.pass(|| ()));
+        let (again, new) = stores.enter(Some(session));
+        assert_eq!(again, session);
+        assert!(!old.pass(|| panic!("the old connection submits")));
+        assert!(new.pass(|| ()));
+        // The old connection's end does not concern the new one.
+        stores.leave(session, &old);
+        let (_, newer) = stores.enter(Some(session));
+        assert!(!new.pass(|| panic!("the old connection submits")));
+        stores.leave(session, &newer);
+        assert!(stores.sessions.lock().is_empty());
+    }
+
+    #[test]
+    fn a_session_of_an_earlier_server_is_a_new_one() {
+        let stores = stores();
+        let (first, gate) = stores.enter(None);
+        let (server, number) = (first.server - 1, first.number);
+        let (second, _) = stores.enter(Some(Session { server, number }));
+        assert_ne!(second.number, first.number);
+        assert!(gate.pass(|| ()));
+    }
+}

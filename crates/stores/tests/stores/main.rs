@@ -1,0 +1,6 @@
+//! The stores from outside: conformance, faults and recovery.
+
+mod blocking;
+mod conformance;
+mod embedded;
+mod served;

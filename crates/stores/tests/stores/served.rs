@@ -1,0 +1,287 @@
+//! Served stores when the connection, the server or the other end does not behave.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use elastin_protocol::store::{
+    Change, Commit, CoordinationError, CoordinationReply, Done, HISTORY_CHANGES_MAX, Revision, StateError, StateReply,
+    StateRequest, StateStore, StoreFailure, WRITES_MAX,
+};
+use elastin_stores::memory::{MemoryCoordination, MemoryState};
+use elastin_stores::served::{ConnectError, ServeError, Server, StoreClient, serve};
+use elastin_stores::{CoordinationExt, StateStoreExt};
+use elastin_types::{ActivationEpoch, ActorId, ActorType};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::blocking::{LIMIT, Watching};
+
+fn actor(key: u64) -> ActorId {
+    ActorId::new(ActorType::of("Folder"), key)
+}
+
+fn save(key: u64, state: String) -> StateRequest {
+    StateRequest::Save {
+        actor: actor(key),
+        epoch: ActivationEpoch::default(),
+        state: state.into(),
+    }
+}
+
+fn load(key: u64) -> StateRequest {
+    StateRequest::Load { actor: actor(key) }
+}
+
+fn loaded(state: &'static str) -> Result<StateReply, StateError> {
+    Ok(StateReply::Loaded {
+        epoch: Some(ActivationEpoch::default()),
+        state: Some(state.into()),
+    })
+}
+
+/// Waits with the limit of the tests.
+async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(LIMIT, future).await;
+    waited.unwrap_or_else(|_| panic!("waited too long for {what}"))
+}
+
+/// A state store that answers when the test lets it.
+struct Slow {
+    requests: Mutex<Sender<(StateRequest, Done<StateReply, StateError>)>>,
+}
+
+type Requests = Receiver<(StateRequest, Done<StateReply, StateError>)>;
+
+impl Slow {
+    fn new() -> (Arc<Self>, Requests) {
+        let (sender, receiver) = mpsc::channel();
+        let requests = Mutex::new(sender);
+        (Arc::new(Self { requests }), receiver)
+    }
+}
+
+impl StateStore for Slow {
+    fn submit(&self, request: StateRequest, done: Done<StateReply, StateError>) {
+        self.requests.lock().unwrap().send((request, done)).unwrap();
+    }
+}
+
+async fn serve_at(address: &str, state: Arc<dyn StateStore>, coordination: &Arc<MemoryCoordination>) -> Server {
+    let listener = TcpListener::bind(address).await.unwrap();
+    serve(listener, state, coordination.clone()).unwrap()
+}
+
+async fn serve_memory() -> Server {
+    let coordination = Arc::new(MemoryCoordination::start());
+    serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), &coordination).await
+}
+
+/// Submits until the store answers well again, which a client does by itself once there is a server.
+async fn await_service(client: &StoreClient) {
+    let service = async {
+        while StateStoreExt::call(client, load(0)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time("the client to be connected again", service).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_are_under_way_at_once_and_stay_in_order() {
+    let server = serve_memory().await;
+    let client = StoreClient::connect(server.address()).await.unwrap();
+    let saves: Vec<_> = (0..10_000)
+        .map(|number| StateStoreExt::call(&client, save(1, format!("{number}"))))
+        .collect();
+    for save in saves {
+        assert_eq!(in_time("a save", save).await, Ok(StateReply::Saved));
+    }
+    assert_eq!(StateStoreExt::call(&client, load(1)).await, loaded("9999"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome_and_the_client_comes_back() {
+    let coordination = Arc::new(MemoryCoordination::start());
+    let (slow, requests) = Slow::new();
+    let server = serve_at("127.0.0.1:0", slow, &coordination).await;
+    let address = server.address();
+    let client = StoreClient::connect(address).await.unwrap();
+    let written = StateStoreExt::call(&client, save(1, "in flight".to_owned()));
+    let (_, done) = tokio::task::block_in_place(|| requests.recv_timeout(LIMIT)).unwrap();
+
+    drop(server);
+    let outcome = in_time("the outcome", written).await;
+    let Err(StateError::Failed(failure @ StoreFailure::Interrupted { .. })) = outcome else {
+        panic!("a write without a reply ended with {outcome:?}");
+    };
+    assert!(failure.may_be_applied());
+    // The store's late answer concerns nobody any more.
+    done(Ok(StateReply::Saved));
+
+    let refused = in_time("a refusal", async {
+        loop {
+            match StateStoreExt::call(&client, load(1)).await {
+                Err(StateError::Failed(failure)) if !failure.may_be_applied() => return failure,
+                // The first may have been sent before the client knew.
+                Err(_) => tokio::task::yield_now().await,
+                Ok(reply) => panic!("nobody serves, but {reply:?} came"),
+            }
+        }
+    })
+    .await;
+    assert!(matches!(refused, StoreFailure::Unreachable { .. }), "{refused:?}");
+
+    let _server = serve_at(&address.to_string(), Arc::new(MemoryState::start()), &coordination).await;
+    await_service(&client).await;
+    let saved = StateStoreExt::call(&client, save(1, "again".to_owned())).await;
+    assert_eq!(saved, Ok(StateReply::Saved));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_goes_on_where_it_was() {
+    let coordination = Arc::new(MemoryCoordination::start());
+    let server = serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), &coordination).await;
+    let address = server.address();
+    let client = StoreClient::connect(address).await.unwrap();
+    let watching = Watching::start(&client, "k", Revision(1));
+    CoordinationExt::call(&*coordination, Commit::put("k", "1"))
+        .await
+        .unwrap();
+    let next = || tokio::task::block_in_place(|| watching.next()).unwrap();
+    assert_eq!(next().revision, Revision(1));
+
+    drop(server);
+    CoordinationExt::call(&*coordination, Commit::put("k", "2"))
+        .await
+        .unwrap();
+    CoordinationExt::call(&*coordination, Commit::delete("k"))
+        .await
+        .unwrap();
+    let _server = serve_at(&address.to_string(), Arc::new(MemoryState::start()), &coordination).await;
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        seen.extend(next().changes.iter().map(Change::revision));
+    }
+    assert_eq!(seen, [Revision(2), Revision(3)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_was_away_too_long_is_told_so() {
+    let server = serve_memory().await;
+    let client = StoreClient::connect(server.address()).await.unwrap();
+    let full = |commit: usize| {
+        (0..WRITES_MAX).fold(Commit::default(), |commit_so_far, key| {
+            commit_so_far.and_put(format!("{key}"), format!("{commit}"), None)
+        })
+    };
+    for number in 0..=HISTORY_CHANGES_MAX / WRITES_MAX {
+        in_time("a commit", CoordinationExt::call(&client, full(number)))
+            .await
+            .unwrap();
+    }
+    let watching = Watching::start(&client, "", Revision(1));
+    let oldest = Revision(2);
+    let told = tokio::task::block_in_place(|| watching.next());
+    assert_eq!(told, Err(CoordinationError::Compacted { oldest }));
+    let watching = Watching::start(&client, "", oldest);
+    assert!(tokio::task::block_in_place(|| watching.next()).is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_that_takes_too_long_ends_the_connection() {
+    let coordination = Arc::new(MemoryCoordination::start());
+    let (slow, requests) = Slow::new();
+    let server = serve_at("127.0.0.1:0", slow, &coordination).await;
+    let patience = Duration::from_millis(100);
+    let client = StoreClient::connect_with(server.address(), patience).await.unwrap();
+    let outcome = in_time("patience to end", StateStoreExt::call(&client, load(1))).await;
+    assert!(
+        matches!(&outcome, Err(StateError::Failed(StoreFailure::Interrupted { .. }))),
+        "{outcome:?}"
+    );
+    drop(requests);
+    let reply = in_time("another request", CoordinationExt::call(&client, Commit::put("k", "v"))).await;
+    let revision = Revision(1);
+    assert_eq!(reply, Ok(CoordinationReply::Committed { revision }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_a_client_ends_what_is_under_way() {
+    let coordination = Arc::new(MemoryCoordination::start());
+    let (slow, requests) = Slow::new();
+    let server = serve_at("127.0.0.1:0", slow, &coordination).await;
+    let client = StoreClient::connect(server.address()).await.unwrap();
+    let watching = Watching::start(&client, "", Revision(1));
+    let written = StateStoreExt::call(&client, load(1));
+    let _request = tokio::task::block_in_place(|| requests.recv_timeout(LIMIT)).unwrap();
+    drop(client);
+    let outcome = in_time("the outcome", written).await;
+    assert!(matches!(
+        outcome,
+        Err(StateError::Failed(StoreFailure::Interrupted { .. }))
+    ));
+    let ended = tokio::task::block_in_place(|| watching.next());
+    assert_eq!(ended, Err(StoreFailure::Closed.into()));
+}
+
+/// Sends bytes to a server; all that it says until it closes the connection.
+async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut heard = Vec::new();
+    // A reset is as good an end as a close.
+    let _ = in_time("the server to close the connection", stream.read_to_end(&mut heard)).await;
+    heard
+}
+
+const HELLO: &[u8] = b"\x0a\0\0\0elastin\0\x01\0";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_ends_its_own_connection_only() {
+    let server = serve_memory().await;
+    let client = StoreClient::connect(server.address()).await.unwrap();
+    assert_eq!(say(server.address(), b"GET / HTTP/1.1\r\n\r\n").await, b"");
+    assert_eq!(say(server.address(), b"\x0a\0\0\0elastic\0\x01\0").await, b"");
+    let oversized = [HELLO, &[0xff; 4]].concat();
+    assert_eq!(say(server.address(), &oversized).await[4], 0, "it was welcomed first");
+    let nonsense = [HELLO, &[3, 0, 0, 0, 1, 77, 77]].concat();
+    assert_eq!(say(server.address(), &nonsense).await[4], 0, "it was welcomed first");
+    let saved = in_time("a save", StateStoreExt::call(&client, save(1, "fine".to_owned()))).await;
+    assert_eq!(saved, Ok(StateReply::Saved));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_version_is_told_so() {
+    let server = serve_memory().await;
+    // "Other version", 1.
+    assert_eq!(
+        say(server.address(), b"\x0a\0\0\0elastin\0\x02\0").await,
+        b"\x02\0\0\0\x01\x01"
+    );
+
+    let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = other.local_addr().unwrap();
+    let answering = async {
+        let (mut stream, _) = other.accept().await.unwrap();
+        stream.write_all(b"\x02\0\0\0\x01\x07").await.unwrap();
+        stream
+    };
+    let (connected, _stream) = in_time("the answer", async {
+        tokio::join!(StoreClient::connect(address), answering)
+    })
+    .await;
+    assert!(matches!(connected.err(), Some(ConnectError::Version { theirs: 7, .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stores_are_not_served_to_other_machines() {
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let served = serve(
+        listener,
+        Arc::new(MemoryState::start()),
+        Arc::new(MemoryCoordination::start()),
+    );
+    assert!(matches!(served, Err(ServeError::NotLoopback(_))));
+}

@@ -1,0 +1,72 @@
+//! Actors that keep what they were told, in order.
+
+use std::collections::BTreeMap;
+
+use elastin::prelude::*;
+
+/// For each sender the numbers that came from it, in the order in which they came.
+pub type Log = BTreeMap<u32, Vec<u64>>;
+
+/// Keeps its log in memory only: a planned move carries it along, a crash loses it.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub struct Journal {
+    log: Log,
+}
+
+#[handlers]
+impl Journal {
+    /// Appends a number of a sender; says how many it has of that sender.
+    async fn append(&mut self, sender: u32, number: u64) -> u64 {
+        append(&mut self.log, sender, number)
+    }
+
+    /// Everything so far.
+    async fn log(&self) -> Log {
+        self.log.clone()
+    }
+}
+
+/// Keeps its log in the store: what was acknowledged survives a crash.
+#[derive(Actor, Serialize, Deserialize, Default)]
+#[actor(persist)]
+pub struct Ledger {
+    log: Log,
+}
+
+#[handlers]
+impl Ledger {
+    /// Appends a number of a sender; says how many it has of that sender.
+    async fn append(&mut self, sender: u32, number: u64) -> u64 {
+        append(&mut self.log, sender, number)
+    }
+
+    /// Everything so far.
+    async fn log(&self) -> Log {
+        self.log.clone()
+    }
+}
+
+fn append(log: &mut Log, sender: u32, number: u64) -> u64 {
+    let numbers = log.entry(sender).or_default();
+    numbers.push(number);
+    numbers.len() as u64
+}
+
+/// An actor that tells journals, so that the sender of messages may move too.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub struct Feeder {
+    sent: BTreeMap<u64, u64>,
+}
+
+#[handlers]
+impl Feeder {
+    /// Tells a journal the next few numbers, as `sender`, without waiting for any; says the last one told.
+    async fn feed(&mut self, ctx: &Ctx, sender: u32, journal: u64, count: u32) -> Result<u64, CallError> {
+        let next = self.sent.entry(journal).or_default();
+        for _ in 0..count {
+            *next += 1;
+            ctx.actor::<Journal>(journal).append(sender, *next).tell().await?;
+        }
+        Ok(*next)
+    }
+}

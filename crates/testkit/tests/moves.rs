@@ -1,0 +1,237 @@
+//! Moves of actors between real processes under load: nothing is lost, doubled or reordered; and with servers killed in the
+//! middle of moves, every outcome is true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use elastin::prelude::*;
+use elastin::types::ActorId;
+use elastin::{Client, Embedded};
+use elastin_testkit::{Dice, Feeder, Journal, Ledger, Log, app};
+use tokio::task::JoinSet;
+
+const CALL_DEADLINE: Duration = Duration::from_secs(30);
+
+async fn cluster(servers: u32) -> Embedded {
+    app()
+        .embedded()
+        .servers(servers)
+        .program(env!("CARGO_BIN_EXE_testkit-server"))
+        .start()
+        .await
+        .expect("the cluster starts")
+}
+
+fn names(cluster: &Embedded) -> Vec<String> {
+    cluster.servers().into_iter().map(|server| server.name).collect()
+}
+
+/// How many messages each sender has sent to each journal.
+type Sent = BTreeMap<(u32, u64), u64>;
+
+const JOURNALS: u64 = 24;
+const FEEDERS: u64 = 8;
+const CLIENTS: u32 = 6;
+const MOVES: usize = 1000;
+
+/// Tells a journal twice without waiting and then calls it, over and over; says how often it sent to each.
+async fn write_journals(client: Client, sender: u32, stop: Arc<AtomicBool>) -> Sent {
+    let mut dice = Dice::new(u64::from(sender));
+    let mut sent = Sent::new();
+    while !stop.load(Ordering::Relaxed) {
+        let journal = dice.below(JOURNALS as usize) as u64;
+        let next = sent.entry((sender, journal)).or_default();
+        let actor = client.actor::<Journal>(journal);
+        for _ in 0..2 {
+            *next += 1;
+            actor.append(sender, *next).tell().deadline(CALL_DEADLINE).await.expect("a tell is taken");
+        }
+        *next += 1;
+        let count = actor.append(sender, *next).deadline(CALL_DEADLINE).await.expect("a call is answered");
+        assert_eq!(count, *next, "journal {journal} has lost or doubled something of sender {sender}");
+    }
+    sent
+}
+
+/// Lets feeders tell journals, so that messages between moving actors are on their way too.
+async fn feed_journals(client: Client, feeder: u64, stop: Arc<AtomicBool>) -> Sent {
+    let sender = 1000 + feeder as u32;
+    let mut dice = Dice::new(u64::from(sender));
+    let mut sent = Sent::new();
+    while !stop.load(Ordering::Relaxed) {
+        let journal = dice.below(JOURNALS as usize) as u64;
+        let fed = client.actor::<Feeder>(feeder).feed(sender, journal, 3).deadline(CALL_DEADLINE).await;
+        sent.insert((sender, journal), fed.expect("a feeder is answered"));
+    }
+    sent
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_moves_under_load_lose_nothing_and_keep_order() {
+    let cluster = cluster(3).await;
+    let client = cluster.client().await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut senders = JoinSet::new();
+    for sender in 0..CLIENTS {
+        let client = cluster.client().await.unwrap();
+        senders.spawn(write_journals(client, sender, Arc::clone(&stop)));
+    }
+    for feeder in 0..FEEDERS {
+        senders.spawn(feed_journals(client.clone(), feeder, Arc::clone(&stop)));
+    }
+
+    let mut dice = Dice::new(7);
+    let servers = names(&cluster);
+    let mut moved = 0;
+    let began = Instant::now();
+    while moved < MOVES {
+        let actor: ActorId = match dice.below((JOURNALS + FEEDERS) as usize) as u64 {
+            journal if journal < JOURNALS => client.actor::<Journal>(journal).id().clone(),
+            feeder => client.actor::<Feeder>(feeder - JOURNALS).id().clone(),
+        };
+        // An actor that is active nowhere yet, or already there, does not count.
+        if cluster.move_actor(&actor, dice.pick(&servers)).await.is_ok() {
+            moved += 1;
+        }
+        assert!(began.elapsed() < Duration::from_secs(240), "only {moved} moves in {:?}", began.elapsed());
+    }
+
+    stop.store(true, Ordering::Relaxed);
+    let mut sent = Sent::new();
+    while let Some(of_sender) = senders.join_next().await {
+        sent.extend(of_sender.expect("no sender found anything wrong"));
+    }
+    let mut messages = 0;
+    for journal in 0..JOURNALS {
+        let log = client.actor::<Journal>(journal).log().deadline(CALL_DEADLINE).await.unwrap();
+        for ((sender, _), count) in sent.iter().filter(|((_, of), _)| *of == journal) {
+            let expected: Vec<u64> = (1..=*count).collect();
+            let numbers = log.get(sender).cloned().unwrap_or_default();
+            assert!(numbers == expected, "journal {journal} got {numbers:?} from {sender}, not 1 to {count}");
+            messages += count;
+        }
+    }
+    println!("{moved} moves, {messages} messages in {:?}", began.elapsed());
+    cluster.shutdown().await;
+}
+
+const LEDGERS: u64 = 12;
+const KILLS: usize = 12;
+
+/// What a sender knows of the numbers it sent to a ledger.
+#[derive(Default)]
+struct Known {
+    acknowledged: BTreeSet<u64>,
+    refused: BTreeSet<u64>,
+    in_doubt: BTreeSet<u64>,
+}
+
+async fn write_ledgers(client: Client, sender: u32, stop: Arc<AtomicBool>) -> BTreeMap<(u32, u64), Known> {
+    let mut dice = Dice::new(u64::from(sender));
+    let mut known: BTreeMap<(u32, u64), Known> = BTreeMap::new();
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let ledger = dice.below(LEDGERS as usize) as u64;
+        number += 1;
+        let outcome = client.actor::<Ledger>(ledger).append(sender, number).deadline(CALL_DEADLINE).await;
+        let known = known.entry((sender, ledger)).or_default();
+        let place = match outcome {
+            Ok(_) => &mut known.acknowledged,
+            Err(error) if error.is_safe_to_retry() => &mut known.refused,
+            Err(CallError::Unknown(_) | CallError::DeadlineExceeded | CallError::Cancelled) => &mut known.in_doubt,
+            Err(other) => panic!("a killed server gives no {other:?}"),
+        };
+        place.insert(number);
+    }
+    known
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_targets_killed_in_the_middle_of_moves_every_outcome_is_true() {
+    let cluster = Arc::new(cluster(3).await);
+    let client = cluster.client().await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut senders = JoinSet::new();
+    for sender in 0..4 {
+        let client = cluster.client().await.unwrap();
+        senders.spawn(write_ledgers(client, sender, Arc::clone(&stop)));
+    }
+
+    let mut dice = Dice::new(11);
+    let (mut killed, mut moved, mut tried) = (0, 0, 0);
+    let began = Instant::now();
+    while killed < KILLS {
+        tried += 1;
+        let actor = client.actor::<Ledger>(dice.below(LEDGERS as usize) as u64).id().clone();
+        let target = dice.pick(&names(&cluster)).clone();
+        let moving = tokio::spawn({
+            let (cluster, target) = (Arc::clone(&cluster), target.clone());
+            async move { cluster.move_actor(&actor, &target).await }
+        });
+        // Every so often the target dies while the move is on its way, a little later each time.
+        if tried % 10 == 0 {
+            tokio::time::sleep(Duration::from_micros(400 * killed as u64)).await;
+            assert!(cluster.kill(&target).await, "{target} was there to be killed");
+            killed += 1;
+            wait_for("a new server in its place", || {
+                let now = names(&cluster);
+                now.len() == 3 && !now.contains(&target)
+            })
+            .await;
+        }
+        moved += usize::from(moving.await.unwrap().is_ok());
+        assert!(began.elapsed() < Duration::from_secs(240), "only {killed} kills in {:?}", began.elapsed());
+    }
+
+    stop.store(true, Ordering::Relaxed);
+    let mut counts = (0, 0, 0);
+    while let Some(of_sender) = senders.join_next().await {
+        for ((sender, ledger), known) in of_sender.expect("no sender met an outcome that can't be") {
+            let log = log_of(&client, ledger).await;
+            let applied = log.get(&sender).cloned().unwrap_or_default();
+            check(sender, ledger, &known, &applied);
+            counts.0 += known.acknowledged.len();
+            counts.1 += known.refused.len();
+            counts.2 += known.in_doubt.len();
+        }
+    }
+    println!("{moved} moves, {killed} kills; calls: {} answered, {} refused, {} in doubt", counts.0, counts.1, counts.2);
+    assert!(counts.0 > 100, "the load was real");
+    Arc::into_inner(cluster).expect("nobody else has the cluster").shutdown().await;
+}
+
+fn check(sender: u32, ledger: u64, known: &Known, applied: &[u64]) {
+    let whose = format!("ledger {ledger}, sender {sender}");
+    assert!(applied.windows(2).all(|pair| pair[0] < pair[1]), "{whose}: doubled or out of order: {applied:?}");
+    let applied: BTreeSet<u64> = applied.iter().copied().collect();
+    for number in &known.acknowledged {
+        assert!(applied.contains(number), "{whose}: {number} was acknowledged and is lost");
+    }
+    for number in &known.refused {
+        assert!(!applied.contains(number), "{whose}: {number} was said not to have run, but did");
+    }
+    for number in &applied {
+        let sent = known.acknowledged.contains(number) || known.in_doubt.contains(number);
+        assert!(sent, "{whose}: {number} was never sent");
+    }
+}
+
+async fn log_of(client: &Client, ledger: u64) -> Log {
+    let began = Instant::now();
+    loop {
+        match client.actor::<Ledger>(ledger).log().deadline(CALL_DEADLINE).await {
+            Ok(log) => return log,
+            Err(error) => assert!(began.elapsed() < CALL_DEADLINE, "ledger {ledger} can't be read: {error}"),
+        }
+    }
+}
+
+async fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !there() {
+        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,117 @@
+//! Folders and files.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+
+use elastin::prelude::*;
+
+/// What opening a folder costs: checking rights and the path, as hash rounds.
+const OPEN_ROUNDS: u32 = 120_000;
+
+/// What reading a file's metadata costs.
+const STAT_ROUNDS: u32 = 360_000;
+
+/// A folder and its files.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub struct Folder {
+    files: Vec<Ref<File>>,
+    opened: u64,
+    /// The last request of each client, to see whether requests keep their order.
+    last_request: BTreeMap<u32, u64>,
+    out_of_order: u64,
+}
+
+/// What an audit of a folder finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audit {
+    /// How often it was opened.
+    pub opened: u64,
+    /// How many requests came after a later one of the same client.
+    pub out_of_order: u64,
+}
+
+/// A file's metadata, with where it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The file's place in its folder.
+    pub file: u32,
+    /// Its metadata.
+    pub stat: Stat,
+}
+
+/// The folder has no such file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoSuchFile;
+
+#[handlers]
+impl Folder {
+    /// Makes the folder's files, unless it has them.
+    async fn fill(&mut self, ctx: &Ctx, folder: u64, files: u32) {
+        if self.files.is_empty() {
+            self.files = (0..u64::from(files)).map(|file| ctx.actor::<File>(folder * 1000 + file)).collect();
+        }
+    }
+
+    /// Opens the folder for a client and reads one of its files.
+    async fn open(&mut self, client: u32, request: u64, file: u32) -> Result<Entry, NoSuchFile> {
+        self.note_order(client, request);
+        self.opened += 1;
+        work(OPEN_ROUNDS);
+        let Some(found) = self.files.get(file as usize) else { return Err(NoSuchFile) };
+        match found.stat().await {
+            Ok(stat) => Ok(Entry { file, stat }),
+            Err(_) => Err(NoSuchFile),
+        }
+    }
+
+    /// A client says that it looks at the folder; it does not wait for an answer.
+    async fn glance(&mut self, client: u32, request: u64) {
+        self.note_order(client, request);
+    }
+
+    /// What the folder has seen.
+    async fn audit(&self) -> Audit {
+        Audit { opened: self.opened, out_of_order: self.out_of_order }
+    }
+}
+
+impl Folder {
+    fn note_order(&mut self, client: u32, request: u64) {
+        let last = self.last_request.entry(client).or_default();
+        if request < *last {
+            self.out_of_order += 1;
+        }
+        *last = request.max(*last);
+    }
+}
+
+/// A file.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub struct File {
+    reads: u64,
+}
+
+/// A file's metadata.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stat {
+    /// How often it was read.
+    pub reads: u64,
+    /// A checksum over it.
+    pub checksum: u64,
+}
+
+#[handlers]
+impl File {
+    /// Reads the file's metadata.
+    async fn stat(&mut self) -> Stat {
+        self.reads += 1;
+        Stat { reads: self.reads, checksum: work(STAT_ROUNDS) }
+    }
+}
+
+/// Real work for the processor: rounds of a hash.
+fn work(rounds: u32) -> u64 {
+    (0..rounds).fold(0xcbf2_9ce4_8422_2325, |hash: u64, round| {
+        (black_box(hash) ^ u64::from(round)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
