@@ -1,1 +1,42 @@
-fn main() {}
+//! The chores of this repository: `cargo xtask verify` checks everything, `cargo xtask bench SUITE` measures.
+
+// These are commands: what they find out goes to standard output.
+#![allow(clippy::print_stdout)]
+
+mod bench;
+mod layers;
+mod metadata;
+mod run;
+mod verify;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask verify [STEP …]       check everything, or only these steps
+cargo xtask bench SUITE [ARG …]   run a suite of benches; without a suite, list them
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["verify", steps @ ..] => verify::verify(steps),
+        ["bench"] => bench::list(),
+        ["bench", suite, arguments @ ..] => bench::bench(suite, arguments),
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -402,7 +402,7 @@ fn send<F: Function>(
         method: F::METHOD,
         body,
     };
-    let reply = slot.map(|slot| ReplySlot::decoding(slot, F::NAME));
+    let reply = slot.map(ReplySlot::decoding::<F>);
     bound(target).send(message, reply);
     Ok(())
 }

@@ -35,6 +35,28 @@ pub fn encode_state<A: Actor>(state: &A) -> Result<Bytes, StateCodecError> {
     }
 }
 
+/// How many bytes [`encode_state`] would give, without keeping them; 0 if it can't be encoded.
+pub fn encoded_state_size<A: Actor>(state: &A) -> u64 {
+    struct Counter(u64);
+
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut counter = Counter(0);
+    match rmp_serde::encode::write_named(&mut counter, state) {
+        Ok(()) => counter.0,
+        Err(_) => 0,
+    }
+}
+
 /// Decodes what [`encode_state`] gave, possibly in an older version of the application.
 pub fn decode_state<A: Actor>(bytes: &[u8]) -> Result<A, StateCodecError> {
     rmp_serde::from_slice(bytes).map_err(|error| StateCodecError {

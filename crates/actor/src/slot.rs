@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use elastin_types::{CallError, CallId, Outcome};
-use serde::de::DeserializeOwned;
+use elastin_types::{CallError, CallId, Outcome, Rejected};
 
+use crate::Actor;
 use crate::codec;
+use crate::function::Function;
 use crate::host::Host;
 
 /// The meeting place of one caller and the turn that answers it, in the reply's own type.
@@ -100,13 +101,26 @@ impl ReplySlot {
     }
 
     /// A slot that decodes the reply for the caller that waits at `slot`.
-    pub(crate) fn decoding<R: DeserializeOwned + Send + 'static>(slot: Arc<Slot<R>>, method: &'static str) -> Self {
+    pub(crate) fn decoding<F: Function>(slot: Arc<Slot<F::Reply>>) -> Self {
         Self::new(move |outcome| {
-            let answer = outcome.and_then(|bytes| {
-                codec::decode::<R>(&bytes, "the reply", method).map_err(CallError::Rejected)
+            slot.put(match outcome {
+                Ok(bytes) => codec::decode(&bytes, "the reply", F::NAME).map_err(CallError::Rejected),
+                Err(error) => Err(named::<F>(error)),
             });
-            slot.put(answer);
         })
+    }
+}
+
+/// Puts the names that the caller knows into an error of a node that has only their ids.
+fn named<F: Function>(error: CallError) -> CallError {
+    let kind = <F::Actor as Actor>::NAME.to_owned();
+    match error {
+        CallError::Rejected(Rejected::UnknownType(_)) => CallError::Rejected(Rejected::UnknownType(kind)),
+        CallError::Rejected(Rejected::UnknownMethod { .. }) => CallError::Rejected(Rejected::UnknownMethod {
+            kind,
+            method: F::NAME.to_owned(),
+        }),
+        other => other,
     }
 }
 

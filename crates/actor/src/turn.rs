@@ -278,7 +278,7 @@ where
         let header = this.header.take().expect("a turn that has not started has its header");
         let reply = match this.destination.take() {
             Destination::Nowhere => None,
-            Destination::Local(slot) => Some(ReplySlot::decoding(slot, F::NAME)),
+            Destination::Local(slot) => Some(ReplySlot::decoding::<F>(slot)),
             Destination::Elsewhere(to) => to.pass_on(),
         };
         let message = Message {

@@ -52,7 +52,7 @@ pub enum FrameError {
 }
 
 /// Appends a frame.
-pub fn put(out: &mut BytesMut, class: Class, payload: &[u8]) -> Result<(), FrameError> {
+pub(crate) fn put(out: &mut BytesMut, class: Class, payload: &[u8]) -> Result<(), FrameError> {
     let length = payload.len() + 1;
     if length > FRAME_BYTES_MAX {
         return Err(FrameError::TooLarge { bytes: length });
@@ -65,7 +65,7 @@ pub fn put(out: &mut BytesMut, class: Class, payload: &[u8]) -> Result<(), Frame
 }
 
 /// Takes the first frame off the front; `None` if it is not all there yet.
-pub fn take(input: &mut BytesMut) -> Result<Option<(Class, Bytes)>, FrameError> {
+pub(crate) fn take(input: &mut BytesMut) -> Result<Option<(Class, Bytes)>, FrameError> {
     let Some(head) = input.get(..LENGTH_BYTES) else { return Ok(None) };
     let length = u32::from_le_bytes(head.try_into().expect("the slice has four bytes")) as usize;
     if length > FRAME_BYTES_MAX {

@@ -45,7 +45,7 @@ pub struct Peer {
 
 struct Inner {
     machine: Machine,
-    // Set once, right after this is made: the transport and the runtime know this in turn.
+    // Set once, by `attach`: the runtime and the transport know this in turn.
     transport: OnceLock<Transport>,
     runtime: OnceLock<Runtime>,
     state: Arc<dyn StateStore>,
@@ -58,6 +58,9 @@ struct Inner {
     waiting: Mutex<HashMap<CallId, ReplySlot>>,
     alarm: Arc<Alarm>,
     me: NodeId,
+    cluster: String,
+    // Where connections will be accepted, until the node goes on the network.
+    listener: Mutex<Option<TcpListener>>,
     this: Weak<Inner>,
 }
 
@@ -83,9 +86,9 @@ pub struct PeerConfig {
 }
 
 impl Peer {
-    /// A node on the network. It does nothing before [`Peer::attach`] gave it its runtime and [`Peer::enter`] a view. Must
-    /// be called inside a tokio runtime.
-    pub fn start(config: PeerConfig, above: Arc<dyn Above>) -> Peer {
+    /// A node that is about to go on the network: it listens to nobody before [`Peer::attach`] gives it its runtime, and
+    /// does nothing before [`Peer::enter`] gives it a view.
+    pub fn new(config: PeerConfig, above: Arc<dyn Above>) -> Peer {
         let me = config.node.me;
         let inner = Arc::new_cyclic(|this| Inner {
             machine: Machine::new(Node::new(config.node)),
@@ -98,10 +101,10 @@ impl Peer {
             waiting: Mutex::default(),
             alarm: Arc::new(Alarm::new()),
             me,
+            cluster: config.cluster,
+            listener: Mutex::new(config.listener),
             this: this.clone(),
         });
-        let receiver = Arc::new(Ear(Arc::downgrade(&inner)));
-        let _ = inner.transport.set(Transport::start(&config.cluster, me, config.listener, receiver));
         Peer { inner }
     }
 
@@ -110,10 +113,14 @@ impl Peer {
         self.inner.clone()
     }
 
-    /// Gives the node its runtime, once, and sets its alarm clock going.
+    /// Gives the node its runtime, once, and goes on the network. Must be called inside a tokio runtime.
     pub fn attach(&self, runtime: Runtime) {
-        assert!(self.inner.runtime.set(runtime).is_ok(), "a node has one runtime");
-        tokio::spawn(ring(Arc::downgrade(&self.inner), Arc::clone(&self.inner.alarm)));
+        let inner = &self.inner;
+        assert!(inner.runtime.set(runtime).is_ok(), "a node has one runtime");
+        let receiver = Arc::new(Ear(Arc::downgrade(inner)));
+        let transport = Transport::start(&inner.cluster, inner.me, inner.listener.lock().take(), receiver);
+        assert!(inner.transport.set(transport).is_ok(), "a node goes on the network once");
+        tokio::spawn(ring(Arc::downgrade(inner), Arc::clone(&inner.alarm)));
     }
 
     /// This node.
@@ -139,6 +146,11 @@ impl Peer {
     /// The cluster as this node knows it.
     pub fn view(&self) -> Option<View> {
         self.inner.machine.look(|node| node.view().cloned())
+    }
+
+    /// The node that an actor is on, as the part of the directory that this node owns has it.
+    pub fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
+        self.inner.machine.look(|node| node.host_of(actor))
     }
 
     /// The lease may have run out, or was found good after all: nothing may leave, or may leave again.
@@ -175,11 +187,11 @@ impl Peer {
 
 impl Inner {
     fn transport(&self) -> &Transport {
-        self.transport.get().expect("the transport is set before anybody has the peer")
+        self.transport.get().expect("a peer is attached before it takes part")
     }
 
     fn runtime(&self) -> &Runtime {
-        self.runtime.get().expect("a peer is attached to its runtime before it takes part")
+        self.runtime.get().expect("a peer is attached before it takes part")
     }
 
     fn handle(&self, event: Event) {

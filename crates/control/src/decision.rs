@@ -117,6 +117,8 @@ pub enum Change {
         actor: ActorId,
         /// The server.
         node: NodeId,
+        /// Why the reservation ended.
+        reason: ReleaseReason,
     },
     /// The two actors are no longer held together, because no server has room for all that is held together with them.
     Part {
@@ -137,6 +139,17 @@ pub enum Change {
         /// The server.
         node: NodeId,
     },
+}
+
+/// Why a reservation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReleaseReason {
+    /// The reason of the reservation has been gone for some periods.
+    Over,
+    /// The actor has left the server, as when an operator moves it.
+    Left,
+    /// The actor never came.
+    NeverCame,
 }
 
 /// What a move is for.

@@ -3,7 +3,7 @@
 use elastin_policy::Observed;
 use elastin_types::{ActorId, Schema};
 
-use crate::{Cause, Change, Decision, Outcome, Purpose};
+use crate::{Cause, Change, Decision, Outcome, Purpose, ReleaseReason};
 
 impl Decision {
     /// The decision in one line, such as `Folder/0 moved n3 → n5: rule hot_folder reserves it (server.cpu.perc 97.2 > 80)`.
@@ -14,7 +14,9 @@ impl Decision {
             line.push_str(": ");
             line.push_str(&reason);
         }
-        if let Some(cause) = &self.cause {
+        // The values made the rule fire; what ended a reservation is that they are gone.
+        let is_release = matches!(self.change, Change::Release { .. });
+        if let Some(cause) = self.cause.as_ref().filter(|_| !is_release) {
             line.push_str(&measured(&cause.values));
         }
         match &self.outcome {
@@ -129,7 +131,7 @@ fn headline(change: &Change, outcome: &Outcome, schema: &Schema) -> String {
             };
             format!("{node} {} to {actors}", DEDICATE.of(outcome))
         }
-        Change::Release { actor, node } => format!("{node} {} by {}", RELEASE.of(outcome), schema.show(actor)),
+        Change::Release { actor, node, .. } => format!("{node} {} by {}", RELEASE.of(outcome), schema.show(actor)),
         Change::Part { first, second } => {
             format!(
                 "{} and {} {}",
@@ -155,7 +157,6 @@ fn reason(change: &Change, cause: Option<&Cause>, schema: &Schema) -> String {
     }
     let Some(cause) = cause else {
         return match change {
-            Change::Release { .. } => "what it was reserved for is over".into(),
             Change::RemoveServer { .. } => "the others have room for its actors".into(),
             Change::Part { .. } => "no server has room for all of their group".into(),
             _ => String::new(),
@@ -173,7 +174,11 @@ fn reason(change: &Change, cause: Option<&Cause>, schema: &Schema) -> String {
             Purpose::Drain => unreachable!("a drain has been explained above"),
         },
         Change::Dedicate { .. } => format!("{rule} reserves it"),
-        Change::Release { .. } => format!("what {rule} reserved it for is over"),
+        Change::Release { reason, .. } => match reason {
+            ReleaseReason::Over => format!("what {rule} reserved it for is over"),
+            ReleaseReason::Left => "it has left".into(),
+            ReleaseReason::NeverCame => "it never came".into(),
+        },
         Change::Part { .. } => format!("{rule} colocates them, and no server has room for all of their group"),
         Change::AddServers {
             reserved: Some(actor), ..

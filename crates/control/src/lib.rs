@@ -30,7 +30,7 @@ mod refusal;
 mod settings;
 
 pub use config::Config;
-pub use decision::{Candidate, Cause, Change, Decision, DecisionId, Manager, Outcome, Purpose};
+pub use decision::{Candidate, Cause, Change, Decision, DecisionId, Manager, Outcome, Purpose, ReleaseReason};
 pub use global::{Gem, GemCommand, GemEvent};
 pub use local::{Lem, LemCommand, LemEvent, MoveId};
 pub use member::Member;

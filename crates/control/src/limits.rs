@@ -1,7 +1,7 @@
-//! The bounds that rules put on the use of servers.
+//! The bounds that rules put on the use of servers, and what is compared to them.
 
 use elastin_policy::{Action, Balance, Policy};
-use elastin_types::Resource;
+use elastin_types::{Resource, ServerStats};
 
 /// Up to where a `balance` may fill servers, in percent: its own upper bound, else the lowest that any rule names, else
 /// everything.
@@ -22,4 +22,17 @@ pub(crate) fn balance_limit(policy: &Policy, resource: Resource) -> Option<(f64,
             (upper_limit(policy, balance), priority)
         })
         .reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+}
+
+/// The CPU time that a server's actors ask for: use saturates at what there is, demand does not.
+pub(crate) fn demand(server: &ServerStats) -> f64 {
+    server.usage.cpu.used.max(server.cpu_demand)
+}
+
+/// What a server's actors ask for of a resource.
+pub(crate) fn asked_for(server: &ServerStats, resource: Resource) -> f64 {
+    match resource {
+        Resource::Cpu => demand(server),
+        Resource::Mem | Resource::Net => server.usage[resource].used,
+    }
 }

@@ -105,7 +105,7 @@ pub struct Unit {
     pub lead: ActorId,
     /// All of them, the lead included.
     pub actors: Vec<ActorId>,
-    /// What they use together.
+    /// What they use together; of CPU time, what they would use if the server had enough.
     pub used: PerResource<f64>,
     /// Why the unit can't move at present.
     pub held: Option<Held>,
@@ -127,7 +127,7 @@ impl Unit {
 pub enum Held {
     /// A rule pins this actor of it, with this priority.
     Pinned(ActorId, i32),
-    /// This actor of it came less than a period ago, or is on the move.
+    /// This actor of it, or one with it, came less than a period ago, or is on the move.
     Recent(ActorId),
 }
 
@@ -155,6 +155,8 @@ pub struct Wish {
     pub priority: i32,
     /// The unit that moves along with it.
     pub unit: Unit,
+    /// A global manager, perhaps another one, has lately asked for a server for it.
+    pub awaiting: bool,
 }
 
 /// A reservation in force. It is kept by the server that the actor is on, and moves with it: global managers come and go
@@ -197,6 +199,8 @@ pub struct ReportReply {
     pub dedicate: Vec<Reservation>,
     /// The server was added for a reservation.
     pub added_for_reserve: bool,
+    /// The actors of this server that a server of their own has been asked for.
+    pub awaiting: Vec<ActorId>,
     /// The servers that the manager knows of.
     pub servers: Vec<ServerDigest>,
 }

@@ -39,7 +39,7 @@ pub use app::{App, AppError, Elastin};
 pub use elastin_actor::Client;
 pub use elastin_control::{Change, Decision, DecisionId, Outcome as DecisionOutcome, Settings as ElasticitySettings};
 pub use elastin_protocol::MoveError;
-pub use embedded::{Embedded, EmbeddedBuilder, EmbeddedError, MoveFailed, ServerStatus, Served};
+pub use embedded::{Embedded, EmbeddedBuilder, EmbeddedError, MoveFailed, ServerStatus};
 pub use elastin_types as types;
 
 /// What an application's code needs in scope.

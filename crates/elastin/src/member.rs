@@ -112,7 +112,7 @@ impl Member {
             listener,
             state: options.state,
         };
-        let peer = Peer::start(config, Arc::new(PassOn(pass_on)));
+        let peer = Peer::new(config, Arc::new(PassOn(pass_on)));
         let builder = Runtime::builder().node(me).cpu_share(options.cpu_share).outside(peer.outside());
         // Only a server knows the types: for everybody else every actor is elsewhere.
         let builder = if hosts { app.register(builder) } else { builder.workers(1) };

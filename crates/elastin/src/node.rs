@@ -10,7 +10,7 @@ use elastin_policy::Policy;
 use elastin_protocol::MoveId;
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_runtime::Interest;
-use elastin_stores::served;
+use elastin_stores::served::StoreClient;
 use elastin_types::{NodeId, ServerState, Snapshot};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -33,7 +33,7 @@ pub(crate) struct NodeOptions {
 
 /// Runs a server until its supervisor ends it or it is no longer a member.
 pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
-    let store = Arc::new(served::Client::connect(options.join));
+    let store = Arc::new(StoreClient::connect(options.join).await?);
     let coordination: Arc<dyn Coordination> = store.clone();
     let state: Arc<dyn StateStore> = store;
     let settings = ClusterSettings::load(&coordination).await?;
@@ -126,7 +126,7 @@ impl Server {
         let draining = self.roster.members.get(&self.member.me).is_some_and(|record| record.draining);
         let interest = match draining {
             true => Interest::All,
-            false => Interest::Types(self.policy.interest().types.clone()),
+            false => Interest::Types(self.policy.interest().kinds.clone()),
         };
         let measured = self.member.runtime.snapshot(&interest);
         let mut server = measured.server;

@@ -238,9 +238,9 @@ fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> Result<TokenS
     let last = reference.segments.last_mut().expect("a path has a segment");
     last.ident = format_ident!("{}Ref", last.ident);
     let functions: Vec<_> = handlers.iter().map(|handler| function_type(actor, handler)).collect();
-    let methods = handlers.iter().map(reference_method);
+    let methods = handlers.iter().map(|handler| reference_method(actor, handler));
     let schemas = handlers.iter().map(function_schema);
-    let markers: Vec<_> = handlers.iter().map(marker).collect();
+    let numbers: Vec<_> = handlers.iter().map(number).collect();
     let hook_arms = hooks.iter().map(hook_arm);
     let moments = hooks.iter().map(|hook| &hook.moment);
     Ok(quote! {
@@ -265,8 +265,10 @@ fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> Result<TokenS
                     ::elastin::__private::Undecoded,
                 > {
                     #(
-                        if message.method == <#markers as ::elastin::__private::Function>::METHOD {
-                            return ::elastin::__private::received::<#markers>(message, reply);
+                        if message.method.number() == #numbers {
+                            return ::elastin::__private::received::<::elastin::__private::Handler<#actor, #numbers>>(
+                                message, reply,
+                            );
                         }
                     )*
                     ::core::result::Result::Err(::elastin::__private::Undecoded::unknown_method::<Self>(&message, reply))
@@ -291,16 +293,22 @@ fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> Result<TokenS
     })
 }
 
-/// The name of the type that stands for a handler.
-fn marker(handler: &Handler<'_>) -> Ident {
-    format_ident!("__{}", handler.function.sig.ident)
+/// The number that stands for a handler in types.
+fn number(handler: &Handler<'_>) -> TokenStream {
+    let name = bare_name(&handler.function.sig.ident);
+    quote!({ ::elastin::__private::Method::of(#name).number() })
+}
+
+/// A name as callers and policies write it.
+fn bare_name(identifier: &Ident) -> String {
+    let name = identifier.to_string();
+    name.strip_prefix("r#").unwrap_or(&name).to_owned()
 }
 
 fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
-    let marker = marker(handler);
+    let number = number(handler);
     let function = &handler.function.sig.ident;
-    let name = function.to_string();
-    let name = name.strip_prefix("r#").unwrap_or(&name);
+    let name = bare_name(function);
     let reply = &handler.reply;
     let read_only = handler.read_only;
     let names: Vec<_> = handler.parameters.iter().map(|(name, _)| name).collect();
@@ -326,13 +334,8 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
     let arguments = quote_spanned! { handler.function.sig.inputs.span() => (#(#kinds,)*) };
     let reply_type = quote_spanned! { reply.span() => #reply };
     quote! {
-        #[doc(hidden)]
-        #[allow(non_camel_case_types)]
-        pub struct #marker;
-
         #[automatically_derived]
-        impl ::elastin::__private::Function for #marker {
-            type Actor = #actor;
+        impl ::elastin::__private::Answers<#number> for #actor {
             type Arguments = #arguments;
             type Reply = #reply_type;
             type Output = #output;
@@ -361,8 +364,8 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
     }
 }
 
-fn reference_method(handler: &Handler<'_>) -> TokenStream {
-    let marker = marker(handler);
+fn reference_method(actor: &Path, handler: &Handler<'_>) -> TokenStream {
+    let number = number(handler);
     let function = &handler.function.sig.ident;
     let docs = &handler.docs;
     let names: Vec<_> = handler.parameters.iter().map(|(name, _)| name).collect();
@@ -375,15 +378,14 @@ fn reference_method(handler: &Handler<'_>) -> TokenStream {
         #(#docs)*
         #fallback
         #[allow(dead_code, clippy::too_many_arguments)]
-        pub fn #function(&self, #(#names: #kinds),*) -> ::elastin::__private::Call<'_, #marker> {
+        pub fn #function(&self, #(#names: #kinds),*) -> ::elastin::__private::Call<'_, ::elastin::__private::Handler<#actor, #number>> {
             ::elastin::__private::Call::new(&self.0, (#(#names,)*))
         }
     }
 }
 
 fn function_schema(handler: &Handler<'_>) -> TokenStream {
-    let name = handler.function.sig.ident.to_string();
-    let name = name.strip_prefix("r#").unwrap_or(&name);
+    let name = bare_name(&handler.function.sig.ident);
     let read_only = handler.read_only;
     let reply = type_name(&handler.reply);
     let parameters = handler.parameters.iter().map(|(name, kind)| {

@@ -36,6 +36,9 @@ pub(crate) enum Phase {
     Expected,
     /// The runtime is bringing it into memory.
     Activating,
+    /// It is in memory, and takes mail; it may run as soon as what callers here sent to it before has arrived, because from
+    /// then on they reach it without the protocol.
+    Closed,
     /// It runs.
     Active,
     /// It runs, or is frozen, and shall go elsewhere.
@@ -133,7 +136,7 @@ pub(crate) enum InStep {
 impl Phase {
     /// Whether an activation exists in the runtime and takes mail.
     pub(crate) fn takes_mail(&self) -> bool {
-        matches!(self, Phase::Active | Phase::MovingOut(_))
+        matches!(self, Phase::Closed | Phase::Active | Phase::MovingOut(_))
     }
 
     /// Whether messages that wait here may still have to go elsewhere, so that their origin can't take them for settled.
@@ -141,7 +144,7 @@ impl Phase {
         match self {
             Phase::Expected | Phase::Releasing(_) | Phase::Leaving => true,
             Phase::MovingIn(incoming) => !matches!(incoming.step, InStep::Committed(_)),
-            Phase::Activating | Phase::Active | Phase::MovingOut(_) | Phase::Departed(_) => false,
+            Phase::Activating | Phase::Closed | Phase::Active | Phase::MovingOut(_) | Phase::Departed(_) => false,
         }
     }
 }

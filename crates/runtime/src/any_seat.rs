@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use elastin_actor::Seat;
 use elastin_types::{ActivationEpoch, ActorStats, Time};
@@ -40,6 +41,9 @@ pub(crate) trait AnySeat: Seat + Runnable {
     /// Passivates the actor if it has done nothing since the last time it was asked.
     fn passivate_if_unused(&self);
 
+    /// Passivates the actor as soon as it has no mail.
+    fn deactivate_when_idle(&self);
+
     /// What was measured since the last time; `None` if there is no activation. The second part is what counts for the
     /// server as a whole.
     fn report(&self, listed: bool, period_s: f64) -> Option<(Option<ActorStats>, Load)>;
@@ -55,5 +59,8 @@ pub(crate) trait AnySeat: Seat + Runnable {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     pub(crate) turns: u64,
+    /// The time its turns ran.
+    pub(crate) busy: Duration,
+    /// How many messages wait.
     pub(crate) backlog: u64,
 }

@@ -23,16 +23,7 @@ impl Clock {
 
 /// The CPU time that the whole process has used. A system call: not for every turn.
 pub(crate) fn process_cpu() -> Duration {
-    read(ClockId::ProcessCPUTime)
-}
-
-/// The CPU time that this thread has used. A system call: not for every turn.
-pub(crate) fn thread_cpu() -> Duration {
-    read(ClockId::ThreadCPUTime)
-}
-
-fn read(clock: ClockId) -> Duration {
-    let time = clock_gettime(clock);
+    let time = clock_gettime(ClockId::ProcessCPUTime);
     // CPU clocks start at zero and never go back, so neither part is negative.
     Duration::new(
         u64::try_from(time.tv_sec).unwrap_or_default(),

@@ -3,11 +3,23 @@
 //! A [`Runtime`] alone is a whole system in one process; in a cluster a driver gives it an [`Outside`] and moves
 //! activations in and out.
 
+mod any_seat;
+mod clock;
 mod error;
+mod heavy;
+mod hook_turn;
+mod mailbox;
 mod outside;
 mod profile;
+mod profile_table;
+mod registry;
 mod runtime;
+mod scheduler;
+mod seat;
 mod settings;
+mod share;
+mod shared;
+mod timers;
 
 pub use elastin_actor::ReplySlot;
 pub use error::{ActivateError, BuildError, FreezeError, Undeliverable};

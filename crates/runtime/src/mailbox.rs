@@ -162,10 +162,10 @@ impl<A> Rest<A> {
 
     /// Takes the calls out of the queue that belong to a chain which the suspended turn waits for: they would wait for
     /// themselves.
-    pub(crate) fn take_cycles(&mut self, chain: ChainId) -> Vec<AnyTurn<A>> {
+    pub(crate) fn take_cycles(&mut self, chain: ChainId) -> VecDeque<AnyTurn<A>> {
         let closes = |turn: &AnyTurn<A>| turn.header().is_some_and(|header| !header.one_way && header.chain == chain);
         if !self.queue.iter().any(closes) {
-            return Vec::new();
+            return VecDeque::new();
         }
         let (cycles, others) = std::mem::take(&mut self.queue).into_iter().partition(closes);
         self.queue = others;

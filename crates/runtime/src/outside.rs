@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use elastin_actor::ReplySlot;
-use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, NotDelivered, Outcome};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Rejected};
 use parking_lot::Mutex;
 
 /// A message with the way back to a caller in this process.
@@ -98,10 +98,11 @@ impl Outside for LocalOnly {
         })
     }
 
-    fn send(&self, _message: Message, reply: Option<ReplySlot>) {
+    fn send(&self, message: Message, reply: Option<ReplySlot>) {
         // Only a type that is not registered comes here.
         if let Some(reply) = reply {
-            reply.complete(Err(CallError::NotDelivered(NotDelivered::NoPlace)));
+            let kind = format!("#{:08x}", message.target.kind.number());
+            reply.complete(Err(CallError::Rejected(Rejected::UnknownType(kind))));
         }
     }
 

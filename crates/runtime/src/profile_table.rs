@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use elastin_actor::TurnMeasure;
-use elastin_types::{ActorId, CallIn, CallOut, Caller, Method, NodeId};
+use elastin_types::{ActorId, CallIn, CallOut, Caller, Method, NodeId, References};
 
 use crate::heavy::HeavyHitters;
 
@@ -18,16 +18,25 @@ const STRIDE: u32 = 16;
 pub(crate) struct Profile {
     pub(crate) turns: u64,
     pub(crate) busy: Duration,
+    /// What was last seen of the state.
+    pub(crate) noted: Option<Noted>,
     calls_in: HeavyHitters<(Caller, Method), NodeId>,
     calls_out: HeavyHitters<(ActorId, Method), ()>,
 }
 
+/// What was seen of an actor's state between two turns.
+#[derive(Clone, Default)]
+pub(crate) struct Noted {
+    pub(crate) state_bytes: u64,
+    pub(crate) references: Vec<References>,
+}
+
 impl Profile {
     /// Takes in a measured turn; says how many turns the next measured one stands for.
-    pub(crate) fn turn(&mut self, turn: &TurnMeasure, busy: Duration) -> u32 {
+    pub(crate) fn turn(&mut self, turn: &TurnMeasure) -> u32 {
         let weight = u64::from(turn.weight);
         self.turns += weight;
-        self.busy += busy * turn.weight;
+        self.busy += turn.busy * turn.weight;
         self.calls_in.add(
             |(caller, method)| *method == turn.method && *caller == turn.caller,
             || (turn.caller.clone(), turn.method),

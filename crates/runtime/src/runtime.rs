@@ -1,31 +1,73 @@
 //! The runtime as its owner sees it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use elastin_actor::{Client, Handlers, Host};
-use elastin_types::{ActivationEpoch, ActorId, NodeId, Schema, Time};
+use elastin_actor::{Client, Handlers, Host, schema_of};
+use elastin_types::{
+    ActivationEpoch, ActorId, ActorSchema, ActorStats, ActorType, NodeId, PerResource, Schema, ServerState, ServerStats, Time, Usage,
+};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
+use crate::clock::{self, Clock};
+use crate::registry::Registry;
+use crate::scheduler::Scheduler;
+use crate::seat::ActorSeat;
+use crate::shared::{MakeSeat, Shared};
+use crate::timers::{Due, Timers};
 use crate::{
-    ActivateError, BuildError, FreezeError, Interest, Mail, NodeSnapshot, Outside, Settings, StateImage, Stats,
+    ActivateError, BuildError, FreezeError, Interest, LocalOnly, Mail, NodeSnapshot, Outside, Settings, StateImage, Stats,
     Undeliverable,
 };
+
+/// How often a shutdown looks whether everything is done.
+const SHUTDOWN_LOOK: Duration = Duration::from_millis(2);
+
+/// How often empty seats are forgotten where nothing is passivated.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Called once with how a freeze ended.
 pub type FreezeDone = Box<dyn FnOnce(Result<StateImage, FreezeError>) + Send>;
 
-/// One node's execution of actors. Clones are the same runtime; it ends with [`shutdown`](Runtime::shutdown).
+/// One node's execution of actors. Clones are the same runtime; it ends with [`shutdown`](Runtime::shutdown), or when the
+/// last clone is dropped.
 #[derive(Clone)]
-pub struct Runtime {}
+pub struct Runtime {
+    owner: Arc<Owner>,
+}
+
+/// Ends the runtime when the last clone is dropped.
+struct Owner {
+    shared: Arc<Shared>,
+    handle: Handle,
+    /// When the last snapshot was, and the CPU time used by then.
+    period: Mutex<(Time, Duration)>,
+    threads: Mutex<Threads>,
+}
+
+/// What has to be ended.
+struct Threads {
+    timers: Option<JoinHandle<()>>,
+    /// The tokio runtime, if it is our own.
+    tokio: Option<tokio::runtime::Runtime>,
+}
 
 /// Sets up a [`Runtime`].
 pub struct Builder {
     settings: Settings,
+    types: Vec<(ActorSchema, MakeSeat)>,
+    outside: Option<Arc<dyn Outside>>,
+    tokio: Option<Handle>,
 }
 
 impl Builder {
     /// Adds an actor type.
-    pub fn register<A: Handlers>(self) -> Self {
+    pub fn register<A: Handlers>(mut self) -> Self {
+        self.types.push((schema_of::<A>(), ActorSeat::<A>::make));
         self
     }
 
@@ -47,139 +89,333 @@ impl Builder {
         self
     }
 
-    /// Sets everything that is not set by the other methods.
+    /// Sets everything at once.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
     /// Says what is beyond this node; else it is alone.
-    pub fn outside(self, _outside: Arc<dyn Outside>) -> Self {
+    pub fn outside(mut self, outside: Arc<dyn Outside>) -> Self {
+        self.outside = Some(outside);
         self
     }
 
     /// The tokio runtime that handlers use; else the current one, or one of its own.
-    pub fn tokio(self, _handle: tokio::runtime::Handle) -> Self {
+    pub fn tokio(mut self, handle: Handle) -> Self {
+        self.tokio = Some(handle);
         self
     }
 
     /// Starts the runtime.
     pub fn build(self) -> Result<Runtime, BuildError> {
-        todo!()
+        let mut schema = Schema::default();
+        let mut types: BTreeMap<ActorType, MakeSeat> = BTreeMap::new();
+        for (actor, make) in self.types {
+            types.insert(actor.kind(), make);
+            schema.add(actor)?;
+        }
+        let (handle, tokio) = match self.tokio.or_else(|| Handle::try_current().ok()) {
+            Some(handle) => (handle, None),
+            None => {
+                let mut builder = tokio::runtime::Builder::new_multi_thread();
+                let own = builder.worker_threads(1).enable_all().thread_name("elastin-io").build()?;
+                (own.handle().clone(), Some(own))
+            }
+        };
+        let clock = Clock::start();
+        let timers = Timers::new(clock);
+        let scheduler = Scheduler::new(clock, self.settings.cpu_share);
+        let shared = Arc::new_cyclic(|me| Shared {
+            me: me.clone(),
+            schema,
+            types,
+            clock,
+            registry: Registry::new(),
+            scheduler: scheduler.clone(),
+            timers: timers.clone(),
+            outside: self.outside.unwrap_or_else(|| Arc::new(LocalOnly::default())),
+            held: Mutex::default(),
+            stopped: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+            activations: AtomicU64::new(0),
+            settings: self.settings,
+        });
+        let threads = Threads {
+            timers: Some(timers.start()?),
+            tokio,
+        };
+        let owner = Owner {
+            handle,
+            period: Mutex::new((clock.now(), clock::process_cpu())),
+            threads: Mutex::new(threads),
+            shared: shared.clone(),
+        };
+        scheduler.set_workers(shared.settings.workers, &owner.handle)?;
+        sweep_later(&shared);
+        Ok(Runtime { owner: Arc::new(owner) })
     }
+}
+
+/// Passivates idle actors and forgets empty seats, again and again.
+fn sweep_later(shared: &Arc<Shared>) {
+    let every = shared.settings.idle_max.unwrap_or(SWEEP_EVERY);
+    let weak = shared.me.clone();
+    let sweep = move || {
+        let Some(shared) = weak.upgrade() else { return };
+        if shared.settings.idle_max.is_some() {
+            shared.registry.each(|seat| seat.passivate_if_unused());
+        }
+        shared.registry.sweep();
+        sweep_later(&shared);
+    };
+    shared.timers.at(shared.clock.now() + every, Due::Run(Box::new(sweep)));
 }
 
 impl Runtime {
     /// Sets up a runtime.
     pub fn builder() -> Builder {
-        todo!()
+        Builder {
+            settings: Settings::default(),
+            types: Vec::new(),
+            outside: None,
+            tokio: None,
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
     }
 
     /// A way to call actors from outside any turn.
     pub fn client(&self) -> Client {
-        todo!()
+        Client::new(self.host())
     }
 
     /// What references are bound to.
     pub fn host(&self) -> Arc<dyn Host> {
-        todo!()
+        self.shared().clone()
     }
 
     /// The node that this process is.
     pub fn node(&self) -> NodeId {
-        todo!()
+        self.shared().settings.node
     }
 
     /// The time on this process's clock, which all deadlines are on.
     pub fn now(&self) -> Time {
-        todo!()
+        self.shared().clock.now()
     }
 
     /// The registered actor types.
     pub fn schema(&self) -> &Schema {
-        todo!()
+        &self.shared().schema
     }
 
     /// Puts mail from elsewhere into its target's mailbox, in the order of the calls. The outcome of a call leaves through
     /// the mail's slot, else through [`Outside::reply`]. A full mailbox, an unknown function or undecodable arguments are
     /// outcomes too.
-    pub fn deliver(&self, _mail: impl Into<Mail>, _epoch: ActivationEpoch) -> Result<(), Undeliverable> {
-        todo!()
+    pub fn deliver(&self, mail: impl Into<Mail>, epoch: ActivationEpoch) -> Result<(), Undeliverable> {
+        let mail = mail.into();
+        match self.shared().registry.get(&mail.message.target) {
+            Some(seat) => seat.deliver(mail, epoch).map_err(Undeliverable),
+            None => Err(Undeliverable(mail)),
+        }
     }
 
     /// Activates an actor from an image, or from its default state, with mail that is older than any that comes
     /// after. On failure the mail comes back with the reason.
     pub fn activate(
         &self,
-        _actor: &ActorId,
-        _epoch: ActivationEpoch,
-        _image: Option<StateImage>,
-        _mail: Vec<Mail>,
+        actor: &ActorId,
+        epoch: ActivationEpoch,
+        image: Option<StateImage>,
+        mail: Vec<Mail>,
     ) -> Result<(), (ActivateError, Vec<Mail>)> {
-        todo!()
+        match self.shared().seat(actor) {
+            Some(seat) => seat.activate(epoch, image, mail),
+            None => Err((ActivateError::UnknownType(actor.kind.number()), mail)),
+        }
     }
 
     /// The epoch with which an actor is active here.
-    pub fn active(&self, _actor: &ActorId) -> Option<ActivationEpoch> {
-        todo!()
+    pub fn active(&self, actor: &ActorId) -> Option<ActivationEpoch> {
+        self.shared().registry.get(actor)?.epoch()
     }
 
     /// All activations.
     pub fn activations(&self) -> Vec<(ActorId, ActivationEpoch)> {
-        todo!()
+        let mut activations = Vec::new();
+        self.shared().registry.each(|seat| {
+            activations.extend(seat.epoch().map(|epoch| (seat.id().clone(), epoch)));
+        });
+        activations
     }
 
     /// Freezes an activation at its next turn boundary and gives its state to `done`. It starts no further turn but takes
     /// mail, until it is resumed or released. If the boundary is not reached before the deadline, the activation goes on.
-    pub fn freeze(&self, _actor: &ActorId, _epoch: ActivationEpoch, _deadline: Time, _done: FreezeDone) {
-        todo!()
+    pub fn freeze(&self, actor: &ActorId, epoch: ActivationEpoch, deadline: Time, done: FreezeDone) {
+        match self.shared().registry.get(actor) {
+            Some(seat) => seat.freeze(epoch, deadline, done),
+            None => done(Err(FreezeError::NotActive)),
+        }
     }
 
     /// Lets a frozen activation go on; gives up a freeze that is under way. Says whether there was one.
-    pub fn resume(&self, _actor: &ActorId, _epoch: ActivationEpoch) -> bool {
-        todo!()
+    pub fn resume(&self, actor: &ActorId, epoch: ActivationEpoch) -> bool {
+        self.shared().registry.get(actor).is_some_and(|seat| seat.resume(epoch))
     }
 
     /// Ends a frozen activation, whose state went elsewhere, and gives its mail, oldest first. From this moment on its mail
     /// goes to [`Outside::send`]. `None` if it is not frozen here with that epoch.
-    pub fn release(&self, _actor: &ActorId, _epoch: ActivationEpoch) -> Option<Vec<Mail>> {
-        todo!()
+    pub fn release(&self, actor: &ActorId, epoch: ActivationEpoch) -> Option<Vec<Mail>> {
+        self.shared().registry.get(actor)?.release(epoch)
     }
 
     /// Drops an activation that has no right to be any longer, without saving and without hooks. A running turn ends
-    /// unseen: its caller gets `Unknown(NodeLost)`. Gives the mail that had not begun, oldest first.
-    pub fn discard(&self, _actor: &ActorId, _epoch: ActivationEpoch) -> Vec<Mail> {
-        todo!()
+    /// unseen; the caller of one that waits gets `Unknown(NodeLost)`. Gives the mail that had not begun, oldest first.
+    pub fn discard(&self, actor: &ActorId, epoch: ActivationEpoch) -> Vec<Mail> {
+        match self.shared().registry.get(actor) {
+            Some(seat) => seat.discard(epoch),
+            None => Vec::new(),
+        }
     }
 
     /// While fenced, no turn starts and no reply leaves; what has to wait leaves when the fence is lifted.
-    pub fn fence(&self, _fenced: bool) {
-        todo!()
+    pub fn fence(&self, fenced: bool) {
+        self.shared().fence(fenced);
     }
 
     /// Sets how many threads run turns.
-    pub fn set_workers(&self, _workers: usize) -> Result<(), BuildError> {
-        todo!()
+    pub fn set_workers(&self, workers: usize) -> Result<(), BuildError> {
+        Ok(self.shared().scheduler.set_workers(workers, &self.owner.handle)?)
     }
 
     /// Sets how much CPU time the process may use, in cores.
-    pub fn set_cpu_share(&self, _cores: Option<f64>) {
-        todo!()
+    pub fn set_cpu_share(&self, cores: Option<f64>) {
+        self.shared().scheduler.set_share(cores);
     }
 
     /// What was done since the last snapshot, and starts a new period.
-    pub fn snapshot(&self, _interest: &Interest) -> NodeSnapshot {
-        todo!()
+    pub fn snapshot(&self, interest: &Interest) -> NodeSnapshot {
+        let shared = self.shared();
+        let (now, cpu) = (shared.clock.now(), clock::process_cpu());
+        let (before, cpu_before) = std::mem::replace(&mut *self.owner.period.lock(), (now, cpu));
+        let period = now.since(before).max(Duration::from_nanos(1));
+        let mut actors: Vec<ActorStats> = Vec::new();
+        let (mut count, mut turns, mut backlog, mut busy) = (0, 0, 0, Duration::ZERO);
+        shared.registry.each(|seat| {
+            let listed = interest.covers(seat.id().kind);
+            if let Some((stats, load)) = seat.report(listed, period.as_secs_f64()) {
+                count += 1;
+                turns += load.turns;
+                backlog += load.backlog;
+                busy += load.busy;
+                actors.extend(stats);
+            }
+        });
+        let used = cpu.saturating_sub(cpu_before);
+        if busy > used {
+            // Turns are timed by the monotonic clock, which goes on while the system runs something else instead.
+            let really = used.as_secs_f64() / busy.as_secs_f64();
+            actors.iter_mut().for_each(|actor| actor.used.cpu *= really);
+        }
+        let used_ms = used.as_secs_f64() * 1000.0;
+        let per_turn_ms = if turns > 0 { used_ms / turns as f64 } else { 0.0 };
+        let per_second = 1.0 / period.as_secs_f64();
+        let cores = shared.scheduler.share.cores().unwrap_or_else(cores);
+        NodeSnapshot {
+            period,
+            server: ServerStats {
+                node: shared.settings.node,
+                state: ServerState::Active,
+                usage: PerResource {
+                    cpu: Usage {
+                        used: used_ms * per_second,
+                        capacity: Some(cores * 1000.0),
+                    },
+                    mem: Usage {
+                        used: actors.iter().map(|actor| actor.used.mem).sum(),
+                        capacity: None,
+                    },
+                    net: Usage::default(),
+                },
+                cpu_demand: (used_ms + backlog as f64 * per_turn_ms) * per_second,
+                actors: count,
+            },
+            actors,
+        }
     }
 
     /// Measures of the work stage.
     pub fn stats(&self) -> Stats {
-        todo!()
+        let shared = self.shared();
+        Stats {
+            workers: shared.scheduler.workers(),
+            activations: shared.activations.load(Ordering::Relaxed),
+            turns: shared.turns.load(Ordering::Relaxed),
+            queued: shared.scheduler.queued(),
+            panics: shared.panics.load(Ordering::Relaxed),
+            throttled: shared.scheduler.pauses.load(Ordering::Relaxed),
+        }
     }
 
     /// Ends the runtime: takes no new calls, lets mailboxes run empty for at most so long, runs hooks, and stops the
     /// threads. Says whether everything was finished in time.
-    pub async fn shutdown(&self, _wait_max: Duration) -> bool {
-        todo!()
+    pub async fn shutdown(&self, wait_max: Duration) -> bool {
+        let shared = self.shared().clone();
+        shared.stopped.store(true, Ordering::SeqCst);
+        let end = shared.clock.now() + wait_max;
+        shared.registry.each(|seat| seat.deactivate_when_idle());
+        loop {
+            let mut at_rest = true;
+            shared.registry.each(|seat| at_rest &= seat.is_at_rest());
+            if at_rest || shared.clock.now() >= end {
+                let owner = self.owner.clone();
+                let stop = tokio::task::spawn_blocking(move || owner.stop());
+                if stop.await.is_err() {
+                    tracing::error!("a runtime could not be stopped cleanly");
+                }
+                return at_rest;
+            }
+            tokio::time::sleep(SHUTDOWN_LOOK).await;
+        }
     }
+}
+
+impl Owner {
+    /// Stops everything; nothing happens the second time.
+    fn stop(&self) {
+        let shared = &self.shared;
+        shared.stopped.store(true, Ordering::SeqCst);
+        shared.scheduler.stop();
+        shared.timers.stop();
+        let mut threads = self.threads.lock();
+        let me = std::thread::current().id();
+        if let Some(timers) = threads.timers.take().filter(|timers| timers.thread().id() != me)
+            && timers.join().is_err()
+        {
+            tracing::error!("the timer thread panicked");
+        }
+        // Bodies refer to their seats and to each other: taken apart by hand, or they would keep themselves alive.
+        for seat in shared.registry.drain() {
+            seat.tear_down();
+        }
+        if let Some(tokio) = threads.tokio.take() {
+            tokio.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// How many cores the machine has for this process.
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }

@@ -51,7 +51,7 @@ pub(crate) struct Scheduler {
     next_worker: AtomicU64,
     pub(crate) share: CpuShare,
     limited: AtomicBool,
-    pub(crate) throttled: AtomicBool,
+    throttled: AtomicBool,
     pub(crate) pauses: AtomicU64,
     fenced: AtomicBool,
 }
@@ -177,6 +177,11 @@ impl Scheduler {
 
     pub(crate) fn is_fenced(&self) -> bool {
         self.fenced.load(Ordering::Relaxed)
+    }
+
+    /// Whether the process has used up its CPU share for the moment.
+    pub(crate) fn is_throttled(&self) -> bool {
+        self.throttled.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_share(&self, cores: Option<f64>) {

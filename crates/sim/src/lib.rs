@@ -1,1 +1,20 @@
-//! Deterministic simulator for Elastin's protocols and decisions.
+//! Deterministic simulator for Elastin's protocols: virtual time, a network and processes that fail, and checkers for
+//! every promise.
+//!
+//! It drives the very types that a real node drives ([`elastin_protocol::Node`]); nothing of the protocol is modelled. One
+//! seed decides everything: [`run`] with the same seed and options does the same, to the last bit.
+
+mod check;
+mod host;
+mod log;
+mod network;
+mod options;
+mod random;
+mod report;
+mod run;
+mod world;
+
+pub use check::Violation;
+pub use options::{Faults, Options};
+pub use report::Report;
+pub use run::{MoveScenario, crash_in_a_move, run, run_traced};

@@ -46,7 +46,7 @@ async fn write_journals(client: Client, sender: u32, stop: Arc<AtomicBool>) -> S
         let actor = client.actor::<Journal>(journal);
         for _ in 0..2 {
             *next += 1;
-            actor.append(sender, *next).tell().deadline(CALL_DEADLINE).await.expect("a tell is taken");
+            actor.append(sender, *next).deadline(CALL_DEADLINE).tell().await.expect("a tell is taken");
         }
         *next += 1;
         let count = actor.append(sender, *next).deadline(CALL_DEADLINE).await.expect("a call is answered");
@@ -92,7 +92,7 @@ async fn a_thousand_moves_under_load_lose_nothing_and_keep_order() {
             feeder => client.actor::<Feeder>(feeder - JOURNALS).id().clone(),
         };
         // An actor that is active nowhere yet, or already there, does not count.
-        if cluster.move_actor(&actor, dice.pick(&servers)).await.is_ok() {
+        if cluster.move_actor(&actor, dice.pick::<String>(&servers)).await.is_ok() {
             moved += 1;
         }
         assert!(began.elapsed() < Duration::from_secs(240), "only {moved} moves in {:?}", began.elapsed());

@@ -39,9 +39,16 @@ pub struct Entry {
     pub stat: Stat,
 }
 
-/// The folder has no such file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NoSuchFile;
+/// Why a folder could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum OpenError {
+    /// It has no file at this place.
+    #[error("the folder has no file {0}")]
+    NoSuchFile(u32),
+    /// The file could not be read.
+    #[error("the file could not be read: {0}")]
+    Unreadable(CallError),
+}
 
 #[handlers]
 impl Folder {
@@ -53,15 +60,13 @@ impl Folder {
     }
 
     /// Opens the folder for a client and reads one of its files.
-    async fn open(&mut self, client: u32, request: u64, file: u32) -> Result<Entry, NoSuchFile> {
+    async fn open(&mut self, client: u32, request: u64, file: u32) -> Result<Entry, OpenError> {
         self.note_order(client, request);
         self.opened += 1;
         work(OPEN_ROUNDS);
-        let Some(found) = self.files.get(file as usize) else { return Err(NoSuchFile) };
-        match found.stat().await {
-            Ok(stat) => Ok(Entry { file, stat }),
-            Err(_) => Err(NoSuchFile),
-        }
+        let found = self.files.get(file as usize).ok_or(OpenError::NoSuchFile(file))?;
+        let stat = found.stat().await.map_err(OpenError::Unreadable)?;
+        Ok(Entry { file, stat })
     }
 
     /// A client says that it looks at the folder; it does not wait for an answer.

@@ -4,7 +4,7 @@
 mod actors;
 mod load;
 
-pub use actors::{Audit, Entry, File, Folder, NoSuchFile, Stat};
+pub use actors::{Audit, Entry, File, Folder, OpenError, Stat};
 pub use load::{Load, LoadReport, Shape, percentile};
 
 use elastin::App;

@@ -34,7 +34,7 @@ impl Gem {
             let decision = self.decision(now, None, change, candidates);
             if to.is_none() {
                 let refused = decision.with_outcome(Outcome::Refused(Refusal::NoServer));
-                out.push(GemCommand::Record(refused));
+                out.push(GemCommand::record(refused));
                 continue;
             }
             let proposal = Proposal {

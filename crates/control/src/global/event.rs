@@ -67,5 +67,11 @@ pub enum GemCommand {
         node: NodeId,
     },
     /// Keep this record, in place of an earlier one with the same id.
-    Record(Decision),
+    Record(Box<Decision>),
+}
+
+impl GemCommand {
+    pub(crate) fn record(decision: Decision) -> Self {
+        GemCommand::Record(Box::new(decision))
+    }
 }

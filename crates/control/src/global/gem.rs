@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_policy::Policy;
-use elastin_types::{NodeId, ServerState, Time};
+use elastin_types::{ActorId, NodeId, ServerState, Time};
 
 use super::event::{GemCommand, GemEvent};
 use super::provision::Provisions;
@@ -147,7 +147,7 @@ impl Gem {
             .provisions
             .kept_for(from)
             .filter(|_| server.is_empty() && !server.is_reserved());
-        self.provisions.has_reported(from);
+        self.provisions.forget(from);
         self.placed.remove(&from);
         self.view.servers.insert(from, server);
         if self.all_have_reported() {
@@ -194,6 +194,7 @@ impl Gem {
                 proposals: self.proposals.remove(&node).unwrap_or_default(),
                 dedicate: self.dedications.remove(&node).unwrap_or_default(),
                 added_for_reserve: self.provisions.was_added_for_reserve(node),
+                awaiting: awaiting(server, &self.provisions),
                 servers: servers.clone(),
             };
             out.push(GemCommand::Send {
@@ -219,7 +220,12 @@ impl Gem {
     }
 
     fn change_members(&mut self, now: Time, members: Vec<Member>, out: &mut Vec<GemCommand>) {
-        self.members = members;
+        let before = std::mem::replace(&mut self.members, members);
+        for lost in before {
+            if !self.members.iter().any(|member| member.node == lost.node) {
+                self.provisions.forget(lost.node);
+            }
+        }
         let state = |node: NodeId| {
             let member = self.members.iter().find(|member| member.node == node && member.hosts);
             member.map(|member| member.state)
@@ -287,11 +293,17 @@ impl Gem {
     }
 
     /// Adds a move to the answer for the server that the actors are on.
-    pub(super) fn propose(&mut self, proposal: Proposal, lead: &elastin_types::ActorId) {
+    pub(super) fn propose(&mut self, proposal: Proposal, lead: &ActorId) {
         let Change::Move { from, to: Some(to), .. } = proposal.decision.change else {
             unreachable!("only moves with a target are proposed");
         };
         self.view.plan_move(lead, from, to);
         self.proposals.entry(from).or_default().push(proposal);
     }
+}
+
+/// The actors on a server that a server of their own is on the way for.
+fn awaiting(server: &Server, provisions: &Provisions) -> Vec<ActorId> {
+    let wished = |actor: &&ActorId| server.report.wishes.iter().any(|wish| wish.actor == **actor);
+    provisions.awaiting().filter(wished).cloned().collect()
 }

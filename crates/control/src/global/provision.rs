@@ -6,6 +6,7 @@ use elastin_types::{ActorId, NodeId, Time};
 
 use super::Gem;
 use super::event::GemCommand;
+use crate::settings::PROMISE_PERIODS;
 use crate::{Cause, Change, Decision, Outcome};
 
 /// How many askings are open at a time.
@@ -52,6 +53,11 @@ impl Provisions {
             .any(|provision| provision.reserved.as_ref() == Some(actor))
     }
 
+    /// The actors that servers are on the way for.
+    pub(crate) fn awaiting(&self) -> impl Iterator<Item = &ActorId> {
+        self.open.values().filter_map(|provision| provision.reserved.as_ref())
+    }
+
     /// Whether servers are on the way that are not meant for one actor.
     pub(crate) fn has_common(&self) -> bool {
         self.open.values().any(|provision| provision.reserved.is_none())
@@ -66,8 +72,8 @@ impl Provisions {
         provision.reserved.clone()
     }
 
-    /// A server has reported for the first time: it is no longer on the way.
-    pub(crate) fn has_reported(&mut self, node: NodeId) {
+    /// A server has reported for the first time, or has died before it did: it is no longer on the way.
+    pub(crate) fn forget(&mut self, node: NodeId) {
         for provision in self.open.values_mut() {
             if let Some(nodes) = &mut provision.awaited {
                 nodes.remove(&node);
@@ -106,7 +112,7 @@ impl Gem {
         let decision = self
             .decision(now, cause, change, Vec::new())
             .with_outcome(Outcome::Started);
-        out.push(GemCommand::Record(decision.clone()));
+        out.push(GemCommand::record(decision.clone()));
         let request = self.number();
         out.push(GemCommand::AddServers {
             request,
@@ -127,7 +133,7 @@ impl Gem {
     /// The provisioner has answered.
     pub(super) fn end_provision(
         &mut self,
-        _now: Time,
+        now: Time,
         request: u64,
         result: Result<Vec<NodeId>, String>,
         out: &mut Vec<GemCommand>,
@@ -144,12 +150,13 @@ impl Gem {
                 let reported = |node: &NodeId| self.view.servers.contains_key(node);
                 let awaited: BTreeSet<NodeId> = nodes.into_iter().filter(|node| !reported(node)).collect();
                 if !awaited.is_empty() {
+                    provision.until = now + self.settings.period * PROMISE_PERIODS;
                     provision.awaited = Some(awaited);
                     self.provisions.open.insert(request, provision);
                 }
-                out.push(GemCommand::Record(decision.with_outcome(Outcome::Done)));
+                out.push(GemCommand::record(decision.with_outcome(Outcome::Done)));
             }
-            Err(reason) => out.push(GemCommand::Record(decision.with_outcome(Outcome::Failed(reason)))),
+            Err(reason) => out.push(GemCommand::record(decision.with_outcome(Outcome::Failed(reason)))),
         }
     }
 
@@ -168,8 +175,12 @@ impl Gem {
                 .open
                 .remove(&request)
                 .expect("it was there a moment ago");
+            if provision.awaited.is_some() {
+                // They were provided, which is recorded; that they never reported is not the provisioner's fault.
+                continue;
+            }
             let why = "they did not come in time".to_owned();
-            out.push(GemCommand::Record(
+            out.push(GemCommand::record(
                 provision.decision.with_outcome(Outcome::Failed(why)),
             ));
         }

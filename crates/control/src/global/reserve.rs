@@ -85,7 +85,9 @@ impl Gem {
             // It has a server already, and shares it: only a free one is better.
             return match self.empty_server(wish) {
                 (Some(node), candidates) => (Way::Go(node), candidates),
-                (None, candidates) if self.may_grow() && !self.provisions.is_awaited_by(&wish.actor) => {
+                (None, candidates)
+                    if self.may_grow() && !wish.awaiting && !self.provisions.is_awaited_by(&wish.actor) =>
+                {
                     (Way::Add, candidates)
                 }
                 (None, candidates) => (Way::No(Refusal::AtMaximum), candidates),
@@ -102,9 +104,6 @@ impl Gem {
         if is_alone && !server.is_reserved() {
             return (Way::Here, Vec::new());
         }
-        if server.report.unsettled {
-            return (Way::No(Refusal::Unsettled), Vec::new());
-        }
         if let Some(dedicated) = self.dedicated_to(&wish.actor) {
             return if self.foreign_units(dedicated).is_empty() && dedicated.report.rest.actors == 0 {
                 (Way::Go(dedicated.node()), Vec::new())
@@ -112,9 +111,14 @@ impl Gem {
                 (Way::No(Refusal::AwaitingRoom), Vec::new())
             };
         }
+        if server.report.unsettled {
+            return (Way::No(Refusal::Unsettled), Vec::new());
+        }
         match self.empty_server(wish) {
             (Some(node), candidates) => (Way::Go(node), candidates),
-            (None, _) if self.provisions.is_awaited_by(&wish.actor) => (Way::No(Refusal::AwaitingServer), Vec::new()),
+            (None, _) if wish.awaiting || self.provisions.is_awaited_by(&wish.actor) => {
+                (Way::No(Refusal::AwaitingServer), Vec::new())
+            }
             (None, mut candidates) => {
                 let way = match self.cheapest_to_empty(from, wish, &mut candidates) {
                     Some(node) if node == from => Way::Here,
@@ -261,7 +265,7 @@ impl Gem {
             shared_with: shared_with.clone(),
         };
         let decision = self.decision(now, Some(wish.cause.clone()), change, Vec::new());
-        out.push(GemCommand::Record(decision.with_outcome(Outcome::Done)));
+        out.push(GemCommand::record(decision.with_outcome(Outcome::Done)));
         self.keep(node, self.reservation(&wish, shared_with));
     }
 
@@ -333,25 +337,19 @@ impl Gem {
             purpose: Purpose::Reserve(wish.resource),
         };
         let decision = self.decision(now, Some(wish.cause.clone()), change, candidates);
-        out.push(GemCommand::Record(decision.with_outcome(Outcome::Refused(refusal))));
+        out.push(GemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
     }
 
     /// The units on a dedicated server that do not belong there.
     fn foreign_units(&self, server: &Server) -> Vec<Unit> {
-        let belongs = |unit: &Unit| {
-            // Actors of types that rules colocate with the reserved one's are left alone: they may have come with it, or
-            // have been created beside it, without their relation having fired yet.
-            let companion = |actor: &ActorId| {
-                let reserved = server.reservations.iter();
-                reserved.into_iter().any(|reservation| {
-                    let kind = reservation.actor.kind;
-                    self.policy.colocates(kind, actor.kind).is_some()
-                })
-            };
-            server.is_reserved_unit(unit) || unit.actors.iter().any(companion)
-        };
+        // Companions may arrive before the reserved actor does, and then have nobody to belong to yet.
+        let awaits = server.reservations.iter().any(|reservation| !reservation.arrived);
+        let may_be_companion = |unit: &Unit| awaits && matches!(unit.held, Some(Held::Recent(_)));
         let units = server.report.units.iter();
-        units.filter(|unit| !belongs(unit)).cloned().collect()
+        units
+            .filter(|unit| !server.is_reserved_unit(unit) && !may_be_companion(unit))
+            .cloned()
+            .collect()
     }
 
     /// Moves all that do not belong there away from dedicated servers.
@@ -410,7 +408,7 @@ impl Gem {
         let decision = self.decision(now, Some(reservation.cause.clone()), change, candidates);
         if to.is_none() {
             let refused = decision.with_outcome(Outcome::Refused(Refusal::NoServer));
-            return out.push(GemCommand::Record(refused));
+            return out.push(GemCommand::record(refused));
         }
         let proposal = Proposal {
             decision,

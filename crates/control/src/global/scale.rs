@@ -47,14 +47,23 @@ impl Gem {
         if !self.may_grow() {
             return Some(Refusal::AtMaximum);
         }
-        // On a server that one unit fills alone, an empty one beside it changes nothing.
-        let server = self.view.get(fullest)?;
-        let percent = server.percent(rule.resource())?;
-        let helps = self.movable(rule, server).into_iter().any(|unit| {
-            let alone = share(server, unit, rule.resource());
-            percent - alone.max(percent - alone) >= self.settings.noise_margin
-        });
+        let helps = self.relief_by_empty_server(rule, fullest)? >= self.settings.noise_margin;
         (!helps).then_some(Refusal::SizeDoesNotHelp)
+    }
+
+    /// By how much an empty server beside it could lower a server at best, in percentage points: where one unit fills a
+    /// server alone, or nothing may move, by nothing.
+    fn relief_by_empty_server(&self, rule: &Rule, node: NodeId) -> Option<f64> {
+        let server = self.view.get(node)?;
+        let percent = server.percent(rule.resource())?;
+        let (mut movable, mut largest) = (0.0, 0.0_f64);
+        for unit in self.movable(rule, server) {
+            let part = share(server, unit, rule.resource());
+            movable += part;
+            largest = largest.max(part);
+        }
+        let at_best = (percent / 2.0).max(largest).max(percent - movable);
+        Some(percent - at_best)
     }
 
     /// A server has joined and not reported yet: what it will take is not known.
@@ -77,7 +86,7 @@ impl Gem {
     fn missing_servers(&self, rule: &Rule) -> u32 {
         let resource = rule.resource();
         let servers: Vec<&Server> = self.view.common().collect();
-        let demand: f64 = servers.iter().map(|server| server.demand(resource)).sum();
+        let demand: f64 = servers.iter().map(|server| server.load[resource]).sum();
         let capacity: f64 = servers.iter().filter_map(|server| server.capacity(resource)).sum();
         let count = servers.len().max(1);
         let one = capacity / count as f64 * rule.limit / 100.0;
@@ -96,7 +105,7 @@ impl Gem {
     ) {
         let change = Change::AddServers { count, reserved: None };
         let decision = self.decision(now, cause, change, Vec::new());
-        out.push(GemCommand::Record(decision.with_outcome(Outcome::Refused(refusal))));
+        out.push(GemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
     }
 
     /// Lets the least used server leave if all are below the lower bound and the others have room; whether one leaves.
@@ -147,9 +156,9 @@ impl Gem {
         let leads: Vec<ActorId> = server.report.units.iter().map(|unit| unit.lead.clone()).collect();
         let packed = pack(&self.policy, &self.view, server.node(), &leads, resource, limits).is_some();
         // Actors that are not listed are small: they fit if the others have room for the sum of all.
-        let (mut used, mut room) = (server.demand(resource), 0.0);
+        let (mut used, mut room) = (server.load[resource], 0.0);
         for other in self.view.common().filter(|other| other.node() != server.node()) {
-            used += other.demand(resource);
+            used += other.load[resource];
             room += other.capacity(resource).unwrap_or(0.0) * limits[resource] / 100.0;
         }
         packed && (server.report.server.actors == 0 || used <= room)
@@ -176,7 +185,7 @@ impl Gem {
     /// Lets a server leave.
     pub(super) fn remove_server(&mut self, now: Time, cause: Option<Cause>, node: NodeId, out: &mut Vec<GemCommand>) {
         let decision = self.decision(now, cause, Change::RemoveServer { node }, Vec::new());
-        out.push(GemCommand::Record(decision.with_outcome(Outcome::Started)));
+        out.push(GemCommand::record(decision.with_outcome(Outcome::Started)));
         out.push(GemCommand::RemoveServer { node });
         self.leaving.insert(node);
         self.last_size_change = Some(now);

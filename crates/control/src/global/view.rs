@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use elastin_types::{ActorId, NodeId, PerResource, Resource, ServerState, Snapshot, Time};
 
+use crate::limits::asked_for;
 use crate::{Held, Report, Reservation, ServerDigest, Streak, Unit};
 
 /// One server, as last reported and changed by what was planned since.
@@ -14,7 +15,7 @@ pub(crate) struct Server {
     pub(crate) at: Time,
     /// The report is not answered yet: only such a server can be told to move actors.
     pub(crate) is_open: bool,
-    /// What will be used once everything promised and planned has happened.
+    /// What will be asked for once everything promised and planned has happened.
     pub(crate) load: PerResource<f64>,
     /// Whom the server will be dedicated to.
     pub(crate) reservations: Vec<Reservation>,
@@ -26,7 +27,7 @@ impl Server {
     pub(crate) fn new(report: Report, at: Time) -> Self {
         let mut load = PerResource::default();
         for resource in Resource::ALL {
-            load[resource] = report.server.usage[resource].used + report.promised[resource];
+            load[resource] = asked_for(&report.server, resource) + report.promised[resource];
         }
         Self {
             load,
@@ -53,13 +54,13 @@ impl Server {
         self.report.server.usage[resource].percent()
     }
 
-    /// What will be used, in percent.
+    /// What will be asked for, in percent; above 100 where a server is saturated.
     pub(crate) fn percent(&self, resource: Resource) -> Option<f64> {
         self.capacity(resource)
             .map(|capacity| 100.0 * self.load[resource] / capacity)
     }
 
-    /// What would be used with a unit more, in percent.
+    /// What would be asked for with a unit more, in percent.
     pub(crate) fn percent_with(&self, unit: &Unit, resource: Resource) -> Option<f64> {
         self.capacity(resource)
             .map(|capacity| 100.0 * (self.load[resource] + unit.used[resource]) / capacity)
@@ -84,14 +85,6 @@ impl Server {
             .into_iter()
             .any(|resource| self.report.promised[resource] > 0.0);
         self.report.server.actors == 0 && self.report.units.is_empty() && !promised
-    }
-
-    /// The resources that its actors ask for: use saturates at what there is, demand does not.
-    pub(crate) fn demand(&self, resource: Resource) -> f64 {
-        match resource {
-            Resource::Cpu => self.load.cpu.max(self.report.server.cpu_demand),
-            Resource::Mem | Resource::Net => self.load[resource],
-        }
     }
 
     pub(crate) fn streak(&self, rule: usize) -> Streak {

@@ -144,7 +144,7 @@ impl Gem {
             agreed: asking.agreed,
             answered: asking.answered,
         };
-        out.push(GemCommand::Record(decision.with_outcome(Outcome::Refused(refusal))));
+        out.push(GemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
     }
 
     fn change_size(&mut self, now: Time, asking: Asking, out: &mut Vec<GemCommand>) {

@@ -4,7 +4,7 @@ use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
 
 use super::Lem;
 use super::event::LemCommand;
-use crate::limits::balance_limit;
+use crate::limits::{asked_for, balance_limit};
 use crate::settings::{PROMISE_PERIODS, part};
 use crate::{ControlMessage, Query, QueryReply, Refusal};
 
@@ -167,7 +167,7 @@ impl Lem {
             let limit = self.limit(resource, query)?;
             let capacity = server.usage[resource].capacity.filter(|capacity| *capacity > 0.0)?;
             let coming = query.used[resource];
-            let percent = 100.0 * (server.usage[resource].used + promised[resource] + coming) / capacity;
+            let percent = 100.0 * (asked_for(&server, resource) + promised[resource] + coming) / capacity;
             (coming > 0.0 && percent > limit).then_some(Refusal::NoRoom {
                 resource,
                 percent,

@@ -16,7 +16,8 @@ pub struct MoveId(pub u64);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LemEvent {
     /// An elasticity period has ended with this result. The snapshot has this one server, and the actors on it that the
-    /// policy is interested in; all of them if the server is being emptied.
+    /// policy is interested in; all of them if the server is being emptied. The first is due as soon as the server has
+    /// joined, however short it is, so that global managers learn of it.
     Period(Snapshot),
     /// A message from a manager on another node, or on this one.
     Message {
@@ -85,5 +86,11 @@ pub enum LemCommand {
     /// This server is being emptied and has no actors left: it may go.
     Leave,
     /// Keep this record, in place of an earlier one with the same id.
-    Record(Decision),
+    Record(Box<Decision>),
+}
+
+impl LemCommand {
+    pub(crate) fn record(decision: Decision) -> Self {
+        LemCommand::Record(Box::new(decision))
+    }
 }

@@ -56,6 +56,8 @@ pub struct Lem {
     pub(super) refused: BTreeMap<ActorId, BTreeSet<NodeId>>,
     pub(super) refused_before: BTreeMap<ActorId, BTreeSet<NodeId>>,
     pub(super) added_for_reserve: bool,
+    /// Actors that a server of their own has been asked for, and how long that counts.
+    pub(super) awaiting: BTreeMap<ActorId, Time>,
     pub(super) free_periods: u32,
     decisions: u64,
     pub(super) rounds: u64,
@@ -91,6 +93,7 @@ impl Lem {
             refused: BTreeMap::new(),
             refused_before: BTreeMap::new(),
             added_for_reserve: false,
+            awaiting: BTreeMap::new(),
             free_periods: 0,
             decisions: 0,
             rounds: 0,

@@ -66,7 +66,7 @@ impl Lem {
         out: &mut Vec<LemCommand>,
     ) {
         let decision = proposal.decision.with_outcome(Outcome::Started);
-        out.push(LemCommand::Record(decision.clone()));
+        out.push(LemCommand::record(decision.clone()));
         let batch = Batch {
             decision,
             to,
@@ -114,7 +114,7 @@ impl Lem {
             });
         }
         let outcome = batch.outcome();
-        out.push(LemCommand::Record(batch.decision.with_outcome(outcome)));
+        out.push(LemCommand::record(batch.decision.with_outcome(outcome)));
         self.rebuild_units();
     }
 

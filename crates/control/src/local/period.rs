@@ -3,17 +3,21 @@
 use std::collections::BTreeSet;
 
 use elastin_policy::{Fired, Index, Scope};
-use elastin_types::{ActorId, ActorStats, Resource, Snapshot, Time};
+use elastin_types::{ActorId, Resource, Snapshot, Time};
 
 use super::Lem;
 use super::companions::{companions, is_still_needed};
 use super::event::LemCommand;
 use super::reservations::Reviewed;
 use super::units::{Circumstances, Units, weakest_pair};
-use crate::{Change, Outcome, Reservation, Streak};
+use crate::limits::demand;
+use crate::{Change, Outcome, ReleaseReason, Reservation, Streak};
 
 /// How many relations are given up in one period at most.
 const GIVEN_UP_MAX: usize = 64;
+
+/// A backlog can make demand look arbitrarily large; beyond this it says no more than "far too much".
+const DEMAND_FACTOR_MAX: f64 = 16.0;
 
 impl Lem {
     /// Takes the statistics of a period in and starts its round.
@@ -37,7 +41,7 @@ impl Lem {
         let wishes = if self.is_draining() {
             Vec::new()
         } else {
-            self.wishes(&fired)
+            self.wishes(now, &fired)
         };
         self.start_round(now, wishes, out);
     }
@@ -72,25 +76,30 @@ impl Lem {
             used: used_by(snapshot, reservation),
             holds: needed.contains(&reservation.actor),
         });
-        for reservation in ended {
-            self.record_release(now, reservation, out);
+        for (reservation, reason) in ended {
+            self.record_release(now, reservation, reason, out);
         }
         fired
     }
 
-    fn record_release(&mut self, now: Time, reservation: Reservation, out: &mut Vec<LemCommand>) {
+    fn record_release(
+        &mut self,
+        now: Time,
+        reservation: Reservation,
+        reason: ReleaseReason,
+        out: &mut Vec<LemCommand>,
+    ) {
         let change = Change::Release {
             actor: reservation.actor,
             node: self.node,
+            reason,
         };
         let decision = self.decision(now, Some(reservation.cause), change, Vec::new());
-        out.push(LemCommand::Record(decision.with_outcome(Outcome::Done)));
+        out.push(LemCommand::record(decision.with_outcome(Outcome::Done)));
     }
 
     /// Brings the units up to date with relations, moves and refusals.
     pub(super) fn rebuild_units(&mut self) {
-        let (at, period) = (self.snapshot.at, self.settings.period);
-        let is_recent = |stats: &ActorStats| stats.since + period > at || self.moves.contains(&stats.actor);
         let mut refused = self.refused_before.clone();
         for (actor, nodes) in &self.refused {
             refused.entry(actor.clone()).or_default().extend(nodes);
@@ -100,10 +109,22 @@ impl Lem {
             &self.relations,
             &Circumstances {
                 gone: &self.gone,
-                is_recent: &is_recent,
                 refused: &refused,
+                demand_factor: self.demand_factor(),
             },
         );
+    }
+
+    /// By how much the demand for this server's CPU time exceeds its use: one unless it is saturated.
+    fn demand_factor(&self) -> f64 {
+        let factor = self
+            .own_server()
+            .map_or(1.0, |server| demand(&server) / server.usage.cpu.used);
+        if factor.is_finite() {
+            factor.clamp(1.0, DEMAND_FACTOR_MAX)
+        } else {
+            1.0
+        }
     }
 
     /// A group that is too large for any server gives up its weakest relations.
@@ -113,7 +134,11 @@ impl Lem {
                 continue;
             };
             // Use can be measured a little above what there is.
-            let limit = largest * (1.0 + self.settings.noise_margin / 100.0);
+            let mut limit = largest * (1.0 + self.settings.noise_margin / 100.0);
+            if resource == Resource::Cpu {
+                // Measured use decides here: that a server is asked for more than it has is no reason to part actors.
+                limit *= self.demand_factor();
+            }
             for _ in 0..GIVEN_UP_MAX {
                 let Some(unit) = self.units.too_large(resource, limit) else {
                     break;
@@ -135,7 +160,7 @@ impl Lem {
                 };
                 self.relations.give_up(pair);
                 let decision = self.decision(now, cause, change, Vec::new());
-                out.push(LemCommand::Record(decision.with_outcome(Outcome::Done)));
+                out.push(LemCommand::record(decision.with_outcome(Outcome::Done)));
                 self.rebuild_units();
             }
         }
@@ -170,8 +195,12 @@ impl Lem {
         }
     }
 
-    /// Whether actors came or left by a move during the measured period, so that the use is not yet what it will be.
+    /// Whether actors came or left by a move during the measured period, so that the use is not yet what it will be. A
+    /// short period, such as a new server's first, says too little, too.
     pub(super) fn is_unsettled(&self) -> bool {
+        if self.snapshot.period < self.settings.period / 2 {
+            return true;
+        }
         let start = self.snapshot.at - self.snapshot.period;
         let left = self.last_departure.is_some_and(|departure| departure > start);
         let came = self.snapshot.actors.iter().any(|stats| {

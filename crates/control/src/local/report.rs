@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use elastin_policy::{Action, Fired};
-use elastin_types::{ActorType, PerResource, Resource, ServerState, ServerStats};
+use elastin_types::{ActorId, ActorType, PerResource, Resource, ServerState, ServerStats, Time};
 
 use super::Lem;
+use crate::limits::asked_for;
 use crate::place::separates_kinds;
 use crate::{Cause, Held, Report, Rest, Unit, Wish};
 
@@ -14,7 +15,7 @@ const WISHES_MAX: usize = 32;
 
 impl Lem {
     /// The report of this period; `None` before the first statistics.
-    pub(super) fn report(&self, wishes: Vec<Wish>) -> Option<Report> {
+    pub(super) fn report(&self, now: Time, wishes: Vec<Wish>) -> Option<Report> {
         let server = self.own_server()?;
         let mut units: Vec<&Unit> = self.units.iter().filter(|unit| self.is_reportable(unit)).collect();
         units.sort_by(|one, other| {
@@ -24,7 +25,7 @@ impl Lem {
                 .then_with(|| one.lead.cmp(&other.lead))
         });
         units.truncate(self.settings.report_units_max);
-        let units: Vec<Unit> = units.into_iter().cloned().collect();
+        let units: Vec<Unit> = units.into_iter().map(|unit| self.with_hold(unit, now)).collect();
         Some(Report {
             round: self.rounds,
             promised: self.promises.used(),
@@ -40,6 +41,26 @@ impl Lem {
             free_periods: self.free_periods,
             server,
         })
+    }
+
+    /// A unit with why it can't move at present.
+    fn with_hold(&self, unit: &Unit, now: Time) -> Unit {
+        Unit {
+            held: self.held(unit, now),
+            ..unit.clone()
+        }
+    }
+
+    /// Why a unit can't move at present.
+    pub(super) fn held(&self, unit: &Unit, now: Time) -> Option<Held> {
+        let busy = unit.actors.iter().find(|actor| self.is_on_the_move(actor));
+        let held = self.units.held(unit, now, self.settings.period);
+        held.or_else(|| busy.map(|actor| Held::Recent(actor.clone())))
+    }
+
+    /// Whether an actor is on the move, or a target has been asked to take it.
+    pub(super) fn is_on_the_move(&self, actor: &ActorId) -> bool {
+        self.moves.contains(actor) || self.queries.values().any(|open| open.actors.contains(actor))
     }
 
     /// This server's statistics, as of the end of the last period, without the actors that have left since.
@@ -106,7 +127,7 @@ impl Lem {
     }
 
     /// The `reserve` behaviours that fired for actors which have no server of their own, each actor once.
-    pub(super) fn wishes(&self, fired: &[Fired]) -> Vec<Wish> {
+    pub(super) fn wishes(&self, now: Time, fired: &[Fired]) -> Vec<Wish> {
         let mut wishes: Vec<Wish> = Vec::new();
         for firing in fired {
             for action in &firing.actions {
@@ -130,7 +151,8 @@ impl Lem {
                     resource: *resource,
                     used: used.map_or(0.0, |stats| stats.used[*resource]),
                     priority: self.policy.priority(firing.rule, action),
-                    unit: unit.clone(),
+                    unit: self.with_hold(unit, now),
+                    awaiting: self.awaiting.get(actor).is_some_and(|until| *until > now),
                 });
             }
         }
@@ -154,7 +176,7 @@ fn rest(server: &ServerStats, units: &[Unit]) -> Rest {
     let mut used = PerResource::default();
     for resource in Resource::ALL {
         let of_units: f64 = units.iter().map(|unit| unit.used[resource]).sum();
-        used[resource] = (server.usage[resource].used - of_units).max(0.0);
+        used[resource] = (asked_for(server, resource) - of_units).max(0.0);
     }
     Rest {
         actors: server.actors.saturating_sub(listed),

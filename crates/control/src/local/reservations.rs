@@ -2,8 +2,8 @@
 
 use elastin_types::{ActorId, Time};
 
-use crate::Reservation;
 use crate::settings::{RELEASE_PERIODS, RELEASE_USE};
+use crate::{ReleaseReason, Reservation};
 
 /// How many reserved actors share one server at most.
 const SHARED_MAX: usize = 64;
@@ -77,16 +77,18 @@ impl Reservations {
 
     /// A period has ended: returns the reservations that ended with it, because their reason is gone or because the actor
     /// has gone or has not come.
-    pub(crate) fn review(&mut self, now: Time, measure: impl Fn(&Reservation) -> Reviewed) -> Vec<Reservation> {
+    pub(crate) fn review(
+        &mut self,
+        now: Time,
+        measure: impl Fn(&Reservation) -> Reviewed,
+    ) -> Vec<(Reservation, ReleaseReason)> {
         let mut ended = Vec::new();
         self.entries.retain_mut(|entry| {
-            let lives = entry.review(now, &measure(&entry.reservation));
-            if !lives {
-                ended.push(entry.reservation.clone());
-            }
-            lives
+            let reason = entry.review(now, &measure(&entry.reservation));
+            ended.extend(reason.map(|reason| (entry.reservation.clone(), reason)));
+            reason.is_none()
         });
-        for reservation in &ended {
+        for (reservation, _) in &ended {
             self.forget_sharing(&reservation.actor);
         }
         ended
@@ -106,14 +108,17 @@ impl Reservations {
 }
 
 impl Entry {
-    /// Whether the reservation goes on.
-    fn review(&mut self, now: Time, reviewed: &Reviewed) -> bool {
+    /// Why the reservation ends; `None` if it goes on.
+    fn review(&mut self, now: Time, reviewed: &Reviewed) -> Option<ReleaseReason> {
         let Some(used) = reviewed.used else {
-            return !self.reservation.arrived && now < self.awaited_until;
+            return match self.reservation.arrived {
+                true => Some(ReleaseReason::Left),
+                false => (now >= self.awaited_until).then_some(ReleaseReason::NeverCame),
+            };
         };
         self.reservation.arrived = true;
         let needed = reviewed.holds && used >= RELEASE_USE * self.reservation.used;
         self.failing = if needed { 0 } else { self.failing + 1 };
-        self.failing < RELEASE_PERIODS
+        (self.failing >= RELEASE_PERIODS).then_some(ReleaseReason::Over)
     }
 }

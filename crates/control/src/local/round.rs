@@ -20,6 +20,10 @@ const KNOWN_MAX: usize = 1_024;
 /// How many proposals a round takes in; a global manager proposes fewer, and what is left out comes again.
 const PROPOSALS_MAX: usize = 4_096;
 
+/// For how many periods a server that one global manager asked for is not asked for again by another. With several
+/// managers it takes some periods until the old and the new server happen to report to the same one.
+const AWAITING_PERIODS: u32 = 12;
+
 /// A round that gathers proposals.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
@@ -61,7 +65,7 @@ impl Lem {
             .map(|member| member.node)
             .collect();
         let picked = self.random.pick(&globals).copied();
-        let (Some(global), Some(report)) = (picked, self.report(wishes)) else {
+        let (Some(global), Some(report)) = (picked, self.report(now, wishes)) else {
             return self.start_settling(now, Vec::new(), out);
         };
         self.round = Some(Round {
@@ -90,6 +94,12 @@ impl Lem {
         self.known.truncate(KNOWN_MAX);
         self.placing.placed.clear();
         self.added_for_reserve |= reply.added_for_reserve;
+        self.awaiting.retain(|_, until| *until > now);
+        for actor in reply.awaiting {
+            self.awaiting
+                .entry(actor)
+                .or_insert(now + self.settings.period * AWAITING_PERIODS);
+        }
         let awaited_until = now + self.settings.period * PROMISE_PERIODS;
         for reservation in reply.dedicate {
             self.reservations.add(reservation, awaited_until);
@@ -122,7 +132,7 @@ impl Lem {
     }
 
     /// Where an actor of this server will be, as far as the proposals so far tell.
-    pub(super) fn expected_place(&self, actor: &ActorId, proposals: &[Proposal]) -> NodeId {
+    pub(super) fn expected_place(&self, now: Time, actor: &ActorId, proposals: &[Proposal]) -> NodeId {
         let Some(unit) = self.units.of(actor) else {
             return self.node;
         };
@@ -132,7 +142,9 @@ impl Lem {
                 .decision
                 .actor()
                 .is_some_and(|moved| unit.actors.contains(moved));
-            if concerns && self.objection(proposal, unit).is_none() && best.is_none_or(|best| is_better(proposal, best))
+            if concerns
+                && self.objection(now, proposal, unit).is_none()
+                && best.is_none_or(|best| is_better(proposal, best))
             {
                 best = Some(proposal);
             }
@@ -151,7 +163,7 @@ impl Lem {
         let mut taken: BTreeSet<ActorId> = BTreeSet::new();
         for proposal in proposals {
             let Some((actor, to)) = moved(&proposal) else {
-                out.push(LemCommand::Record(proposal.decision));
+                out.push(LemCommand::record(proposal.decision));
                 continue;
             };
             let Some(unit) = self.units.of(&actor).cloned() else {
@@ -164,7 +176,7 @@ impl Lem {
             } else if !drains && self.is_past_moves_max(&unit) {
                 Some(Refusal::EnoughMoves)
             } else {
-                self.objection(&proposal, &unit)
+                self.objection(now, &proposal, &unit)
             };
             match refusal {
                 Some(refusal) => refuse(proposal, refusal, out),
@@ -177,7 +189,7 @@ impl Lem {
     }
 
     /// Why a unit may not move for a proposal, seen from here.
-    fn objection(&self, proposal: &Proposal, unit: &Unit) -> Option<Refusal> {
+    fn objection(&self, now: Time, proposal: &Proposal, unit: &Unit) -> Option<Refusal> {
         let asked = |actor: &ActorId| self.queries.values().any(|open| open.actors.contains(actor));
         if unit
             .actors
@@ -189,7 +201,7 @@ impl Lem {
         if is_drain(proposal) {
             return None;
         }
-        match &unit.held {
+        match &self.held(unit, now) {
             Some(Held::Pinned(actor, priority)) if *priority >= proposal.priority => {
                 return Some(Refusal::Pinned(actor.clone()));
             }
@@ -242,7 +254,7 @@ impl Lem {
                 ..reservation
             }),
         };
-        out.push(LemCommand::Record(proposal.decision.clone()));
+        out.push(LemCommand::record(proposal.decision.clone()));
         let open = OpenQuery {
             proposal,
             actors: unit.actors,
@@ -324,7 +336,7 @@ fn is_drain(proposal: &Proposal) -> bool {
 }
 
 fn refuse(proposal: Proposal, refusal: Refusal, out: &mut Vec<LemCommand>) {
-    out.push(LemCommand::Record(
+    out.push(LemCommand::record(
         proposal.decision.with_outcome(Outcome::Refused(refusal)),
     ));
 }

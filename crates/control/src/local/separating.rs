@@ -21,7 +21,7 @@ impl Lem {
     /// Proposes to part all that must not be together on this server.
     pub(super) fn propose_separation(&mut self, now: Time, proposals: &mut Vec<Proposal>) {
         let separations: Vec<Separation> = self
-            .pairs_to_separate()
+            .pairs_to_separate(now)
             .into_iter()
             .chain(self.types_to_separate())
             .take(SEPARATIONS_MAX)
@@ -37,7 +37,7 @@ impl Lem {
         }
     }
 
-    fn pairs_to_separate(&self) -> Vec<Separation> {
+    fn pairs_to_separate(&self, now: Time) -> Vec<Separation> {
         self.relations
             .apart
             .iter()
@@ -46,7 +46,7 @@ impl Lem {
                 if first.lead == second.lead {
                     return None;
                 }
-                let (leaving, other) = if self.leaves_first(first, second, relation.priority) {
+                let (leaving, other) = if self.leaves_first(now, first, second, relation.priority) {
                     (one, other)
                 } else {
                     (other, one)
@@ -105,8 +105,8 @@ impl Lem {
     }
 
     /// Whether of two units the first is the one to leave: the one that is free to, then the one that uses less.
-    fn leaves_first(&self, first: &Unit, second: &Unit, priority: i32) -> bool {
-        let held = |unit: &Unit| unit.held.as_ref().is_some_and(|held| held.holds_against(priority));
+    fn leaves_first(&self, now: Time, first: &Unit, second: &Unit, priority: i32) -> bool {
+        let held = |unit: &Unit| self.held(unit, now).is_some_and(|held| held.holds_against(priority));
         match (held(first), held(second)) {
             (true, false) => false,
             (false, true) => true,

@@ -33,7 +33,7 @@ impl Lem {
     pub(super) fn start_settling(&mut self, now: Time, mut proposals: Vec<Proposal>, out: &mut Vec<LemCommand>) {
         self.propose_separation(now, &mut proposals);
         let mut open = BTreeMap::new();
-        for settle in self.settles(&proposals) {
+        for settle in self.settles(now, &proposals) {
             out.push(LemCommand::SendToHost {
                 actor: settle.other.clone(),
                 message: ControlMessage::Settle(Box::new(settle.clone())),
@@ -51,7 +51,7 @@ impl Lem {
         });
     }
 
-    fn settles(&mut self, proposals: &[Proposal]) -> Vec<Settle> {
+    fn settles(&mut self, now: Time, proposals: &[Proposal]) -> Vec<Settle> {
         let pairs: Vec<(ActorId, ActorId, crate::Cause, i32)> = self
             .relations
             .pairs_together()
@@ -69,7 +69,7 @@ impl Lem {
             .collect();
         let mut settles = Vec::with_capacity(pairs.len());
         for (mine, other, cause, priority) in pairs {
-            let Some(end) = self.end(&mine, &other, proposals) else {
+            let Some(end) = self.end(now, &mine, &other, proposals) else {
                 continue;
             };
             settles.push(Settle {
@@ -85,7 +85,7 @@ impl Lem {
     }
 
     /// This server's end of a pair.
-    fn end(&self, mine: &ActorId, other: &ActorId, proposals: &[Proposal]) -> Option<End> {
+    fn end(&self, now: Time, mine: &ActorId, other: &ActorId, proposals: &[Proposal]) -> Option<End> {
         let unit = self.units.of(mine)?;
         let (low, high) = if mine <= other { (mine, other) } else { (other, mine) };
         // Both hosts must judge by the same resource, so it is looked up in the same order.
@@ -109,18 +109,13 @@ impl Lem {
             Some(Held::Pinned(_, priority)) => Some(priority),
             _ => None,
         };
-        let asked = |actor: &ActorId| self.queries.values().any(|open| open.actors.contains(actor));
-        let busy = unit
-            .actors
-            .iter()
-            .any(|actor| self.moves.contains(actor) || asked(actor));
         Some(End {
             actor: mine.clone(),
-            node: self.expected_place(mine, proposals),
+            node: self.expected_place(now, mine, proposals),
             used: unit.used[resource],
             pinned,
             reserved: reserved || about_to,
-            recent: busy || matches!(unit.held, Some(Held::Recent(_))),
+            recent: matches!(self.held(unit, now), Some(Held::Recent(_))),
         })
     }
 
@@ -137,7 +132,7 @@ impl Lem {
     fn answer_settle(&mut self, now: Time, settle: Settle, out: &mut Vec<LemCommand>) -> SettleAnswer {
         let no_proposals = Vec::new();
         let proposals = self.round.as_ref().map_or(&no_proposals, |round| &round.proposals);
-        let Some(own) = self.end(&settle.other, &settle.mine.actor, proposals) else {
+        let Some(own) = self.end(now, &settle.other, &settle.mine.actor, proposals) else {
             return SettleAnswer::Refuse(Refusal::NotHere);
         };
         if own.node == settle.mine.node {
@@ -192,7 +187,7 @@ impl Lem {
             purpose: Purpose::Colocate(settle.other),
         };
         let decision = self.decision(now, Some(settle.cause), change, Vec::new());
-        out.push(LemCommand::Record(decision.with_outcome(Outcome::Refused(refusal))));
+        out.push(LemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
     }
 
     fn colocation(&mut self, now: Time, settle: &Settle, actor: ActorId, beside: ActorId, to: NodeId) -> Proposal {

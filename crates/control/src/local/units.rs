@@ -1,8 +1,9 @@
 //! The units of a server: the actors that relations hold together, which move as one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use elastin_types::{ActorId, ActorStats, NodeId, PerResource, Resource, Snapshot};
+use elastin_types::{ActorId, ActorStats, NodeId, PerResource, Resource, Snapshot, Time};
 
 use super::relations::{Pair, Relations};
 use crate::{Held, Unit};
@@ -11,17 +12,20 @@ use crate::{Held, Unit};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Units {
     units: Vec<Unit>,
+    /// For each unit, since when all of its actors have been here.
+    since: Vec<Time>,
     unit_of: BTreeMap<ActorId, usize>,
 }
 
-/// What holds actors, and what else is known of them, besides the relations.
+/// What is known of actors besides statistics and relations.
 pub(crate) struct Circumstances<'a> {
     /// Actors that have left since the snapshot was taken.
     pub(crate) gone: &'a BTreeSet<ActorId>,
-    /// Whether an actor may not move because it came recently or is on the move.
-    pub(crate) is_recent: &'a dyn Fn(&ActorStats) -> bool,
     /// The servers that refused an actor's unit in the last period.
     pub(crate) refused: &'a BTreeMap<ActorId, BTreeSet<NodeId>>,
+    /// By how much the demand for CPU time exceeds its use. Actors on a saturated server use less than they would
+    /// elsewhere; what they would use decides where they fit.
+    pub(crate) demand_factor: f64,
 }
 
 impl Units {
@@ -47,6 +51,8 @@ impl Units {
         for (index, stats) in actors.iter().enumerate() {
             members.entry(forest.root(index)).or_default().push(stats);
         }
+        let latest = |members: &Vec<&ActorStats>| members.iter().map(|stats| stats.since).max().unwrap_or_default();
+        let since = members.values().map(latest).collect();
         let units: Vec<Unit> = members
             .into_values()
             .map(|members| unit(members, relations, circumstances))
@@ -56,7 +62,7 @@ impl Units {
             .enumerate()
             .flat_map(|(index, unit)| unit.actors.iter().map(move |actor| (actor.clone(), index)))
             .collect();
-        Self { units, unit_of }
+        Self { units, since, unit_of }
     }
 
     /// All units.
@@ -67,6 +73,15 @@ impl Units {
     /// The unit that an actor is in; `None` if it is not on this server.
     pub(crate) fn of(&self, actor: &ActorId) -> Option<&Unit> {
         self.unit_of.get(actor).map(|index| &self.units[*index])
+    }
+
+    /// Why a unit can't move now: it is pinned, or one of its actors came less than a period ago.
+    pub(crate) fn held(&self, unit: &Unit, now: Time, period: Duration) -> Option<Held> {
+        let index = self.unit_of.get(&unit.lead)?;
+        let recent = self.since[*index] + period > now;
+        unit.held
+            .clone()
+            .or_else(|| recent.then(|| Held::Recent(unit.lead.clone())))
     }
 
     /// Whether an actor is on this server.
@@ -89,17 +104,12 @@ fn unit(members: Vec<&ActorStats>, relations: &Relations, circumstances: &Circum
     for resource in Resource::ALL {
         used[resource] = members.iter().map(|stats| stats.used[resource]).sum();
     }
+    used.cpu *= circumstances.demand_factor;
     let pinned = actors
         .iter()
         .filter_map(|actor| Some((relations.pinned(actor)?, actor)))
         .max_by_key(|(priority, _)| *priority)
         .map(|(priority, actor)| Held::Pinned(actor.clone(), priority));
-    let recent = || {
-        members
-            .iter()
-            .find(|stats| (circumstances.is_recent)(stats))
-            .map(|stats| Held::Recent(stats.actor.clone()))
-    };
     let apart_from: BTreeSet<ActorId> = actors
         .iter()
         .flat_map(|actor| relations.apart_from(actor))
@@ -114,7 +124,7 @@ fn unit(members: Vec<&ActorStats>, relations: &Relations, circumstances: &Circum
         .collect();
     Unit {
         lead: actors[0].clone(),
-        held: pinned.or_else(recent),
+        held: pinned,
         used,
         apart_from: apart_from.into_iter().collect(),
         refused_by: refused_by.into_iter().collect(),

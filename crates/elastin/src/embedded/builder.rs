@@ -47,6 +47,9 @@ pub enum EmbeddedError {
     /// Its files can't be opened.
     #[error("the cluster's files can't be opened: {0}")]
     Files(#[from] OpenError),
+    /// Its stores can't be served.
+    #[error("the cluster's stores can't be served: {0}")]
+    Serve(#[from] served::ServeError),
     /// The system refused something that it needs.
     #[error("the system refused what the cluster needs: {0}")]
     System(#[from] std::io::Error),
@@ -155,8 +158,7 @@ impl EmbeddedBuilder {
             Arc::new(EmbeddedCoordination::open(directory.join("coordination.redb"))?);
         let state: Arc<dyn StateStore> = Arc::new(EmbeddedState::open(directory.join("state.redb"))?);
         let stores = TcpListener::bind("127.0.0.1:0").await?;
-        let join = stores.local_addr()?;
-        tokio::spawn(served::serve(stores, Arc::clone(&state), Arc::clone(&coordination)));
+        let stores = served::serve(stores, Arc::clone(&state), Arc::clone(&coordination))?;
 
         let settings = ClusterSettings {
             policy: self.policy,
@@ -180,7 +182,7 @@ impl EmbeddedBuilder {
             None => std::env::current_exe()?,
         };
         let mut arguments = self.node_arguments;
-        arguments.extend(["--join".into(), join.to_string().into()]);
+        arguments.extend(["--join".into(), stores.address().to_string().into()]);
         if let Some(share) = self.cpu_share {
             arguments.extend(["--cpu-share".into(), share.to_string().into()]);
         }
@@ -210,6 +212,7 @@ impl EmbeddedBuilder {
             status,
             clients: Mutex::default(),
             clients_made: Default::default(),
+            _stores: stores,
             _temporary: temporary,
         })
     }

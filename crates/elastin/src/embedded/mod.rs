@@ -40,6 +40,8 @@ pub struct Embedded {
     status: Arc<Mutex<Status>>,
     clients: Mutex<Vec<Leave>>,
     clients_made: AtomicU64,
+    // Serves the stores for as long as the cluster lives.
+    _stores: elastin_stores::served::Server,
     // Keeps the files of a cluster that nobody gave a place for; removed at the end.
     _temporary: Option<tempfile::TempDir>,
 }

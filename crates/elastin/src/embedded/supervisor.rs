@@ -201,7 +201,8 @@ impl Supervisor {
         match command {
             GemCommand::Send { to, message: ControlMessage::Placed { request, placement } } if to == self.member.me => {
                 if let Some(actor) = self.placements.remove(&request) {
-                    self.member.peer.placed(actor, placement.map(|placement| placement.node));
+                    let node = placement.map(|placement| placement.node).or_else(|| self.any_server(request));
+                    self.member.peer.placed(actor, node);
                 }
             }
             GemCommand::Send { to, message } => {
@@ -219,6 +220,15 @@ impl Supervisor {
             }
             GemCommand::Record(decision) => self.status.lock().decided(decision),
         }
+    }
+
+    /// A server that takes actors, another one each time: where they go while none has reported to the global manager.
+    fn any_server(&self, turn: u64) -> Option<NodeId> {
+        let takes = |record: &MemberRecord| record.role == Role::Server && !record.draining;
+        let servers: Vec<NodeId> =
+            self.roster.members.iter().filter(|(_, record)| takes(record)).map(|(node, _)| *node).collect();
+        let index = turn % (servers.len().max(1) as u64);
+        servers.get(index as usize).copied()
     }
 
     /// The membership changed.

@@ -112,9 +112,13 @@ async fn attend(
     running: Arc<Mutex<HashMap<String, Running>>>,
     exits: mpsc::UnboundedSender<Exited>,
 ) {
-    let status = tokio::select! {
-        status = child.wait() => status,
-        _ = kill.wait_for(|kill| *kill) => {
+    let ended = tokio::select! {
+        status = child.wait() => Some(status),
+        _ = kill.wait_for(|kill| *kill) => None,
+    };
+    let status = match ended {
+        Some(status) => status,
+        None => {
             let _ = child.start_kill();
             child.wait().await
         }

@@ -29,6 +29,7 @@ pub(super) fn help<'a>(written: &str, what: &str, known: impl IntoIterator<Item 
     names.truncate(SHOWN_MAX);
     match (names.len(), more) {
         (0, _) => format!("there are no {what}"),
+        (1, _) => format!("there is only {}", names[0]),
         (_, 0) => format!("there are the {what} {}", names.join(", ")),
         (_, more) => format!("there are the {what} {} and {more} more", names.join(", ")),
     }

@@ -5,6 +5,24 @@ use elastin_types::{Method, NodeId, Property};
 use super::Measures;
 use crate::{ActorIndex, Atom, CallerClass, Facts, Feature, Rule};
 
+/// Who wants to know what a join finds.
+pub(crate) trait Visit {
+    /// A binding was found; false if no more are wanted.
+    fn found(&mut self, binding: &[ActorIndex]) -> bool;
+
+    /// An atom does not hold. `passed` atoms held before it; the variables that the atom speaks of are bound.
+    fn failed(&mut self, _atom: usize, _passed: usize, _server: Option<NodeId>, _binding: &[ActorIndex]) {}
+
+    /// Nothing leads to a variable. `passed` atoms held before; the atom that could have led there is given.
+    fn dead_end(&mut self, _atom: usize, _passed: usize, _server: Option<NodeId>, _binding: &[ActorIndex]) {}
+}
+
+impl<T: FnMut(&[ActorIndex]) -> bool> Visit for T {
+    fn found(&mut self, binding: &[ActorIndex]) -> bool {
+        self(binding)
+    }
+}
+
 /// A planned alternative of a rule's condition.
 pub(crate) struct Join<'a, F> {
     rule: &'a Rule,
@@ -19,7 +37,19 @@ pub(crate) struct Join<'a, F> {
 struct Step {
     variable: usize,
     source: Source,
+    /// The atom that leads to it.
+    by: usize,
     tests: Vec<usize>,
+    /// How many atoms have held when this step is reached.
+    passed: usize,
+}
+
+/// A binding in the making.
+struct Partial {
+    server: Option<NodeId>,
+    binding: Vec<ActorIndex>,
+    /// The actors that are bound: different variables bind different actors.
+    taken: Vec<ActorIndex>,
 }
 
 /// Where the candidates for a variable come from: a variable that is bound already, and what is followed from it.
@@ -47,14 +77,19 @@ impl<'a, F: Facts> Join<'a, F> {
         let mut first = testable(rule, &mut open, &known);
         first.sort_by_key(|atom| !rule.atoms[*atom].mentions_server());
         let mut steps = Vec::new();
-        while let Some((variable, source)) = next_source(rule, alternative, &known) {
+        let mut passed = first.len();
+        while let Some((variable, source, by)) = next_source(rule, alternative, &known) {
             known[variable] = true;
             let tests = testable(rule, &mut open, &known);
+            let tested = tests.len();
             steps.push(Step {
                 variable,
                 source,
+                by,
                 tests,
+                passed,
             });
+            passed += tested;
         }
         Self {
             rule,
@@ -65,63 +100,57 @@ impl<'a, F: Facts> Join<'a, F> {
         }
     }
 
-    /// Finds all bindings that agree with the given one, until `found` says no.
-    pub(crate) fn run(
-        &self,
-        server: Option<NodeId>,
-        bound: &[Option<ActorIndex>],
-        found: &mut dyn FnMut(&[ActorIndex]) -> bool,
-    ) {
-        // Variables that are not bound yet have a number that is never looked at.
-        let mut binding: Vec<ActorIndex> = bound.iter().map(|actor| actor.unwrap_or(ActorIndex(0))).collect();
-        let mut taken: Vec<ActorIndex> = bound.iter().flatten().copied().collect();
-        if self.steps.len() + taken.len() != bound.len() {
-            return;
-        }
-        if self
-            .first
-            .iter()
-            .all(|atom| self.measures.holds(*atom, server, &binding))
-        {
-            self.step(0, server, &mut binding, &mut taken, found);
+    /// Finds all bindings that agree with the given one, until no more are wanted.
+    pub(crate) fn run(&self, server: Option<NodeId>, bound: &[Option<ActorIndex>], visit: &mut impl Visit) {
+        let mut partial = Partial {
+            server,
+            // Variables that are not bound yet have a number that is never looked at.
+            binding: bound.iter().map(|actor| actor.unwrap_or(ActorIndex(0))).collect(),
+            taken: bound.iter().flatten().copied().collect(),
+        };
+        let complete = self.steps.len() + partial.taken.len() == bound.len();
+        if complete && self.all_hold(&self.first, 0, &partial, visit) {
+            self.step(0, &mut partial, visit);
         }
     }
 
-    /// Recursion is as deep as the rule has variables. False if no more bindings are wanted.
-    fn step(
-        &self,
-        depth: usize,
-        server: Option<NodeId>,
-        binding: &mut Vec<ActorIndex>,
-        taken: &mut Vec<ActorIndex>,
-        found: &mut dyn FnMut(&[ActorIndex]) -> bool,
-    ) -> bool {
-        let Some(step) = self.steps.get(depth) else {
-            return found(binding);
+    fn all_hold(&self, atoms: &[usize], passed: usize, partial: &Partial, visit: &mut impl Visit) -> bool {
+        let holds = |atom: &usize| self.measures.holds(*atom, partial.server, &partial.binding);
+        let Some(failed) = atoms.iter().position(|atom| !holds(atom)) else {
+            return true;
         };
-        let from = |variable: usize| binding[variable];
+        visit.failed(atoms[failed], passed + failed, partial.server, &partial.binding);
+        false
+    }
+
+    /// Recursion is as deep as the rule has variables. False if no more bindings are wanted.
+    fn step(&self, depth: usize, partial: &mut Partial, visit: &mut impl Visit) -> bool {
+        let Some(step) = self.steps.get(depth) else {
+            return visit.found(&partial.binding);
+        };
+        let from = |variable: usize| partial.binding[variable];
         // The candidates are slices of the facts, which do not change while the binding does.
         match step.source {
             Source::References(holder, property) => {
                 let candidates = self.facts.references(from(holder), property).iter().copied();
-                self.try_all(candidates, depth, server, binding, taken, found)
+                self.try_all(candidates, depth, partial, visit)
             }
             Source::Referrers(target, property) => {
                 let candidates = self.facts.referrers(from(target)).iter();
                 let candidates = candidates
                     .filter(|(own, _)| *own == property)
                     .map(|(_, holder)| *holder);
-                self.try_all(candidates, depth, server, binding, taken, found)
+                self.try_all(candidates, depth, partial, visit)
             }
             Source::CallsOut(caller, method) => {
                 let edges = self.facts.calls_out(from(caller)).iter();
                 let candidates = edges.filter(|edge| edge.method == method).map(|edge| edge.peer);
-                self.try_all(candidates, depth, server, binding, taken, found)
+                self.try_all(candidates, depth, partial, visit)
             }
             Source::CallsIn(callee, method) => {
                 let edges = self.facts.calls_in(from(callee)).iter();
                 let candidates = edges.filter(|edge| edge.method == method).map(|edge| edge.peer);
-                self.try_all(candidates, depth, server, binding, taken, found)
+                self.try_all(candidates, depth, partial, visit)
             }
         }
     }
@@ -130,30 +159,30 @@ impl<'a, F: Facts> Join<'a, F> {
         &self,
         mut candidates: impl Iterator<Item = ActorIndex>,
         depth: usize,
-        server: Option<NodeId>,
-        binding: &mut Vec<ActorIndex>,
-        taken: &mut Vec<ActorIndex>,
-        found: &mut dyn FnMut(&[ActorIndex]) -> bool,
+        partial: &mut Partial,
+        visit: &mut impl Visit,
     ) -> bool {
         let step = &self.steps[depth];
         let variable = &self.rule.variables[step.variable];
-        candidates.all(|candidate| {
-            if taken.contains(&candidate) || !variable.admits(self.facts.id(candidate).kind) {
+        let mut admitted = false;
+        let more = candidates.all(|candidate| {
+            if partial.taken.contains(&candidate) || !variable.admits(self.facts.id(candidate).kind) {
                 return true;
             }
-            binding[step.variable] = candidate;
-            if !step
-                .tests
-                .iter()
-                .all(|atom| self.measures.holds(*atom, server, binding))
-            {
+            admitted = true;
+            partial.binding[step.variable] = candidate;
+            if !self.all_hold(&step.tests, step.passed, partial, visit) {
                 return true;
             }
-            taken.push(candidate);
-            let more = self.step(depth + 1, server, binding, taken, found);
-            taken.pop();
+            partial.taken.push(candidate);
+            let more = self.step(depth + 1, partial, visit);
+            partial.taken.pop();
             more
-        })
+        });
+        if !admitted {
+            visit.dead_end(step.by, step.passed, partial.server, &partial.binding);
+        }
+        more
     }
 }
 
@@ -164,17 +193,17 @@ fn testable(rule: &Rule, open: &mut Vec<usize>, known: &[bool]) -> Vec<usize> {
 }
 
 /// A variable that can be reached from the known ones in one step. References are preferred: they are fewer than calls.
-fn next_source(rule: &Rule, alternative: &[usize], known: &[bool]) -> Option<(usize, Source)> {
-    let sources = alternative.iter().filter_map(|atom| {
-        let atom = &rule.atoms[*atom];
+fn next_source(rule: &Rule, alternative: &[usize], known: &[bool]) -> Option<(usize, Source, usize)> {
+    let sources = alternative.iter().filter_map(|by| {
+        let atom = &rule.atoms[*by];
         let (from, to) = atom.connects()?;
         match (known[from], known[to]) {
-            (true, false) => Some((to, forward(atom, from)?)),
-            (false, true) => Some((from, backward(atom, to)?)),
+            (true, false) => Some((to, forward(atom, from)?, *by)),
+            (false, true) => Some((from, backward(atom, to)?, *by)),
             _ => None,
         }
     });
-    sources.min_by_key(|(_, source)| match source {
+    sources.min_by_key(|(_, source, _)| match source {
         Source::References(..) => 0,
         Source::CallsOut(..) => 1,
         Source::CallsIn(..) => 2,

@@ -12,7 +12,8 @@ mod seen;
 
 use elastin_types::{ActorId, NodeId};
 
-pub(crate) use join::Join;
+use join::Join;
+pub(crate) use join::Visit;
 pub(crate) use measure::Measures;
 
 use seen::{Mirror, Seen};
@@ -53,7 +54,7 @@ impl Policy {
         fired
     }
 
-    fn evaluate_rule<F: Facts>(&self, index: usize, facts: &F, scope: Scope, fired: &mut Vec<Fired>) {
+    pub(crate) fn evaluate_rule<F: Facts>(&self, index: usize, facts: &F, scope: Scope, fired: &mut Vec<Fired>) {
         let rule = &self.rules[index];
         let in_scope = match scope {
             Scope::Local(_) => !rule.is_global(),
@@ -70,10 +71,27 @@ impl Policy {
             facts,
             measures: Measures::new(rule, self.count_unit(), facts),
         };
-        match rule.subject {
-            Some(subject) => evaluation.for_subjects(subject, scope, fired),
-            None => evaluation.for_servers(fired),
+        evaluation.run(scope, fired);
+    }
+
+    /// Calls back with what a rule's alternatives find and miss, for every actor or server that it could start from.
+    /// The number of those is returned.
+    pub(crate) fn visit_rule<F: Facts>(&self, index: usize, facts: &F, scope: Scope, visit: &mut impl Visit) -> usize {
+        let rule = &self.rules[index];
+        let evaluation = Evaluation {
+            index,
+            rule,
+            alternatives: &self.alternatives[index],
+            facts,
+            measures: Measures::new(rule, self.count_unit(), facts),
+        };
+        let starts = evaluation.starts(scope);
+        for join in evaluation.joins() {
+            for (server, actor) in &starts {
+                join.run(Some(*server), &evaluation.start_binding(*actor), visit);
+            }
         }
+        starts.len()
     }
 
     /// Whether a rule's condition, or a part of it, holds for some binding that agrees with this one. The binding may
@@ -100,6 +118,25 @@ impl Policy {
         let server = subject
             .or_else(|| bound.iter().flatten().next().copied())
             .and_then(|actor| facts.node(actor));
+        self.holds_at(facts, index, &bound, server, part)
+    }
+
+    /// Whether a rule holds for all of its variables bound to these actors, on this server.
+    pub(crate) fn holds_for<F: Facts>(&self, facts: &F, rule: usize, actors: &[&ActorId], server: NodeId) -> bool {
+        let bound: Vec<Option<ActorIndex>> = actors.iter().map(|actor| facts.find(actor)).collect();
+        let known = bound.iter().all(Option::is_some);
+        known && self.holds_at(facts, rule, &bound, Some(server), Part::Whole)
+    }
+
+    fn holds_at<F: Facts>(
+        &self,
+        facts: &F,
+        index: usize,
+        bound: &[Option<ActorIndex>],
+        server: Option<NodeId>,
+        part: Part,
+    ) -> bool {
+        let rule = &self.rules[index];
         let measures = Measures::new(rule, self.count_unit(), facts);
         let alternatives = match part {
             Part::Whole => self.alternatives[index].clone(),
@@ -107,7 +144,7 @@ impl Policy {
         };
         alternatives.iter().any(|alternative| {
             let mut found = false;
-            Join::new(rule, alternative, &bound, facts, &measures).run(server, &bound, &mut |_| {
+            Join::new(rule, alternative, bound, facts, &measures).run(server, bound, &mut |_: &[ActorIndex]| {
                 found = true;
                 false
             });
@@ -169,51 +206,52 @@ struct Evaluation<'a, F> {
 }
 
 impl<F: Facts> Evaluation<'_, F> {
-    fn for_subjects(&self, subject: usize, scope: Scope, fired: &mut Vec<Fired>) {
-        let starts = self.facts.listed(self.rule.variables[subject].kind).iter();
-        let starts = starts.filter_map(|actor| {
-            let node = self.facts.node(*actor)?;
-            (!matches!(scope, Scope::Local(own) if own != node)).then_some((node, *actor))
-        });
-        self.run(Some(subject), starts.map(|(node, actor)| (node, Some(actor))), fired);
+    /// The variable that is bound first: the subject. Of a `balance` rule whose condition names actors, the first one: it
+    /// is on the server in turn.
+    fn start(&self) -> Option<usize> {
+        self.rule.subject.or((!self.rule.variables.is_empty()).then_some(0))
     }
 
-    /// `server` is each server in turn; the first actor that the condition names, if any, is on it.
-    fn for_servers(&self, fired: &mut Vec<Fired>) {
-        match self.rule.variables.first() {
-            None => self.run(None, self.facts.servers().map(|node| (node, None)), fired),
-            Some(first) => {
-                let listed = self.facts.listed(first.kind).iter();
-                let starts = listed.filter_map(|actor| Some((self.facts.node(*actor)?, Some(*actor))));
-                self.run(Some(0), starts, fired);
-            }
+    /// The servers in scope, each with the actors that the first variable can be bound to.
+    fn starts(&self, scope: Scope) -> Vec<(NodeId, Option<ActorIndex>)> {
+        let Some(start) = self.start() else {
+            return self.facts.servers().map(|node| (node, None)).collect();
+        };
+        let listed = self.facts.listed(self.rule.variables[start].kind).iter();
+        listed
+            .filter_map(|actor| {
+                let node = self.facts.node(*actor)?;
+                let elsewhere = matches!(scope, Scope::Local(own) if own != node);
+                (!elsewhere).then_some((node, Some(*actor)))
+            })
+            .collect()
+    }
+
+    fn start_binding(&self, actor: Option<ActorIndex>) -> Vec<Option<ActorIndex>> {
+        let mut bound = vec![None; self.rule.variables.len()];
+        if let Some(start) = self.start() {
+            bound[start] = actor;
         }
+        bound
     }
 
-    fn run(
-        &self,
-        start: Option<usize>,
-        starts: impl Iterator<Item = (NodeId, Option<ActorIndex>)>,
-        fired: &mut Vec<Fired>,
-    ) {
-        let mut seen = Seen::new(self.rule, self.alternatives.len());
-        let mut bound: Vec<Option<ActorIndex>> = vec![None; self.rule.variables.len()];
+    fn joins(&self) -> Vec<Join<'_, F>> {
         // Which variable is bound first decides the plan; which actor it is bound to does not.
-        if let Some(start) = start {
-            bound[start] = Some(ActorIndex(0));
-        }
-        let joins: Vec<_> = self
-            .alternatives
-            .iter()
+        let bound = self.start_binding(Some(ActorIndex(0)));
+        let alternatives = self.alternatives.iter();
+        alternatives
             .map(|alternative| Join::new(self.rule, alternative, &bound, self.facts, &self.measures))
-            .collect();
+            .collect()
+    }
+
+    fn run(&self, scope: Scope, fired: &mut Vec<Fired>) {
+        let mut seen = Seen::new(self.rule, self.alternatives.len());
+        let joins = self.joins();
         let rule_start = fired.len();
-        for (server, actor) in starts {
-            if let Some(start) = start {
-                bound[start] = actor;
-            }
+        for (server, actor) in self.starts(scope) {
+            let bound = self.start_binding(actor);
             for join in &joins {
-                join.run(Some(server), &bound, &mut |binding| {
+                join.run(Some(server), &bound, &mut |binding: &[ActorIndex]| {
                     self.fire(server, binding, rule_start, &mut seen, fired);
                     true
                 });

@@ -151,7 +151,7 @@ impl Parser<'_> {
                 )
             }
         };
-        self.diagnostics.push(error.label(format!("expected {expected}")));
+        self.diagnostics.push(error);
     }
 
     // Nodes.

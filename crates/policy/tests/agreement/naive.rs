@@ -260,13 +260,13 @@ impl Naive<'_> {
         Some(calls.fold((0, 0), |sum, call| (sum.0 + call.count, sum.1 + call.bytes)))
     }
 
-    fn from_clients(&self, callee: &ActorStats, method: Method) -> (u64, u64) {
+    fn client_calls(&self, callee: &ActorStats, method: Method) -> (u64, u64) {
         let calls = callee.calls_in.iter();
         let calls = calls.filter(|call| matches!(call.caller, Caller::Client(_)) && call.method == method);
         calls.fold((0, 0), |sum, call| (sum.0 + call.count, sum.1 + call.bytes))
     }
 
-    fn from_class(&self, kind: Option<ActorType>, callee: &ActorId, method: Method) -> (u64, u64) {
+    fn class_calls(&self, kind: Option<ActorType>, callee: &ActorId, method: Method) -> (u64, u64) {
         let known = self.known();
         let callers = known
             .iter()
@@ -407,8 +407,8 @@ impl Binding<'_> {
             name => Some(ActorType::of(name)),
         };
         let from_class = |callee: &ActorStats| match caller.name.text.as_str() {
-            "client" => self.naive.from_clients(callee, method),
-            _ => self.naive.from_class(class, &callee.actor, method),
+            "client" => self.naive.client_calls(callee, method),
+            _ => self.naive.class_calls(class, &callee.actor, method),
         };
         let (count, bytes) = match self.actor(caller) {
             Some(caller) => {

@@ -57,6 +57,16 @@ impl Random {
             let kinds = self.pick(&["{A}", "{A, B}", "{any}"]);
             return format!("{condition} => balance({kinds}, cpu);");
         }
+        if self.chance(15) {
+            // Bindings of such rules have mirror images.
+            let (kind, relation) = (self.pick(&["A", "any"]), self.pick(&["colocate", "separate"]));
+            let link = match self.below(3) {
+                0 => format!("{kind}(y) in ref({kind}(x).p)"),
+                1 => format!("{kind}(x).call({kind}(y).f).count > 0"),
+                _ => format!("{kind}(x).call({kind}(y).f).size >= 0 and x.cpu.size < 30"),
+            };
+            return format!("{link} => {relation}(x, y);");
+        }
         let count = 1 + self.below(3) as usize;
         let actors: Vec<String> = (0..count)
             .map(|index| {
@@ -94,7 +104,6 @@ impl Random {
         }
         let mut behaviours = String::new();
         for _ in 0..1 + self.below(5) / 4 {
-            // Often the whole rule speaks of one pair, so that bindings have mirror images.
             let one = actors[self.below(actors.len() as u64) as usize].clone();
             let other = actors[self.below(actors.len() as u64) as usize].clone();
             let kind = self.pick(&["colocate", "colocate", "colocate", "separate", "pin", "reserve"]);

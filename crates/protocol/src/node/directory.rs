@@ -47,6 +47,14 @@ impl Node {
         self.slots.get_mut(&Slot::of(actor))?.entries.get_mut(actor)
     }
 
+    /// The node that an actor is on, as the part of the directory that this node owns has it.
+    pub fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
+        match self.slots.get(&Slot::of(actor))?.entries.get(actor)? {
+            Whereabouts::Hosted { node, .. } => Some(*node),
+            Whereabouts::Placing(_) => None,
+        }
+    }
+
     /// Passes a message on to where the actor is, or finds a place for it first.
     fn pass_to_host(&mut self, message: Message, hops: u8) {
         match self.entry(&message.target) {
@@ -258,6 +266,9 @@ impl Node {
                 }
             } else if owned.is_some() {
                 self.hand_over(slot, owner.node, owner.epoch);
+            } else if owner.previous == Some(self.links.me) && self.handed_over.get(&slot) < Some(&owner.epoch) {
+                // The slot came and went between two views of this node, and the new owner waits for a hand-over.
+                self.send_hand_over(slot, owner.node, owner.epoch, false, Vec::new());
             }
         }
         self.ask_for_recovery();
@@ -370,6 +381,7 @@ impl Node {
         if to == self.links.me {
             return;
         }
+        self.handed_over.insert(slot, epoch);
         loop {
             let rest = entries.split_off(entries.len().min(ENTRIES_PER_FRAME));
             let last = open.then_some(rest.is_empty());
@@ -389,6 +401,18 @@ impl Node {
 
     /// The previous owner gives up a slot.
     fn on_hand_over(&mut self, slot: Slot, epoch: SlotEpoch, entries: Vec<Entry>, last: Option<bool>) {
+        let owner = self.links.view().slots.owner(slot);
+        if owner.node != self.links.me {
+            // The slot went on to another owner, who may be waiting for just this.
+            let body = DirectoryBody::HandOver {
+                slot,
+                epoch: owner.epoch,
+                entries,
+                last,
+            };
+            self.links.say(owner.node, Body::Directory(body));
+            return;
+        }
         let Some(owned) = self.slots.get_mut(&slot).filter(|owned| owned.epoch == epoch) else {
             return;
         };
@@ -493,7 +517,7 @@ impl Node {
             attempts_void,
         };
         match &hosted.phase {
-            Phase::Activating | Phase::Active => Some(here(hosted.epoch, hosted.attempts)),
+            Phase::Activating | Phase::Closed | Phase::Active => Some(here(hosted.epoch, hosted.attempts)),
             Phase::MovingOut(out) => {
                 let void = match out.step {
                     OutStep::Aborting { .. } => out.attempt + 1,

@@ -17,7 +17,7 @@ impl Node {
     pub(super) fn accept(&mut self, message: Message, hops: u8) {
         let hosted = self.hosted.get_mut(&message.target).expect("the caller has looked");
         match &hosted.phase {
-            Phase::Active | Phase::MovingOut(_) => {
+            Phase::Closed | Phase::Active | Phase::MovingOut(_) => {
                 let epoch = hosted.epoch;
                 self.landed(&message, hops);
                 self.deliver(epoch, message);
@@ -25,6 +25,7 @@ impl Node {
             Phase::Departed(departed) => {
                 let (to, epoch) = (departed.to, departed.to_epoch);
                 if self.is_own_sending(&message, hops) {
+                    // The route that followed the actor was forgotten because it was quiet.
                     self.send_along_route(message);
                 } else if self.links.is_dead(to) {
                     self.ask_directory(message, hops);
@@ -188,7 +189,6 @@ impl Node {
     /// Has the runtime bring an actor into memory. Everything that is held is in its final order from now on.
     pub(super) fn activate(&mut self, actor: ActorId, source: StateSource) {
         self.set_phase(&actor, Phase::Activating);
-        self.routes.remove(&actor);
         let hosted = self.hosted.get_mut(&actor).expect("the caller has it");
         let epoch = hosted.epoch;
         let settled: Vec<(Message, u8)> = hosted
@@ -200,7 +200,13 @@ impl Node {
         for (message, hops) in settled {
             self.landed(&message, hops);
         }
-        self.links.command(Command::Activate { actor, epoch, source });
+        let command = Command::Activate {
+            actor: actor.clone(),
+            epoch,
+            source,
+        };
+        self.links.command(command);
+        self.route_ends_here(&actor, epoch);
     }
 
     /// The runtime has brought an actor into memory, or could not.
@@ -214,11 +220,11 @@ impl Node {
         let held = std::mem::take(&mut hosted.held);
         match result {
             Ok(()) => {
-                self.set_phase(&actor, Phase::Active);
+                self.set_phase(&actor, Phase::Closed);
                 for Held { message, .. } in held {
                     self.deliver(epoch, message);
                 }
-                self.links.command(Command::Open { actor, epoch });
+                self.open_if_clear(&actor);
             }
             Err(error) => {
                 for Held { message, .. } in held {
@@ -226,6 +232,18 @@ impl Node {
                 }
                 self.leave(actor);
             }
+        }
+    }
+
+    /// Lets an activation run, if nothing that callers here have sent to it before is still under way.
+    pub(super) fn open_if_clear(&mut self, actor: &ActorId) {
+        let Some(hosted) = self.hosted.get_mut(actor) else {
+            return;
+        };
+        if matches!(hosted.phase, Phase::Closed) && !self.routes.contains_key(actor) {
+            hosted.phase = Phase::Active;
+            let (actor, epoch) = (actor.clone(), hosted.epoch);
+            self.links.command(Command::Open { actor, epoch });
         }
     }
 

@@ -51,6 +51,8 @@ pub struct Node {
     slot_floors: BTreeMap<Slot, SlotEpoch>,
     /// The slots that the view gives to this node.
     slots: BTreeMap<Slot, OwnedSlot>,
+    /// The owner's epoch for which this node has last said what it knows of a slot.
+    handed_over: BTreeMap<Slot, SlotEpoch>,
     /// Slots for which everybody is about to be asked what is there.
     recovery_wanted: BTreeSet<Slot>,
 }
@@ -94,6 +96,7 @@ impl Node {
             moving_in: BTreeSet::new(),
             slot_floors: BTreeMap::new(),
             slots: BTreeMap::new(),
+            handed_over: BTreeMap::new(),
             recovery_wanted: BTreeSet::new(),
         }
     }
@@ -176,7 +179,12 @@ impl Node {
         if self.links.view.is_none() {
             return self.turn_away(message, 0, CallError::NotDelivered(NotDelivered::Unreachable));
         }
-        if self.hosted.contains_key(&message.target) {
+        self.send_own(message);
+    }
+
+    /// Sends a message of a caller here: to an actor that is here, unless earlier ones are still on another path.
+    fn send_own(&mut self, message: Message) {
+        if self.hosted.contains_key(&message.target) && !self.routes.contains_key(&message.target) {
             self.accept(message, 0);
         } else {
             self.send_along_route(message);

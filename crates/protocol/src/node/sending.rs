@@ -204,6 +204,9 @@ impl Node {
         let unsettled = route.unsettled.take().expect("the caller has it");
         match unsettled.next {
             None => return,
+            Some(Place::Host(node, _)) if node == self.links.me => {
+                self.routes.remove(actor);
+            }
             Some(Place::Host(node, epoch)) => {
                 route.node = node;
                 route.epoch = Some(epoch);
@@ -221,7 +224,17 @@ impl Node {
             }
         }
         for message in unsettled.held {
-            self.send_along_route(message);
+            self.send_own(message);
+        }
+        self.open_if_clear(actor);
+    }
+
+    /// The actor is here now: what callers here have sent along another path must have arrived before they may reach it
+    /// straight.
+    pub(super) fn route_ends_here(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
+        if let Some(route) = self.routes.get_mut(actor) {
+            route.unsettled.get_or_insert_default().next = Some(Place::Host(self.links.me, epoch));
+            self.settle_route(actor);
         }
     }
 

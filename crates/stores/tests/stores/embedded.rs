@@ -110,8 +110,7 @@ fn coordination_survives_a_restart() {
     let path = directory.path().join("coordination");
     let store = EmbeddedCoordination::open(&path).unwrap();
     let grant = |ttl| CoordinationRequest::Grant { ttl };
-    let Ok(CoordinationReply::Granted { lease: short, .. }) =
-        ask_coordination(&store, grant(Duration::from_millis(200)))
+    let Ok(CoordinationReply::Granted { lease: short, .. }) = ask_coordination(&store, grant(Duration::from_secs(1)))
     else {
         panic!("no lease was granted")
     };

@@ -1,0 +1,80 @@
+//! How fast the stores are: durable writes of many writers at once, as a ratio to one commit per write in the same run.
+//!
+//! `cargo xtask bench stores` prints the table and writes `target/bench/stores.json`.
+
+mod load;
+mod table;
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState};
+use elastin_stores::memory::MemoryState;
+use elastin_stores::served::{StoreClient, serve};
+use tokio::net::TcpListener;
+
+use load::{Rate, commit_per_write, save_rate};
+use table::{Row, Table};
+
+/// How many actors write at once.
+const WRITERS: u64 = 64;
+/// The bytes of each state.
+const STATE_BYTES: usize = 256;
+/// Each way of writing is measured so many times, in turn, so that a disturbance hits all of them.
+const ROUNDS: usize = 5;
+/// How long one measurement takes.
+const TIME: Duration = Duration::from_secs(1);
+/// The ratio that the embedded store must reach with all writers at once.
+const GOAL: f64 = 10.0;
+
+fn main() -> Result<()> {
+    let results = Path::new("target/bench");
+    std::fs::create_dir_all(results)?;
+    // On the disk of the working directory: a temporary directory may be memory, which syncs for nothing.
+    let directory = tempfile::tempdir_in(results)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let table = runtime.block_on(measure(directory.path()))?;
+    table.print();
+    let file = results.join("stores.json");
+    std::fs::write(&file, serde_json::to_vec_pretty(&table)?)?;
+    table.check().context("a goal is not reached")
+}
+
+async fn measure(directory: &Path) -> Result<Table> {
+    let single = redb::Database::create(directory.join("single"))?;
+    let memory = Arc::new(MemoryState::start());
+    let embedded = Arc::new(EmbeddedState::open(directory.join("state"))?);
+    let coordination = Arc::new(EmbeddedCoordination::open(directory.join("coordination"))?);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let server = serve(listener, embedded.clone(), coordination)?;
+    let client = Arc::new(StoreClient::connect(server.address()).await?);
+
+    let mut base = Rate::default();
+    let mut one = Rate::default();
+    let mut many = Rate::default();
+    let mut served = Rate::default();
+    let mut in_memory = Rate::default();
+    for _ in 0..ROUNDS {
+        tokio::task::block_in_place(|| {
+            base.add(commit_per_write(&single, STATE_BYTES, TIME)?);
+            one.add(save_rate(&embedded, 1, STATE_BYTES, TIME)?);
+            many.add(save_rate(&embedded, WRITERS, STATE_BYTES, TIME)?);
+            served.add(save_rate(&client, WRITERS, STATE_BYTES, TIME)?);
+            in_memory.add(save_rate(&memory, WRITERS, STATE_BYTES, TIME)?);
+            anyhow::Ok(())
+        })?;
+    }
+    let row = |workload: String, rate: &Rate, goal| Row::new(workload, rate, &base, goal);
+    Ok(Table {
+        rows: vec![
+            row("redb, one commit per write".to_owned(), &base, None),
+            row("embedded, 1 writer".to_owned(), &one, None),
+            row(format!("embedded, {WRITERS} writers"), &many, Some(GOAL)),
+            row(format!("served from the same file, {WRITERS} writers"), &served, None),
+            row(format!("memory, {WRITERS} writers"), &in_memory, None),
+        ],
+    })
+}

@@ -1,0 +1,333 @@
+//! Rules against each other: behaviours that can't both be had for the same actors.
+
+use std::collections::BTreeMap;
+
+use elastin_types::ActorType;
+
+use super::world::World;
+use super::{Answer, Report, sense};
+use crate::{Balance, Behaviour, Diagnostic};
+
+/// A behaviour by its rule and its place in the rule.
+type At = (usize, usize);
+
+/// Where a behaviour speaks of an actor.
+#[derive(Clone, Copy)]
+struct Place {
+    at: At,
+    variable: usize,
+}
+
+/// Places by the type of actor they speak of; `None` is `any`.
+type Places = BTreeMap<Option<ActorType>, Vec<Place>>;
+
+pub(super) fn check(report: &mut Report<'_>) {
+    let rules = &report.policy.rules;
+    let mut pins = Places::new();
+    let mut reserves = Places::new();
+    let mut separates: Vec<(At, usize, usize)> = Vec::new();
+    let mut colocates: Vec<(At, usize, usize)> = Vec::new();
+    let mut balances: Vec<(At, &Balance)> = Vec::new();
+    for (index, rule) in rules.iter().enumerate() {
+        for (number, behaviour) in rule.behaviours.iter().enumerate() {
+            let at = (index, number);
+            let put = |places: &mut Places, variable: usize| {
+                let kind = rule.variables[variable].kind;
+                places.entry(kind).or_default().push(Place { at, variable });
+            };
+            match behaviour {
+                Behaviour::Pin(actor) => put(&mut pins, *actor),
+                Behaviour::Reserve { actor, .. } => put(&mut reserves, *actor),
+                Behaviour::Colocate(one, other) => colocates.push((at, *one, *other)),
+                Behaviour::Separate(one, other) => separates.push((at, *one, *other)),
+                Behaviour::Balance(balance) => balances.push((at, balance)),
+            }
+        }
+    }
+    pins_against_balances(report, &pins, &balances);
+    pins_against_reserves(report, &pins, &reserves);
+    for colocate in &colocates {
+        both_ends(
+            report,
+            *colocate,
+            &pins,
+            "pinned-apart",
+            "pinned",
+            "where they are, together or not",
+        );
+        both_ends(
+            report,
+            *colocate,
+            &reserves,
+            "reserved-apart",
+            "reserved",
+            "on servers of their own",
+        );
+    }
+    colocates_against_separates(report, &colocates, &separates);
+    reserves_for_two_resources(report, &reserves);
+    bounds_of_two_rules(report, &balances);
+}
+
+/// The places that speak of actors of a type.
+fn of_kind(places: &Places, kind: Option<ActorType>) -> Vec<Place> {
+    match kind {
+        None => places.values().flatten().copied().collect(),
+        Some(_) => [places.get(&kind), places.get(&None)]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .copied()
+            .collect(),
+    }
+}
+
+/// A world in which two behaviours are about the same actor.
+fn same_actor(report: &Report<'_>, one: Place, other: Place) -> Option<World> {
+    let rules = &report.policy.rules;
+    let mut world = World::default();
+    let actor = world.actor(rules[one.at.0].variables[one.variable].kind);
+    if one.at.0 == other.at.0 && one.variable == other.variable {
+        return world.add(rules, one.at.0, &[(one.variable, actor)]).then_some(world);
+    }
+    let fits = world.add(rules, one.at.0, &[(one.variable, actor)])
+        && world.add(rules, other.at.0, &[(other.variable, actor)]);
+    fits.then_some(world)
+}
+
+fn warn(report: &mut Report<'_>, code: &str, one: At, other: At, message: String, answer: Answer, resolution: String) {
+    let tie = report.priority(one) == report.priority(other);
+    let resolution = if tie && one.0 != other.0 {
+        format!("both have priority {}: the earlier rule wins", report.priority(one))
+    } else {
+        resolution
+    };
+    let help = match answer.example {
+        Some(example) => format!("{resolution}; for example with {example}"),
+        None => resolution,
+    };
+    let mut warning = Diagnostic::warning(code, report.behaviour_span(other), message).help(help);
+    if one != other {
+        warning = warning.also(report.behaviour_span(one), "against this");
+    }
+    warning.witness = answer.witness;
+    report.add(warning);
+}
+
+fn pins_against_balances(report: &mut Report<'_>, pins: &Places, balances: &[(At, &Balance)]) {
+    for (at, balance) in balances {
+        let kinds: Vec<Option<ActorType>> = match &balance.kinds[..] {
+            [] => pins.keys().copied().collect(),
+            kinds => kinds.iter().copied().map(Some).chain([None]).collect(),
+        };
+        for pin in kinds.iter().filter_map(|kind| pins.get(kind)).flatten() {
+            let rules = &report.policy.rules;
+            let mut world = World::default();
+            let actor = world.actor(rules[pin.at.0].variables[pin.variable].kind);
+            world.add(rules, pin.at.0, &[(pin.variable, actor)]);
+            if at.0 != pin.at.0 {
+                world.add(rules, at.0, &[]);
+                // The server that is to be relieved is the one that the actor is on.
+                let instance = world.instances.last_mut().expect("it was just added");
+                if report.policy.rules[at.0].variables.is_empty() {
+                    instance.server = Some(actor);
+                }
+            }
+            if let Some(answer) = report.can_hold(&world) {
+                let pin_text = report.behaviour_text(pin.at);
+                let text = report.behaviour_text(*at);
+                let message = format!("`{text}` {} want to move actors that `{pin_text}` keeps", answer.can);
+                let resolution = "the one with the higher priority wins".into();
+                warn(report, "pin-against-balance", pin.at, *at, message, answer, resolution);
+            }
+        }
+    }
+}
+
+fn pins_against_reserves(report: &mut Report<'_>, pins: &Places, reserves: &Places) {
+    for (kind, places) in reserves {
+        for reserve in places {
+            for pin in of_kind(pins, *kind) {
+                let Some(world) = same_actor(report, pin, *reserve) else {
+                    continue;
+                };
+                if let Some(answer) = report.can_hold(&world) {
+                    let (pin_text, text) = (report.behaviour_text(pin.at), report.behaviour_text(reserve.at));
+                    let message = format!("`{text}` and `{pin_text}` {} be about the same actor", answer.can);
+                    let resolution = "it then stays, and the others leave its server".into();
+                    warn(
+                        report,
+                        "pin-against-reserve",
+                        pin.at,
+                        reserve.at,
+                        message,
+                        answer,
+                        resolution,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A `colocate` whose two ends are both pinned or both reserved.
+fn both_ends(
+    report: &mut Report<'_>,
+    (at, one, other): (At, usize, usize),
+    places: &Places,
+    code: &str,
+    participle: &str,
+    stay: &str,
+) {
+    let rules = &report.policy.rules;
+    let rule = &rules[at.0];
+    let first_places = of_kind(places, rule.variables[one].kind);
+    let second_places = of_kind(places, rule.variables[other].kind);
+    for first in &first_places {
+        for second in &second_places {
+            let mut world = World::default();
+            let left = world.actor(rule.variables[one].kind);
+            let right = world.actor(rule.variables[other].kind);
+            let mut fits = world.add(rules, at.0, &[(one, left), (other, right)]);
+            for (place, variable, actor) in [(first, one, left), (second, other, right)] {
+                // The same rule for the same actors is there already.
+                if place.at.0 != at.0 || place.variable != variable {
+                    fits &= world.add(rules, place.at.0, &[(place.variable, actor)]);
+                }
+            }
+            if !fits {
+                continue;
+            }
+            if let Some(answer) = report.can_hold(&world) {
+                let text = report.behaviour_text(at);
+                let message = format!("both ends of `{text}` {} be {participle}", answer.can);
+                let mut warning = Diagnostic::warning(code, report.behaviour_span(at), message)
+                    .also(report.behaviour_span(first.at), "one end");
+                if first.at != second.at {
+                    warning = warning.also(report.behaviour_span(second.at), "the other end");
+                }
+                let help = format!("both then stay {stay}");
+                warning = warning.help(match answer.example {
+                    Some(example) => format!("{help}; for example with {example}"),
+                    None => help,
+                });
+                warning.witness = answer.witness;
+                report.add(warning);
+                // One pair of rules is enough to show it.
+                return;
+            }
+        }
+    }
+}
+
+fn colocates_against_separates(
+    report: &mut Report<'_>,
+    colocates: &[(At, usize, usize)],
+    separates: &[(At, usize, usize)],
+) {
+    for (apart_at, apart_one, apart_other) in separates {
+        for (at, one, other) in colocates {
+            for (left, right) in [(*apart_one, *apart_other), (*apart_other, *apart_one)] {
+                let rules = &report.policy.rules;
+                let kind = |variable: usize| rules[at.0].variables[variable].kind;
+                let admits = |variable: usize, apart: usize| {
+                    let apart = rules[apart_at.0].variables[apart].kind;
+                    apart.is_none() || kind(variable).is_none() || apart == kind(variable)
+                };
+                if !admits(*one, left) || !admits(*other, right) {
+                    continue;
+                }
+                let mut world = World::default();
+                let first = world.actor(kind(*one));
+                let second = world.actor(kind(*other));
+                let mut fits = world.add(rules, at.0, &[(*one, first), (*other, second)]);
+                if at.0 != apart_at.0 {
+                    fits &= world.add(rules, apart_at.0, &[(left, first), (right, second)]);
+                } else if (left, right) != (*one, *other) {
+                    continue;
+                }
+                if !fits {
+                    continue;
+                }
+                if let Some(answer) = report.can_hold(&world) {
+                    let (text, apart) = (report.behaviour_text(*at), report.behaviour_text(*apart_at));
+                    let message = format!("`{text}` and `{apart}` {} be about the same actors", answer.can);
+                    let resolution = "the one with the higher priority wins".into();
+                    warn(
+                        report,
+                        "colocate-against-separate",
+                        *apart_at,
+                        *at,
+                        message,
+                        answer,
+                        resolution,
+                    );
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Reservations of one actor for different resources, neither of which has precedence.
+fn reserves_for_two_resources(report: &mut Report<'_>, reserves: &Places) {
+    let resource = |report: &Report<'_>, place: &Place| match report.policy.rules[place.at.0].behaviours[place.at.1] {
+        Behaviour::Reserve { resource, .. } => Some(resource),
+        _ => None,
+    };
+    for (kind, places) in reserves {
+        for one in places {
+            for other in of_kind(reserves, *kind) {
+                if one.at >= other.at
+                    || resource(report, one) == resource(report, &other)
+                    || report.priority(one.at) != report.priority(other.at)
+                {
+                    continue;
+                }
+                let Some(world) = same_actor(report, *one, other) else {
+                    continue;
+                };
+                if let Some(answer) = report.can_hold(&world) {
+                    let (first, second) = (report.behaviour_text(one.at), report.behaviour_text(other.at));
+                    let message = format!("`{first}` and `{second}` {} be about the same actor", answer.can);
+                    let resolution = "the earlier one wins".into();
+                    warn(report, "priority-tie", one.at, other.at, message, answer, resolution);
+                }
+            }
+        }
+    }
+}
+
+/// Bounds of two `balance` rules about the same actors that leave no room between them.
+fn bounds_of_two_rules(report: &mut Report<'_>, balances: &[(At, &Balance)]) {
+    let mut by_kind: BTreeMap<Option<ActorType>, Vec<(At, &Balance)>> = BTreeMap::new();
+    for (at, balance) in balances {
+        let kinds: Vec<Option<ActorType>> = match &balance.kinds[..] {
+            [] => vec![None],
+            kinds => kinds.iter().copied().map(Some).collect(),
+        };
+        for kind in kinds {
+            by_kind.entry(kind).or_default().push((*at, balance));
+        }
+    }
+    let mut reported = std::collections::BTreeSet::new();
+    for (kind, own) in &by_kind {
+        let others = by_kind.get(&None).filter(|_| kind.is_some()).into_iter().flatten();
+        for (at, balance) in own {
+            for (other_at, other) in own.iter().chain(others.clone()) {
+                if at.0 == other_at.0 || balance.resource != other.resource {
+                    continue;
+                }
+                let Some((upper, lower)) = sense::too_close(balance.upper, other.lower) else {
+                    continue;
+                };
+                if reported.insert((*at, *other_at)) && reported.len() <= crate::DIAGNOSTICS_MAX {
+                    let span = report.behaviour_span(*at);
+                    let warning = sense::no_room(upper, lower, span, balance.resource.name())
+                        .also(report.behaviour_span(*other_at), "with the lower bound of this");
+                    report.add(warning);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! An actor's place on this node: where its activations come and go, and where references lead.
+//!
+//! ```text
+//!            inline call                    mailbox
+//!                │                             │
+//!   take from the idle cell          push under the lock, take the body
+//!   (one atomic swap)                out of the idle cell, schedule
+//!                │                             │
+//!                ▼                             ▼
+//!          run on the caller's          a worker runs a batch
+//!          thread, give back                   │
+//!                └──────────▶ settle ◀─────────┘
+//!                 freeze? mail? end? else idle again
+//! ```
+//!
+//! INVARIANT: the body is in the idle cell only while `attention` is 0, except for a moment in which whoever put it there
+//! looks at `attention` and takes it out again. Bits of `attention` are set under the lock, before the cell is looked into;
+//! both sides swap the cell, so one of the two sees the other.
+
+mod life;
+mod moves;
+mod report;
+mod run;
+mod save;
+mod timer;
+
+use std::any::Any;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
+
+use crossbeam_utils::atomic::AtomicCell;
+use elastin_actor::{Body, Handlers, Host, Refused, Scope, Seat, Target, Timer, TimerId, Turn, TurnMeasure};
+use elastin_types::{ActivationEpoch, ActorId, CallError, Method, NotDelivered, Overloaded, Time};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::any_seat::{AnySeat, Load};
+use crate::mailbox::{AnyTurn, Ending, Mailbox, Suspended};
+use crate::profile_table::Profile;
+use crate::scheduler::{Announce, Runnable};
+use crate::settings::INLINE_DEPTH_MAX;
+use crate::shared::Shared;
+use crate::{ActivateError, FreezeDone, Mail, StateImage};
+
+/// There is mail.
+const MAIL: u8 = 1;
+/// There is no activation.
+const INACTIVE: u8 = 2;
+/// A freeze is asked for.
+const FREEZE: u8 = 4;
+/// The activation is to end.
+const END: u8 = 8;
+/// A snapshot wants to know the state's size and references after the present turn.
+const REPORT: u8 = 16;
+/// A turn of a discarded activation still runs.
+const ORPHAN: u8 = 32;
+
+/// The place of one actor on this node.
+pub(crate) struct ActorSeat<A: Handlers> {
+    id: ActorId,
+    shared: Arc<Shared>,
+    me: Weak<Self>,
+    idle: AtomicCell<Option<Box<Body<A>>>>,
+    attention: AtomicU8,
+    mailbox: Mutex<Mailbox<A>>,
+    // Apart from the mailbox, because turns that run inline report here without touching that.
+    profile: Mutex<Option<Box<Profile>>>,
+}
+
+impl<A: Handlers> ActorSeat<A> {
+    /// The empty seat of an actor.
+    pub(crate) fn make(id: ActorId, shared: Arc<Shared>) -> Arc<dyn AnySeat> {
+        Arc::new_cyclic(|me| Self {
+            id,
+            shared,
+            me: me.clone(),
+            idle: AtomicCell::new(None),
+            attention: AtomicU8::new(INACTIVE),
+            mailbox: Mutex::new(Mailbox::new()),
+            profile: Mutex::new(None),
+        })
+    }
+
+    fn arc(&self) -> Arc<Self> {
+        self.me.upgrade().expect("a seat that is used exists")
+    }
+
+    fn attention(&self) -> u8 {
+        self.attention.load(Ordering::Acquire)
+    }
+
+    fn raise(&self, bits: u8) {
+        self.attention.fetch_or(bits, Ordering::AcqRel);
+    }
+
+    fn lower(&self, bits: u8) {
+        self.attention.fetch_and(!bits, Ordering::AcqRel);
+    }
+
+    /// Decides what becomes of an actor that is between two turns.
+    fn settle(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, body: Box<Body<A>>) {
+        if mailbox.epoch != Some(body.epoch) {
+            return self.bury(mailbox, body);
+        }
+        let attention = self.attention();
+        if attention & REPORT != 0 {
+            self.lower(REPORT);
+            self.note_state(&body);
+        }
+        if attention & FREEZE != 0 {
+            return self.freeze_at_boundary(mailbox, body);
+        }
+        if mailbox.queued() > 0 {
+            mailbox.waiting = Some(body);
+            return self.schedule(mailbox, Announce::Later);
+        }
+        if attention & END != 0 {
+            return self.end(mailbox, body);
+        }
+        self.attention.store(0, Ordering::Release);
+        let other = self.idle.swap(Some(body));
+        assert!(other.is_none(), "an actor has one body");
+    }
+
+    /// Drops the body of an activation that was discarded during its turn; a later activation may then go on.
+    fn bury(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, body: Box<Body<A>>) {
+        let next = self.orphan_is_gone(&mut mailbox);
+        match next {
+            Some(next) => self.settle(mailbox, next),
+            None => drop(mailbox),
+        }
+        drop_contained(body);
+    }
+
+    /// The last turn of a discarded activation is over; gives the body of the activation that waited for that.
+    fn orphan_is_gone(&self, mailbox: &mut Mailbox<A>) -> Option<Box<Body<A>>> {
+        mailbox.orphan = false;
+        self.lower(ORPHAN);
+        mailbox.waiting.take()
+    }
+
+    /// Puts the seat into a run queue if a body or a woken turn waits for a worker, and it is not there already.
+    fn schedule(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, announce: Announce) {
+        if mailbox.scheduled || mailbox.orphan {
+            return;
+        }
+        mailbox.scheduled = true;
+        drop(mailbox);
+        self.shared.scheduler.schedule(self.arc(), announce);
+    }
+
+    /// Puts a turn into the mailbox of an active actor.
+    fn push(
+        &self,
+        mut mailbox: MutexGuard<'_, Mailbox<A>>,
+        turn: AnyTurn<A>,
+        room: Option<&Waker>,
+    ) -> Result<(), Refused<A>> {
+        let header = turn.header().expect("a turn that has not started has its header");
+        let one_way = header.one_way;
+        if !one_way && mailbox.suspended_chain() == Some(header.chain) {
+            return Err(Refused {
+                turn,
+                why: CallError::CallCycle,
+            });
+        }
+        let queued_max = self.shared.settings.mailbox_max;
+        let rest = mailbox.rest();
+        if rest.queue.len() >= queued_max {
+            if let Some(room) = room
+                && !rest.room.iter().any(|known| known.will_wake(room))
+            {
+                rest.room.push(room.clone());
+            }
+            return Err(Refused {
+                turn,
+                why: CallError::Overloaded(Overloaded::Actor),
+            });
+        }
+        rest.queue.push_back(turn);
+        // Inside the lock: an inline call that the sender makes after this must see that there is mail before it.
+        self.raise(MAIL);
+        if let Some(body) = self.idle.take() {
+            mailbox.waiting = Some(body);
+        }
+        if mailbox.waiting.is_some() {
+            // Who calls waits, and its thread is free for this actor; who tells goes on.
+            let announce = if one_way { Announce::Now } else { Announce::Later };
+            self.schedule(mailbox, announce);
+        }
+        Ok(())
+    }
+
+    /// Sends a turn to wherever the actor is.
+    fn send_out(&self, turn: AnyTurn<A>) {
+        if let Some((message, reply)) = turn.encode(&self.id) {
+            self.shared.send(message, reply);
+        }
+    }
+
+    /// Sends a turn's reply, unless the node is fenced: then later.
+    fn reply(&self, mut turn: AnyTurn<A>) {
+        self.shared.when_unfenced(move || turn.as_mut().reply());
+    }
+
+    /// Takes the actor although it is not idle, if all it needs is to be activated.
+    #[cold]
+    fn begin_inactive(&self) -> Option<Box<Body<A>>> {
+        if self.attention() & INACTIVE == 0 || self.shared.is_stopped() {
+            return None;
+        }
+        let grant = self.shared.outside.may_activate_here(&self.id)?;
+        match self.activate_from(grant.epoch, grant.image, Vec::new()) {
+            // Somebody else was quicker: the actor is active, which is what counts.
+            Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => self.idle.take(),
+            Err((error, _)) => {
+                tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
+                None
+            }
+        }
+    }
+}
+
+impl<A: Handlers> Seat for ActorSeat<A> {
+    fn id(&self) -> &ActorId {
+        &self.id
+    }
+
+    fn now(&self) -> Time {
+        self.shared.clock.now()
+    }
+
+    fn host(&self) -> Arc<dyn Host> {
+        self.shared.clone()
+    }
+
+    fn record_turn(&self, turn: &TurnMeasure) -> u32 {
+        let mut profile = self.profile.lock();
+        profile.get_or_insert_default().turn(turn)
+    }
+
+    fn record_call(&self, callee: &ActorId, method: Method, bytes: u64, weight: u32) {
+        let mut profile = self.profile.lock();
+        profile.get_or_insert_default().call(callee, method, bytes, weight);
+    }
+
+    fn deactivate(&self) {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.epoch.is_some() && mailbox.rest().ending == Ending::No {
+            mailbox.rest().ending = Ending::Asked;
+            self.raise(END);
+        }
+    }
+
+    fn start_timer(&self, timer: Timer) -> TimerId {
+        self.add_timer(timer)
+    }
+
+    fn stop_timer(&self, timer: TimerId) {
+        self.remove_timer(timer);
+    }
+}
+
+impl<A: Handlers> Target<A> for ActorSeat<A> {
+    fn begin(&self, depth: u32) -> Option<Box<Body<A>>> {
+        let scheduler = &self.shared.scheduler;
+        if scheduler.is_fenced() || depth >= INLINE_DEPTH_MAX {
+            return None;
+        }
+        // Outside a turn, the thread may be anybody's: it needs tokio for handlers that use it, and must keep to the CPU
+        // share, which workers keep to by themselves.
+        if depth == 0 && (scheduler.is_throttled() || tokio::runtime::Handle::try_current().is_err()) {
+            return None;
+        }
+        let body = match self.idle.take() {
+            Some(body) => body,
+            None => self.begin_inactive()?,
+        };
+        if self.attention() != 0 {
+            self.settle(self.mailbox.lock(), body);
+            return None;
+        }
+        Some(body)
+    }
+
+    fn finish(&self, body: Box<Body<A>>) {
+        let other = self.idle.swap(Some(body));
+        assert!(other.is_none(), "an actor has one body");
+        if self.attention() != 0
+            && let Some(body) = self.idle.take()
+        {
+            self.settle(self.mailbox.lock(), body);
+        }
+    }
+
+    fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>) {
+        self.save(self.mailbox.lock(), body, turn);
+    }
+
+    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker) {
+        self.suspend_turn(self.mailbox.lock(), Suspended { turn, scope, waker });
+    }
+
+    fn panicked(&self) {
+        self.count_panic();
+        self.lose(None);
+    }
+
+    fn may_reply(&self) -> bool {
+        !self.shared.scheduler.is_fenced()
+    }
+
+    fn hold_reply(&self, turn: Pin<Box<dyn Turn<A>>>) {
+        self.reply(turn);
+    }
+
+    fn enqueue(&self, turn: Pin<Box<dyn Turn<A>>>, room: Option<&Waker>) -> Result<(), Refused<A>> {
+        loop {
+            let mailbox = self.mailbox.lock();
+            if mailbox.epoch.is_some() || mailbox.rerouting {
+                return self.push(mailbox, turn, room);
+            }
+            drop(mailbox);
+            if self.shared.is_stopped() {
+                let why = CallError::NotDelivered(NotDelivered::ShuttingDown);
+                return Err(Refused { turn, why });
+            }
+            let Some(grant) = self.shared.outside.may_activate_here(&self.id) else {
+                self.send_out(turn);
+                return Ok(());
+            };
+            match self.activate_from(grant.epoch, grant.image, Vec::new()) {
+                Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => {}
+                Err((error, _)) => {
+                    tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
+                    let why = CallError::NotDelivered(NotDelivered::StateUnavailable);
+                    return Err(Refused { turn, why });
+                }
+            }
+        }
+    }
+}
+
+impl<A: Handlers> Wake for ActorSeat<A> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut mailbox = self.mailbox.lock();
+        mailbox.woken = true;
+        if mailbox.suspended_chain().is_some() {
+            self.schedule(mailbox, Announce::Later);
+        }
+    }
+}
+
+impl<A: Handlers> Runnable for ActorSeat<A> {
+    fn run(self: Arc<Self>) {
+        self.visit();
+    }
+}
+
+impl<A: Handlers> AnySeat for ActorSeat<A> {
+    fn target(self: Arc<Self>) -> Box<dyn Any> {
+        let target: Arc<dyn Target<A>> = self;
+        Box::new(target)
+    }
+
+    fn is_empty(&self) -> bool {
+        let mailbox = self.mailbox.lock();
+        mailbox.epoch.is_none() && !mailbox.rerouting && !mailbox.orphan && !mailbox.scheduled
+    }
+
+    fn epoch(&self) -> Option<ActivationEpoch> {
+        self.mailbox.lock().epoch
+    }
+
+    fn deliver(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Mail> {
+        self.deliver_mail(mail, epoch)
+    }
+
+    fn activate(
+        &self,
+        epoch: ActivationEpoch,
+        image: Option<StateImage>,
+        mail: Vec<Mail>,
+    ) -> Result<(), (ActivateError, Vec<Mail>)> {
+        self.activate_from(epoch, image, mail)
+    }
+
+    fn freeze(&self, epoch: ActivationEpoch, deadline: Time, done: FreezeDone) {
+        self.ask_freeze(epoch, deadline, done);
+    }
+
+    fn resume(&self, epoch: ActivationEpoch) -> bool {
+        self.unfreeze(epoch)
+    }
+
+    fn release(&self, epoch: ActivationEpoch) -> Option<Vec<Mail>> {
+        self.release_frozen(epoch)
+    }
+
+    fn discard(&self, epoch: ActivationEpoch) -> Vec<Mail> {
+        self.discard_activation(epoch)
+    }
+
+    fn passivate_if_unused(&self) {
+        let Some(mut body) = self.idle.take() else { return };
+        let unused = !std::mem::replace(&mut body.used, false);
+        if unused {
+            self.deactivate();
+            self.mailbox.lock().shrink();
+        }
+        self.finish(body);
+    }
+
+    fn deactivate_when_idle(&self) {
+        self.deactivate();
+        if let Some(body) = self.idle.take() {
+            self.finish(body);
+        }
+    }
+
+    fn report(&self, listed: bool, period_s: f64) -> Option<(Option<elastin_types::ActorStats>, Load)> {
+        self.make_report(listed, period_s)
+    }
+
+    fn tear_down(&self) {
+        self.tear_down_activation();
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let mailbox = self.mailbox.lock();
+        mailbox.epoch.is_none() && !mailbox.rerouting
+            || (mailbox.queued() == 0 && self.attention() & (MAIL | END | FREEZE) == 0 && self.peek_idle())
+    }
+}
+
+impl<A: Handlers> ActorSeat<A> {
+    /// Whether the actor is idle right now. Looks by taking it out and putting it back.
+    fn peek_idle(&self) -> bool {
+        // The mailbox is locked by the caller: an inline call that misses the body meanwhile queues behind the lock.
+        match self.idle.take() {
+            Some(body) => {
+                let other = self.idle.swap(Some(body));
+                assert!(other.is_none(), "an actor has one body");
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Drops what an application's code may panic in the drop of.
+fn drop_contained<T>(value: T) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(value))).is_err() {
+        tracing::error!("an actor's state panicked when it was dropped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_idle_cell_is_a_plain_atomic() {
+        // Inline calls rely on this for their speed: any other cell would take a lock.
+        assert!(AtomicCell::<Option<Box<u64>>>::is_lock_free());
+    }
+}

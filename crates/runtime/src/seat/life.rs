@@ -1,0 +1,325 @@
+//! The beginning and the end of activations.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use elastin_actor::{Body, Handlers, Hook, ReplyTo, Seat, decode_state};
+use elastin_types::{ActivationEpoch, CallError, NotDelivered, Unknown};
+use parking_lot::MutexGuard;
+
+use super::{ActorSeat, INACTIVE, MAIL, ORPHAN, drop_contained};
+use crate::hook_turn::HookTurn;
+use crate::mailbox::{AnyTurn, Ending, Freeze, Mailbox, Rest, Suspended};
+use crate::shared::Shared;
+use crate::{ActivateError, FreezeError, Mail, StateImage};
+
+impl<A: Handlers> ActorSeat<A> {
+    /// Activates the actor, with mail that is older than any in the mailbox.
+    pub(super) fn activate_from(
+        &self,
+        epoch: ActivationEpoch,
+        image: Option<StateImage>,
+        mail: Vec<Mail>,
+    ) -> Result<(), (ActivateError, Vec<Mail>)> {
+        // Before the lock, because decoding takes time and may run any code.
+        let moved = image.as_ref().is_some_and(|image| image.moved);
+        let state = match image.map_or_else(|| Ok(A::default()), |image| decode_state::<A>(&image.state)) {
+            Ok(state) => state,
+            Err(error) => return Err((error.into(), mail)),
+        };
+        let mut mailbox = self.mailbox.lock();
+        if let Some(active) = mailbox.epoch {
+            drop(mailbox);
+            drop_contained(state);
+            return Err((ActivateError::AlreadyActive(active), mail));
+        }
+        let seat = self.arc();
+        let body = Body::new(state, epoch, seat.clone() as Arc<dyn Seat>, Waker::from(seat));
+        mailbox.epoch = Some(epoch);
+        mailbox.since = self.shared.clock.now();
+        mailbox.woken = false;
+        mailbox.rerouting = false;
+        self.shared.activations.fetch_add(1, Ordering::Relaxed);
+        let refused = self.put_in_front(&mut mailbox, mail, moved);
+        let attention = if mailbox.queued() > 0 { MAIL } else { 0 };
+        if mailbox.orphan {
+            self.attention.store(attention | ORPHAN, Ordering::Release);
+            mailbox.waiting = Some(body);
+            drop(mailbox);
+        } else {
+            self.attention.store(attention, Ordering::Release);
+            self.settle(mailbox, body);
+        }
+        for (reply, error) in refused {
+            reply.complete(Err(error));
+        }
+        Ok(())
+    }
+
+    /// Puts mail and the hook of a new activation before what is in the queue; gives back what can't be run.
+    fn put_in_front(&self, mailbox: &mut Mailbox<A>, mail: Vec<Mail>, moved: bool) -> Vec<(ReplyTo, CallError)> {
+        let hook = if moved { Hook::AfterMove } else { Hook::Activate };
+        let has_hook = A::hooks().contains(&hook);
+        let mut refused = Vec::new();
+        if mail.is_empty() && !has_hook {
+            return refused;
+        }
+        let queue = &mut mailbox.rest().queue;
+        for mail in mail.into_iter().rev() {
+            match decode(&self.shared, mail) {
+                Ok(turn) => queue.push_front(turn),
+                Err((Some(reply), error)) => refused.push((reply, error)),
+                Err((None, error)) => tracing::warn!(actor = ?self.id, %error, "a message can't be run"),
+            }
+        }
+        if has_hook {
+            queue.push_front(self.hook_turn(hook));
+        }
+        refused
+    }
+
+    pub(super) fn hook_turn(&self, hook: Hook) -> AnyTurn<A> {
+        use elastin_actor::Host as _;
+        HookTurn::boxed(hook, &self.id, self.shared.next_call())
+    }
+
+    /// Mail from elsewhere for an activation that is here.
+    pub(super) fn deliver_mail(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Mail> {
+        if self.mailbox.lock().epoch != Some(epoch) {
+            return Err(mail);
+        }
+        let turn = match decode::<A>(&self.shared, mail) {
+            Ok(turn) => turn,
+            Err((reply, error)) => {
+                match reply {
+                    Some(reply) => reply.complete(Err(error)),
+                    None => tracing::warn!(actor = ?self.id, %error, "a message can't be run"),
+                }
+                return Ok(());
+            }
+        };
+        let mailbox = self.mailbox.lock();
+        if mailbox.epoch != Some(epoch) {
+            drop(mailbox);
+            return match turn.encode(&self.id) {
+                Some((message, reply)) => Err(Mail { message, reply }),
+                None => Ok(()),
+            };
+        }
+        if let Err(mut refused) = self.push(mailbox, turn, None) {
+            refused.turn.as_mut().fail(refused.why);
+        }
+        Ok(())
+    }
+
+    /// Ends an activation by itself at a turn boundary, its hook first.
+    pub(super) fn end(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, body: Box<Body<A>>) {
+        let rest = mailbox.rest();
+        if rest.ending != Ending::Hooked && A::hooks().contains(&Hook::Deactivate) {
+            rest.ending = Ending::Hooked;
+            rest.queue.push_front(self.hook_turn(Hook::Deactivate));
+            return self.settle(mailbox, body);
+        }
+        let epoch = self.close(&mut mailbox);
+        let rest = mailbox.take_rest();
+        drop(mailbox);
+        drop_contained(body);
+        self.clean_up(rest);
+        self.tell_passivated(epoch);
+    }
+
+    /// The state is gone: the actor starts again from what was saved, here or wherever it may, and its mail goes along. With
+    /// an error it does not start again, and its mail gets that error.
+    pub(super) fn lose(&self, error: Option<CallError>) {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.orphan {
+            // The activation was discarded while the turn ran, so nothing of it is left to lose.
+            if let Some(next) = self.orphan_is_gone(&mut mailbox) {
+                self.settle(mailbox, next);
+            }
+            return;
+        }
+        if let Some(error) = error {
+            return self.give_up(mailbox, error);
+        }
+        let epoch = self.close(&mut mailbox);
+        mailbox.rerouting = true;
+        let queue = mailbox.rest_if_any().map(|rest| std::mem::take(&mut rest.queue));
+        let rest = mailbox.take_rest();
+        if let Some(queue) = queue {
+            mailbox.rest().queue = queue;
+        }
+        drop(mailbox);
+        self.clean_up(rest);
+        self.tell_passivated(epoch);
+        self.reroute();
+    }
+
+    /// Finds out where the mail of a lost activation goes. Mail that comes meanwhile queues behind it.
+    fn reroute(&self) {
+        loop {
+            let grant = if self.shared.is_stopped() {
+                None
+            } else {
+                self.shared.outside.may_activate_here(&self.id)
+            };
+            if let Some(grant) = grant {
+                match self.activate_from(grant.epoch, grant.image, Vec::new()) {
+                    Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => return,
+                    Err((error, _)) => {
+                        tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
+                        let error = CallError::NotDelivered(NotDelivered::StateUnavailable);
+                        return self.give_up(self.mailbox.lock(), error);
+                    }
+                }
+            }
+            let mut mailbox = self.mailbox.lock();
+            if mailbox.epoch.is_some() {
+                return;
+            }
+            let queue = mailbox.rest_if_any().map(|rest| std::mem::take(&mut rest.queue)).unwrap_or_default();
+            if queue.is_empty() {
+                mailbox.rerouting = false;
+                return;
+            }
+            drop(mailbox);
+            for turn in queue {
+                self.send_out(turn);
+            }
+        }
+    }
+
+    /// Ends the activation without another try: everything in its mailbox gets the error.
+    fn give_up(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, error: CallError) {
+        let epoch = self.close(&mut mailbox);
+        mailbox.rerouting = false;
+        let rest = mailbox.take_rest();
+        drop(mailbox);
+        let queue = self.clean_up(rest);
+        for mut turn in queue {
+            let error = error.clone();
+            self.shared.when_unfenced(move || turn.as_mut().fail(error));
+        }
+        self.tell_passivated(epoch);
+    }
+
+    /// Drops an activation that has no right to be any longer. Gives the mail that had not begun.
+    pub(super) fn discard_activation(&self, epoch: ActivationEpoch) -> Vec<Mail> {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.epoch != Some(epoch) {
+            return Vec::new();
+        }
+        self.close(&mut mailbox);
+        let mut body = self.idle.take().or_else(|| mailbox.waiting.take());
+        let mut unfinished = None;
+        if let Some(rest) = mailbox.rest_if_any() {
+            if let Freeze::Frozen(_) = rest.freeze
+                && let Freeze::Frozen(frozen) = std::mem::replace(&mut rest.freeze, Freeze::No)
+            {
+                body = Some(frozen);
+            }
+            if let Some(saving) = rest.saving.take() {
+                body = Some(saving.body);
+                unfinished = Some(saving.turn);
+            }
+        }
+        let suspended = mailbox.rest_if_any().and_then(|rest| rest.suspended.take());
+        // None of the places has it: a turn runs right now.
+        mailbox.orphan = body.is_none() && suspended.is_none();
+        if mailbox.orphan {
+            self.raise(ORPHAN);
+        }
+        let rest = mailbox.take_rest();
+        drop(mailbox);
+        drop_contained(body);
+        if let Some(Suspended { turn, scope, .. }) = suspended {
+            scope.abandon();
+            unfinished = Some(turn);
+        }
+        if let Some(turn) = unfinished {
+            self.tell_lost(turn);
+        }
+        let queue = self.clean_up(rest);
+        self.to_mail(queue)
+    }
+
+    /// A turn of a discarded activation waits for something: it will not go on.
+    pub(super) fn bury_suspended(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, suspended: Suspended<A>) {
+        match self.orphan_is_gone(&mut mailbox) {
+            Some(next) => self.settle(mailbox, next),
+            None => drop(mailbox),
+        }
+        suspended.scope.abandon();
+        self.tell_lost(suspended.turn);
+    }
+
+    /// Ends everything, because the runtime ends.
+    pub(super) fn tear_down_activation(&self) {
+        let epoch = self.mailbox.lock().epoch;
+        if let Some(epoch) = epoch {
+            for mail in self.discard_activation(epoch) {
+                if let Some(reply) = mail.reply {
+                    reply.complete(Err(CallError::NotDelivered(NotDelivered::ShuttingDown)));
+                }
+            }
+        }
+    }
+
+    /// Makes messages of turns that have not begun.
+    pub(super) fn to_mail(&self, queue: impl IntoIterator<Item = AnyTurn<A>>) -> Vec<Mail> {
+        let encoded = queue.into_iter().filter_map(|turn| turn.encode(&self.id));
+        encoded.map(|(message, reply)| Mail { message, reply }).collect()
+    }
+
+    /// Marks the seat as without an activation; gives the epoch of the one that it had.
+    pub(super) fn close(&self, mailbox: &mut Mailbox<A>) -> Option<ActivationEpoch> {
+        self.attention.store(INACTIVE, Ordering::Release);
+        mailbox.woken = false;
+        *self.profile.lock() = None;
+        let epoch = mailbox.epoch.take();
+        if epoch.is_some() {
+            self.shared.activations.fetch_sub(1, Ordering::Relaxed);
+        }
+        epoch
+    }
+
+    /// Ends what an activation had going on; gives its mail.
+    pub(super) fn clean_up(&self, rest: Option<Box<Rest<A>>>) -> impl IntoIterator<Item = AnyTurn<A>> + use<A> {
+        let Some(rest) = rest else { return Default::default() };
+        let rest = *rest;
+        for timer in rest.timers.into_values() {
+            self.shared.timers.cancel(timer.wake);
+        }
+        for waker in rest.room {
+            waker.wake();
+        }
+        if let Freeze::Asked { done, timer, .. } = rest.freeze {
+            self.shared.timers.cancel(timer);
+            done(Err(FreezeError::NotActive));
+        }
+        rest.queue
+    }
+
+    fn tell_passivated(&self, epoch: Option<ActivationEpoch>) {
+        if let Some(epoch) = epoch {
+            self.shared.outside.passivated(&self.id, epoch);
+        }
+    }
+
+    pub(super) fn tell_lost(&self, mut turn: AnyTurn<A>) {
+        turn.as_mut().fail(CallError::Unknown(Unknown::NodeLost));
+        drop_contained(turn);
+    }
+}
+
+/// Makes a turn of mail.
+fn decode<A: Handlers>(shared: &Arc<Shared>, mail: Mail) -> Result<AnyTurn<A>, (Option<ReplyTo>, CallError)> {
+    let Mail { message, reply } = mail;
+    let reply = match reply {
+        Some(slot) => Some(ReplyTo::slot(slot)),
+        None if message.header.one_way => None,
+        None => Some(ReplyTo::host(shared.clone(), message.header.call)),
+    };
+    A::decode(message, reply).map_err(|undecoded| (undecoded.reply, CallError::Rejected(undecoded.why)))
+}

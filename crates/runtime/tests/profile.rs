@@ -1,0 +1,183 @@
+//! What a snapshot says of actors and their server.
+
+extern crate elastin_actor as elastin;
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use common::pair::Pair;
+use elastin::{Actor, Ctx, Ref, handlers};
+use elastin_actor::schema_of;
+use elastin_runtime::{Interest, NodeSnapshot, Runtime};
+use elastin_types::{ActorStats, ActorType, Caller, Method, NodeId, Property};
+use serde::{Deserialize, Serialize};
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct File {
+    bytes: Vec<u8>,
+}
+
+#[handlers]
+impl File {
+    fn read(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn write(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
+    }
+}
+
+type Files = Vec<Ref<File>>;
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Folder {
+    files: Files,
+    newest: Option<Ref<File>>,
+    by_name: BTreeMap<String, Ref<File>>,
+    parents: HashMap<u64, Vec<Ref<Folder>>>,
+    opened: u64,
+}
+
+#[handlers]
+impl Folder {
+    fn add(&mut self, ctx: &Ctx, name: String) {
+        let file: Ref<File> = ctx.actor(name.as_str());
+        self.files.push(file.clone());
+        self.newest = Some(file.clone());
+        self.by_name.insert(name, file);
+    }
+
+    async fn open(&mut self, calls: u64) -> u64 {
+        self.opened += 1;
+        let mut read = 0;
+        for call in 0..calls {
+            let file = &self.files[call as usize % self.files.len()];
+            read += file.read().await.unwrap();
+        }
+        read
+    }
+
+    fn burn(&mut self, for_us: u64) {
+        let end = Instant::now() + Duration::from_micros(for_us);
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn of<'a>(snapshot: &'a NodeSnapshot, reference: &elastin_types::ActorId) -> &'a ActorStats {
+    snapshot.actors.iter().find(|actor| actor.actor == *reference).expect("it is listed")
+}
+
+#[test]
+fn properties_are_found_by_type() {
+    let schema = schema_of::<Folder>();
+    let properties: Vec<_> = schema.properties.iter().map(|p| (p.name.as_str(), p.target.as_str())).collect();
+    let expected = [("files", "File"), ("newest", "File"), ("by_name", "File"), ("parents", "Folder")];
+    assert_eq!(properties, expected);
+    let open = schema.function("open").unwrap();
+    assert_eq!((open.parameters[0].name.as_str(), open.parameters[0].type_name.as_str()), ("calls", "u64"));
+    assert_eq!(schema_of::<File>().function("write").unwrap().parameters[0].type_name, "Vec<u8>");
+    assert!(schema_of::<File>().function("read").unwrap().read_only);
+}
+
+#[tokio::test]
+async fn a_snapshot_has_edges_references_and_sizes() {
+    let runtime = Runtime::builder()
+        .register::<Folder>()
+        .register::<File>()
+        .node(NodeId(3))
+        .workers(1)
+        .build()
+        .unwrap();
+    let folder: Ref<Folder> = runtime.client().actor("folder");
+    let (a, b): (Ref<File>, Ref<File>) = (runtime.client().actor("a"), runtime.client().actor("b"));
+    folder.add("a".into()).await.unwrap();
+    folder.add("b".into()).await.unwrap();
+    a.write(vec![1; 5000]).await.unwrap();
+    for _ in 0..100 {
+        assert_eq!(folder.open(4).await, Ok(10_000));
+    }
+    let snapshot = runtime.snapshot(&Interest::All);
+    assert_eq!(snapshot.server.actors, 3);
+    assert_eq!(snapshot.actors.len(), 3);
+
+    let stats = of(&snapshot, folder.id());
+    let files = |name: &str| {
+        let property = Property::of(name);
+        let references = stats.references.iter().find(|references| references.property == property).unwrap();
+        references.actors.clone()
+    };
+    assert_eq!(files("files"), [a.id().clone(), b.id().clone()]);
+    assert_eq!(files("newest"), [b.id().clone()]);
+    let opens = stats.calls_in.iter().find(|call| call.method == Method::of("open")).unwrap();
+    assert_eq!((&opens.caller, opens.count), (&Caller::Client(NodeId(3)), 100));
+    assert_eq!(opens.bytes, 100);
+    let reads: Vec<_> = stats.calls_out.iter().map(|call| (call.callee.clone(), call.count, call.node)).collect();
+    assert_eq!(reads, [(a.id().clone(), 200, Some(NodeId(3))), (b.id().clone(), 200, Some(NodeId(3)))]);
+
+    let stats = of(&snapshot, a.id());
+    assert!(stats.used.mem > 5000.0, "{}", stats.used.mem);
+    let reads = stats.calls_in.iter().find(|call| call.method == Method::of("read")).unwrap();
+    assert_eq!((&reads.caller, reads.count), (&Caller::Actor(folder.id().clone()), 200));
+
+    // A period without calls: the references are still known, the edges gone.
+    let snapshot = runtime.snapshot(&Interest::Types(BTreeSet::from([ActorType::of("Folder")])));
+    assert_eq!(snapshot.actors.len(), 1);
+    let stats = of(&snapshot, folder.id());
+    assert_eq!(stats.calls_in.len() + stats.calls_out.len(), 0);
+    assert_eq!(stats.references.len(), 3);
+    assert_eq!(snapshot.server.actors, 3);
+}
+
+#[tokio::test]
+async fn many_calls_are_counted_closely_though_few_are_measured() {
+    let runtime = Runtime::builder().register::<Folder>().register::<File>().workers(1).build().unwrap();
+    let folder: Ref<Folder> = runtime.client().actor("folder");
+    folder.add("a".into()).await.unwrap();
+    folder.open(100_000).await.unwrap();
+    let snapshot = runtime.snapshot(&Interest::All);
+    let file = snapshot.actors.iter().find(|actor| actor.actor.kind == ActorType::of("File")).unwrap();
+    let counted = file.calls_in[0].count as f64;
+    assert!((counted - 100_000.0).abs() < 100.0, "{counted}");
+    let edge = &of(&snapshot, folder.id()).calls_out[0];
+    assert_eq!(edge.count, 100_000);
+}
+
+#[tokio::test]
+async fn time_goes_to_the_actor_that_used_it() {
+    let runtime = Runtime::builder().register::<Folder>().register::<File>().workers(1).build().unwrap();
+    let busy: Ref<Folder> = runtime.client().actor("busy");
+    let lazy: Ref<Folder> = runtime.client().actor("lazy");
+    runtime.snapshot(&Interest::All);
+    for _ in 0..50 {
+        busy.burn(1000).await.unwrap();
+        lazy.burn(10).await.unwrap();
+    }
+    let snapshot = runtime.snapshot(&Interest::All);
+    let cpu = |reference: &Ref<Folder>| of(&snapshot, reference.id()).used.cpu;
+    assert!(cpu(&busy) > 20.0 * cpu(&lazy), "{} and {}", cpu(&busy), cpu(&lazy));
+    let server = snapshot.server.usage.cpu;
+    assert!(cpu(&busy) + cpu(&lazy) <= server.used * 1.01, "{} of {}", cpu(&busy), server.used);
+    assert!(server.percent().unwrap() > 0.0);
+}
+
+#[tokio::test]
+async fn edges_between_nodes_know_the_nodes() {
+    let pair = Pair::start(|builder| builder.register::<Folder>().register::<File>());
+    let folder: Ref<Folder> = pair.runtime(0).client().actor("folder");
+    let file: Ref<File> = pair.runtime(1).client().actor("a");
+    assert_eq!(file.read().await, Ok(0));
+    folder.add("a".into()).await.unwrap();
+    assert_eq!(folder.open(30).await, Ok(0));
+    let there = pair.runtime(1).snapshot(&Interest::All);
+    let read = of(&there, file.id()).calls_in.iter().find(|call| matches!(call.caller, Caller::Actor(_))).unwrap();
+    assert_eq!((read.count, read.node), (30, Some(NodeId(1))));
+    let here = pair.runtime(0).snapshot(&Interest::All);
+    let read = &of(&here, folder.id()).calls_out[0];
+    assert_eq!((read.count, read.node), (30, Some(NodeId(2))));
+    pair.stop().await;
+}

@@ -1,0 +1,32 @@
+//! Source: the design's "order per sender and receiver survives a move". Of two messages from one life of a sender to one
+//! receiver, the earlier never runs after the later.
+
+use std::collections::BTreeMap;
+
+use elastin_types::{ActorId, Caller};
+
+use super::{Turn, Violation};
+
+/// Order per sender and receiver.
+#[derive(Debug, Default)]
+pub(crate) struct OrderPerPair {
+    last: BTreeMap<(Caller, u64, ActorId), u64>,
+}
+
+impl OrderPerPair {
+    pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) -> Result<(), Violation> {
+        let pair = (turn.caller.clone(), turn.sender_life, turn.actor.clone());
+        let last = self.last.entry(pair).or_insert(0);
+        if turn.number <= *last {
+            return Err(Violation {
+                invariant: "order per sender and receiver",
+                what: format!(
+                    "{:?} runs message {} of {:?} after message {last}",
+                    turn.actor, turn.number, turn.caller
+                ),
+            });
+        }
+        *last = turn.number;
+        Ok(())
+    }
+}

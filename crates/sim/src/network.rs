@@ -1,0 +1,79 @@
+//! The model of the network: connections that keep order, delay, break and hang.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use elastin_types::{NodeId, Time};
+
+use crate::random::Random;
+
+/// The fastest a frame gets to another node.
+const DELAY_LEAST: Duration = Duration::from_micros(50);
+
+/// One direction between two nodes.
+#[derive(Debug, Default)]
+struct Link {
+    /// Frames of earlier connections are lost.
+    connection: u64,
+    /// No frame overtakes another on the same connection.
+    last_arrival: Time,
+}
+
+/// All connections.
+#[derive(Debug)]
+pub(crate) struct Network {
+    random: Random,
+    delay_most: Duration,
+    links: BTreeMap<(NodeId, NodeId), Link>,
+    /// Directions in which nothing gets through now.
+    cut: BTreeSet<(NodeId, NodeId)>,
+}
+
+impl Network {
+    pub(crate) fn new(random: Random, delay_most: Duration) -> Self {
+        Self {
+            random,
+            delay_most,
+            links: BTreeMap::new(),
+            cut: BTreeSet::new(),
+        }
+    }
+
+    /// When a frame sent now arrives, and on which connection; nothing if it is lost.
+    pub(crate) fn send(&mut self, now: Time, from: NodeId, to: NodeId) -> Option<(Time, u64)> {
+        if self.cut.contains(&(from, to)) {
+            return None;
+        }
+        let delay = self.random.between(DELAY_LEAST, self.delay_most);
+        let link = self.links.entry((from, to)).or_default();
+        link.last_arrival = link.last_arrival.max(now + delay);
+        Some((link.last_arrival, link.connection))
+    }
+
+    /// Whether a frame of this connection still arrives.
+    pub(crate) fn arrives(&self, from: NodeId, to: NodeId, connection: u64) -> bool {
+        self.links.get(&(from, to)).is_some_and(|link| link.connection == connection)
+    }
+
+    /// Breaks the connection in one direction: what is on it is lost.
+    pub(crate) fn break_link(&mut self, from: NodeId, to: NodeId) {
+        let link = self.links.entry((from, to)).or_default();
+        link.connection += 1;
+        link.last_arrival = Time::ZERO;
+    }
+
+    /// Lets nothing through in one direction, until it is healed.
+    pub(crate) fn cut(&mut self, from: NodeId, to: NodeId) {
+        self.break_link(from, to);
+        self.cut.insert((from, to));
+    }
+
+    /// Lets everything through again, and returns what was cut.
+    pub(crate) fn heal(&mut self) -> Vec<(NodeId, NodeId)> {
+        std::mem::take(&mut self.cut).into_iter().collect()
+    }
+
+    pub(crate) fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
+        self.cut.contains(&(from, to))
+    }
+}

@@ -1,0 +1,65 @@
+//! What a run is like.
+
+use std::time::Duration;
+
+/// What a run is like. Together with the seed it decides everything.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many servers there are at the start.
+    pub servers: usize,
+    /// How many clients there are.
+    pub clients: usize,
+    /// Whether one member that hosts nothing keeps the whole directory, as the supervisor of an embedded cluster does;
+    /// otherwise the servers share it.
+    pub supervisor: bool,
+    /// How many actors are called.
+    pub actors: u64,
+    /// For how long calls are made.
+    pub duration: Duration,
+    /// Calls and tells from clients per second; actors send more in turn.
+    pub calls_per_second: u64,
+    /// Moves per second.
+    pub moves_per_second: u64,
+    /// The longest that a frame is on its way.
+    pub delay_most: Duration,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+/// What goes wrong, per second on average (0: never).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Servers that crash, in percent of a second's chance. A new one joins for each.
+    pub crashes: u64,
+    /// Connections that break, likewise.
+    pub breaks: u64,
+    /// Directions between two nodes in which nothing gets through for a while, likewise.
+    pub cuts: u64,
+    /// Activations that end by themselves, likewise.
+    pub passivations: u64,
+    /// Servers that join or leave as planned, likewise.
+    pub resizes: u64,
+}
+
+impl Faults {
+    /// Whether messages may be lost.
+    pub fn may_lose(&self) -> bool {
+        self.crashes > 0
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            servers: 3,
+            clients: 2,
+            supervisor: false,
+            actors: 20,
+            duration: Duration::from_secs(2),
+            calls_per_second: 500,
+            moves_per_second: 50,
+            delay_most: Duration::from_millis(2),
+            faults: Faults::default(),
+        }
+    }
+}

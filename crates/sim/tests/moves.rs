@@ -1,0 +1,50 @@
+//! A single move, with a crash of each side at each step.
+
+use elastin_sim::{MoveScenario, Report, crash_in_a_move};
+
+fn check(seed: u64, scenario: MoveScenario) -> Report {
+    let report = crash_in_a_move(seed, scenario);
+    assert!(
+        report.violations.is_empty(),
+        "seed {seed}, {scenario:?}: {:#?}\n{}",
+        report.violations,
+        report.trace.join("\n")
+    );
+    report
+}
+
+#[test]
+fn a_move_loses_nothing() {
+    for seed in 0..50 {
+        let report = check(seed, MoveScenario::Nobody);
+        assert_eq!(report.count("move done"), 1, "seed {seed}: the move must happen");
+        assert_eq!(report.count("message"), report.count("message ran"), "seed {seed}: nothing is lost");
+    }
+}
+
+fn kill_at_every_step(side: impl Fn(u64) -> MoveScenario, commands: &str) {
+    for seed in 0..4 {
+        let quiet = check(seed, MoveScenario::Nobody);
+        let steps = quiet.count(commands);
+        assert!(steps > 20, "seed {seed}: only {steps} steps");
+        for step in 0..steps {
+            let report = check(seed, side(step));
+            assert_eq!(report.count("crash"), 1, "seed {seed}, step {step}: the crash must happen");
+        }
+    }
+}
+
+#[test]
+fn the_source_may_die_at_every_step() {
+    kill_at_every_step(MoveScenario::Source, "source commands");
+}
+
+#[test]
+fn the_target_may_die_at_every_step() {
+    kill_at_every_step(MoveScenario::Target, "target commands");
+}
+
+#[test]
+fn the_directory_may_die_at_every_step() {
+    kill_at_every_step(MoveScenario::Directory, "directory commands");
+}

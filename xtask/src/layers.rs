@@ -1,0 +1,167 @@
+//! The layering check: crates depend downwards only, and below the line on nothing that reaches the world.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+
+use crate::metadata::{Graph, Metadata};
+
+/// The layers, lowest first: a crate may depend on crates of lower rows only. A row is one step of an arrow, so a layer
+/// of the picture in `docs/architecture.md` can have several rows.
+const LAYERS: &[&[&str]] = &[
+    &["elastin-types", "elastin-macros"],
+    &["elastin-policy", "elastin-actor", "elastin-protocol"],
+    &["elastin-control"],
+    &["elastin-runtime", "elastin-stores", "elastin-sim"],
+    &["elastin-cluster", "elastin-gateway"],
+    &["elastin"],
+    &["elastin-stream", "elastin-pool"],
+    &["elastin-testkit"],
+    &["metadata-server"],
+    &["elastin-cli", "xtask"],
+];
+
+/// Below the line: no runtime, no operating system, no clock, no randomness of its own.
+const PURE: &[&str] = &[
+    "elastin-types",
+    "elastin-policy",
+    "elastin-macros",
+    "elastin-actor",
+    "elastin-protocol",
+    "elastin-control",
+    "elastin-sim",
+];
+
+/// What must not be found below the line, at any depth.
+const WORLDLY: &[&str] = &[
+    "tokio",
+    "mio",
+    "socket2",
+    "libc",
+    "rustix",
+    "rand",
+    "getrandom",
+    "fastrand",
+];
+
+/// Checks the workspace as it is.
+pub(crate) fn check() -> Result<()> {
+    let graph = Metadata::load("Cargo.toml", &[])?.graph()?;
+    let violations = violations(&graph);
+    if !violations.is_empty() {
+        bail!("the layers are broken:\n  {}", violations.join("\n  "));
+    }
+    Ok(())
+}
+
+/// Everything that breaks a rule, in words.
+fn violations(graph: &Graph) -> Vec<String> {
+    let rank: BTreeMap<&str, usize> = LAYERS
+        .iter()
+        .enumerate()
+        .flat_map(|(rank, row)| row.iter().map(move |name| (*name, rank)))
+        .collect();
+    let mut violations = Vec::new();
+    for member in &graph.members {
+        let Some(own) = rank.get(member.as_str()) else {
+            violations.push(format!("`{member}` has no layer: give it one in xtask/src/layers.rs"));
+            continue;
+        };
+        for dependency in graph.dependencies.get(member).into_iter().flatten() {
+            if rank.get(dependency.as_str()).is_some_and(|other| other >= own) {
+                violations.push(format!(
+                    "`{member}` must not depend on `{dependency}`: arrows point downwards"
+                ));
+            }
+        }
+        if PURE.contains(&member.as_str()) {
+            let paths = WORLDLY.iter().filter_map(|worldly| path(graph, member, worldly));
+            violations.extend(paths.map(|path| format!("below the line: {}", path.join(" → "))));
+        }
+    }
+    violations
+}
+
+/// How `from` comes to depend on `to`, if it does: the shortest way.
+fn path(graph: &Graph, from: &str, to: &str) -> Option<Vec<String>> {
+    let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut frontier = vec![from];
+    while !frontier.is_empty() && !came_from.contains_key(to) {
+        let mut next = Vec::new();
+        for package in frontier {
+            for dependency in graph.dependencies.get(package).into_iter().flatten() {
+                if dependency != from && !came_from.contains_key(dependency.as_str()) {
+                    came_from.insert(dependency, package);
+                    next.push(dependency.as_str());
+                }
+            }
+        }
+        frontier = next;
+    }
+    let mut path = vec![to.to_owned()];
+    let mut at = to;
+    while at != from {
+        at = came_from.get(at)?;
+        path.push(at.to_owned());
+    }
+    path.reverse();
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(dependencies: &[(&str, &[&str])], expected: &[&str]) {
+        let own = |name: &&str| name.starts_with("elastin") || *name == "newcomer";
+        let graph = Graph {
+            members: dependencies
+                .iter()
+                .map(|(name, _)| *name)
+                .filter(own)
+                .map(str::to_owned)
+                .collect(),
+            dependencies: dependencies
+                .iter()
+                .map(|(name, on)| ((*name).to_owned(), on.iter().map(|name| (*name).to_owned()).collect()))
+                .collect(),
+        };
+        assert_eq!(violations(&graph), expected);
+    }
+
+    #[test]
+    fn arrows_point_downwards() {
+        check(
+            &[
+                ("elastin-types", &["serde"]),
+                ("elastin-protocol", &["elastin-types"]),
+                ("elastin-runtime", &["elastin-types", "tokio"]),
+            ],
+            &[],
+        );
+        check(
+            &[("elastin-types", &["elastin-policy"])],
+            &["`elastin-types` must not depend on `elastin-policy`: arrows point downwards"],
+        );
+        check(
+            &[("elastin-stores", &["elastin-runtime"])],
+            &["`elastin-stores` must not depend on `elastin-runtime`: arrows point downwards"],
+        );
+        check(
+            &[("newcomer", &[])],
+            &["`newcomer` has no layer: give it one in xtask/src/layers.rs"],
+        );
+    }
+
+    #[test]
+    fn below_the_line_nothing_reaches_the_world() {
+        check(
+            &[
+                ("elastin-sim", &["helper"]),
+                ("helper", &["helper", "deeper"]),
+                ("deeper", &["helper", "tokio"]),
+            ],
+            &["below the line: elastin-sim → helper → deeper → tokio"],
+        );
+    }
+}

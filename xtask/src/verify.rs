@@ -1,0 +1,142 @@
+//! `cargo xtask verify`: the one check, the same by hand and in CI.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::{layers, run};
+
+/// One thing that is checked.
+struct Step {
+    name: &'static str,
+    what: Check,
+}
+
+enum Check {
+    /// Cargo with these arguments and variables must succeed.
+    Cargo(&'static [&'static str], &'static [(&'static str, &'static str)]),
+    /// This must succeed.
+    Own(fn() -> Result<()>),
+}
+
+/// All steps, the quick ones first.
+const STEPS: &[Step] = &[
+    Step {
+        name: "format",
+        what: Check::Cargo(&["fmt", "--all", "--check"], &[]),
+    },
+    Step {
+        name: "layers",
+        what: Check::Own(layers::check),
+    },
+    Step {
+        name: "lint",
+        what: Check::Cargo(
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--quiet",
+                "--",
+                "-D",
+                "warnings",
+            ],
+            &[],
+        ),
+    },
+    Step {
+        name: "test",
+        what: Check::Cargo(
+            &[
+                "test",
+                "--workspace",
+                "--lib",
+                "--bins",
+                "--tests",
+                "--examples",
+                "--quiet",
+            ],
+            &[],
+        ),
+    },
+    Step {
+        name: "doctest",
+        what: Check::Cargo(&["test", "--workspace", "--doc", "--quiet"], &[]),
+    },
+    Step {
+        name: "doc",
+        what: Check::Cargo(
+            &["doc", "--workspace", "--no-deps", "--quiet"],
+            &[("RUSTDOCFLAGS", "-D warnings")],
+        ),
+    },
+];
+
+/// The parts of the toolchain that the steps need, and the component each comes in.
+const PARTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
+
+/// Checks everything, or only the steps of these names.
+pub(crate) fn verify(names: &[&str]) -> Result<()> {
+    let steps = chosen(names)?;
+    install_missing()?;
+    let start = Instant::now();
+    for step in &steps {
+        println!("verify: {} …", step.name);
+        let start = Instant::now();
+        step.check()
+            .with_context(|| format!("verify stopped at step `{}`; again: cargo xtask verify {0}", step.name))?;
+        println!("verify: {} is fine ({:.1} s)", step.name, start.elapsed().as_secs_f64());
+    }
+    println!("verify: all is fine ({:.1} s)", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn chosen(names: &[&str]) -> Result<Vec<&'static Step>> {
+    if names.is_empty() {
+        return Ok(STEPS.iter().collect());
+    }
+    let find = |name: &&str| {
+        STEPS.iter().find(|step| step.name == *name).with_context(|| {
+            let known: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+            format!("there is no step `{name}`; the steps are {}", known.join(", "))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// Installs what the steps need and the machine does not have.
+fn install_missing() -> Result<()> {
+    for (part, component) in PARTS {
+        if !run::has_cargo_part(part) {
+            println!("verify: `cargo {part}` is missing; installing the component {component}");
+            run::install_component(component)?;
+        }
+    }
+    Ok(())
+}
+
+impl Step {
+    fn check(&self) -> Result<()> {
+        match self.what {
+            Check::Cargo(arguments, variables) => run::cargo_with(arguments, variables),
+            Check::Own(check) => check(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_chosen_by_name() {
+        let names = |steps: Vec<&'static Step>| steps.iter().map(|step| step.name).collect::<Vec<_>>();
+        assert_eq!(names(chosen(&[]).unwrap()).len(), STEPS.len());
+        assert_eq!(names(chosen(&["lint", "format"]).unwrap()), ["lint", "format"]);
+        let error = chosen(&["lunt"]).err().unwrap().to_string();
+        assert_eq!(
+            error,
+            "there is no step `lunt`; the steps are format, layers, lint, test, doctest, doc"
+        );
+    }
+}
