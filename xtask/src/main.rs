@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 mod bench;
+mod dependencies;
 mod layers;
 mod metadata;
 mod run;

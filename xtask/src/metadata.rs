@@ -21,6 +21,16 @@ pub(crate) struct Package {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) targets: Vec<Target>,
+    /// What its manifest names, for whatever purpose.
+    pub(crate) dependencies: Vec<Declared>,
+}
+
+/// A dependency as a manifest declares it.
+#[derive(Deserialize)]
+pub(crate) struct Declared {
+    pub(crate) name: String,
+    /// Where it is, if it is part of this repository.
+    pub(crate) path: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use crate::{layers, run};
+use crate::{dependencies, layers, run};
 
 /// One thing that is checked.
 struct Step {
@@ -28,6 +28,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "layers",
         what: Check::Own(layers::check),
+    },
+    Step {
+        name: "dependencies",
+        what: Check::Own(dependencies::check),
     },
     Step {
         name: "lint",
@@ -83,8 +87,10 @@ pub(crate) fn verify(names: &[&str]) -> Result<()> {
     for step in &steps {
         println!("verify: {} …", step.name);
         let start = Instant::now();
-        step.check()
-            .with_context(|| format!("verify stopped at step `{}`; again: cargo xtask verify {0}", step.name))?;
+        if let Err(error) = step.check() {
+            let name = step.name;
+            bail!("{error:#}\nverify stopped at the step `{name}`; to run it alone: cargo xtask verify {name}");
+        }
         println!("verify: {} is fine ({:.1} s)", step.name, start.elapsed().as_secs_f64());
     }
     println!("verify: all is fine ({:.1} s)", start.elapsed().as_secs_f64());
@@ -136,7 +142,7 @@ mod tests {
         let error = chosen(&["lunt"]).err().unwrap().to_string();
         assert_eq!(
             error,
-            "there is no step `lunt`; the steps are format, layers, lint, test, doctest, doc"
+            "there is no step `lunt`; the steps are format, layers, dependencies, lint, test, doctest, doc"
         );
     }
 }

@@ -38,7 +38,7 @@ impl<A> Body<A> {
             waker: Some(waker),
             unmeasured: 0,
             stride: 1,
-            changed: true,
+            changed: false,
             used: true,
         })
     }

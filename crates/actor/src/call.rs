@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use elastin_types::{CallError, Message, Rejected, Time};
 
+use crate::Actor;
 use crate::body::Body;
 use crate::codec;
 use crate::function::Function;
@@ -17,7 +18,6 @@ use crate::reference::RawRef;
 use crate::scope::{self, Scope};
 use crate::slot::{ReplySlot, Slot};
 use crate::turn::{self, InlineTurn, Turn};
-use crate::Actor;
 
 /// A call that is about to be made. Nothing has happened yet: `.await` it, or [`tell`](Call::tell) it.
 #[must_use = "a call does nothing until it is awaited or told"]
@@ -76,7 +76,9 @@ impl<'a, F: Function> IntoFuture for Call<'a, F> {
     type IntoFuture = CallFuture<'a, F>;
 
     fn into_future(self) -> CallFuture<'a, F> {
-        CallFuture { stage: Stage::Made(self) }
+        CallFuture {
+            stage: Stage::Made(self),
+        }
     }
 }
 

@@ -38,7 +38,11 @@ impl<A: Actor> RawRef<A> {
     /// # Panics
     /// If the id is of another type.
     pub fn new(id: ActorId, host: Option<Arc<dyn Host>>) -> Self {
-        assert!(id.kind == A::KIND, "a reference to a `{}` needs an id of that type", A::NAME);
+        assert!(
+            id.kind == A::KIND,
+            "a reference to a `{}` needs an id of that type",
+            A::NAME
+        );
         Self {
             link: Arc::new(Link {
                 id,

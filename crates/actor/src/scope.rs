@@ -7,9 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_types::{
-    ActorId, CallId, Caller, ChainId, Header, Method, RequestContext, TenantId, Time, TraceContext,
-};
+use elastin_types::{ActorId, CallId, Caller, ChainId, Header, Method, RequestContext, TenantId, Time, TraceContext};
 
 use crate::body::Body;
 use crate::host::{Host, Seat, TurnMeasure};
@@ -101,7 +99,11 @@ pub(crate) fn header(host: &dyn Host, deadline: Option<Time>, one_way: bool) -> 
             chain: if one_way { ChainId(call) } else { inherited.chain },
             caller,
             tenant: inherited.tenant,
-            deadline: if one_way { deadline } else { earlier(deadline, inherited.deadline) },
+            deadline: if one_way {
+                deadline
+            } else {
+                earlier(deadline, inherited.deadline)
+            },
             one_way,
             expected_cost: None,
             trace: inherited.trace,
@@ -186,7 +188,9 @@ impl Scope {
     /// The scope of a turn out of the mailbox, to be entered with [`resume`](Scope::resume).
     pub fn of_message<A>(body: &mut Body<A>, method: Method, header: Header, size: impl FnOnce() -> u64) -> Box<Self> {
         let seat = body.seat.take().expect("an actor at rest has its seat");
-        let measure = body.measure_next().map(|weight| Measure::new(weight, seat.now(), size()));
+        let measure = body
+            .measure_next()
+            .map(|weight| Measure::new(weight, seat.now(), size()));
         Self {
             seat: Some(seat),
             method,
@@ -317,7 +321,10 @@ impl Scope {
     }
 
     fn weight(&self) -> Option<u32> {
-        self.measure.as_ref().map(|measure| measure.weight).filter(|weight| *weight > 0)
+        self.measure
+            .as_ref()
+            .map(|measure| measure.weight)
+            .filter(|weight| *weight > 0)
     }
 
     fn make_current(self: Box<Self>) {

@@ -238,7 +238,9 @@ where
                 body.changed |= !F::READ_ONLY;
                 body
             }),
-            StageProjection::Waiting { .. } | StageProjection::Finished => unreachable!("only a running turn is polled"),
+            StageProjection::Waiting { .. } | StageProjection::Finished => {
+                unreachable!("only a running turn is polled")
+            }
         }
     }
 

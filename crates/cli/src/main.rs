@@ -28,7 +28,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
-        Command::Demo(options) => demo::run(&options),
+        Command::Demo(options) => {
+            elastin::log_to_stderr();
+            demo::run(&options)
+        }
         Command::DemoServer { arguments } => return metadata_server::app().run(arguments),
     };
     match done {

@@ -79,8 +79,10 @@ impl Machine {
         while let Some(event) = { self.events.lock().pop_front() } {
             let mut next = VecDeque::from([event]);
             while let Some(event) = next.pop_front() {
+                tracing::trace!(?event, "takes in");
                 node.handle(hands.now(), event, commands);
                 for command in commands.drain(..) {
+                    tracing::trace!(?command, "carries out");
                     next.extend(hands.carry_out(command));
                 }
             }

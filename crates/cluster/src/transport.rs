@@ -1,7 +1,7 @@
 //! Connections to peers: frames in order on each, coalesced writes, a bound on what may wait.
 //!
 //! A node dials each peer that it sends to and that has an address; a peer without one (a client) is answered on the
-//! connection that it opened. The two connections of a pair stand and fall together: when either breaks, both are
+//! connection that it opened, and therefore keeps one open to every peer that it knows. The two connections of a pair stand and fall together: when either breaks, both are
 //! closed and the [`Receiver`] hears of it once, so that frames in doubt are in doubt for both directions.
 //!
 //! While a connection is being opened, protocol frames are dropped, because their sender transmits them again when it
@@ -32,6 +32,9 @@ pub const LINK_BYTES_MAX: usize = 64 << 20;
 
 /// How long a dialled peer may take to answer the handshake, so that a dead address does not hold frames for ever.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// How long a node that dials everybody waits before it dials a lost peer again.
+const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// How much is read at once; large enough that one system call carries many small frames.
 const READ_BYTES: usize = 64 << 10;
@@ -69,6 +72,8 @@ struct Inner {
     identity: Identity,
     receiver: Arc<dyn Receiver>,
     handle: tokio::runtime::Handle,
+    // Nobody can dial this node, so it dials everybody.
+    dials_all: bool,
     // Counted here because every byte passes here; the sum is all that policies ask for.
     traffic_bytes: AtomicU64,
     // One lock for addresses and links: taken once per frame sent, never while one is written.
@@ -135,6 +140,7 @@ impl Transport {
             identity: Identity { cluster: cluster.into(), me },
             receiver,
             handle: tokio::runtime::Handle::current(),
+            dials_all: listener.is_none(),
             traffic_bytes: AtomicU64::new(0),
             peers: Mutex::default(),
         });
@@ -147,6 +153,9 @@ impl Transport {
     /// Says where a peer can be dialled.
     pub fn learn_address(&self, peer: NodeId, address: SocketAddr) {
         self.inner.peers.lock().addresses.insert(peer, address);
+        if self.inner.dials_all {
+            self.inner.link(peer);
+        }
     }
 
     /// Forgets a peer that has left, and closes its connections.
@@ -211,7 +220,7 @@ impl Inner {
     }
 
     /// Ends the pair's connections and says so, once for each link.
-    fn break_link(&self, peer: NodeId, link: &Arc<Link>) {
+    fn break_link(self: &Arc<Self>, peer: NodeId, link: &Arc<Link>) {
         let current = {
             let mut peers = self.peers.lock();
             let current = peers.links.get(&peer).is_some_and(|other| Arc::ptr_eq(other, link));
@@ -223,7 +232,22 @@ impl Inner {
         link.close.send_replace(true);
         if current {
             self.receiver.link_down(peer);
+            if self.dials_all {
+                self.handle.spawn(dial_again(Arc::clone(self), peer));
+            }
         }
+    }
+}
+
+/// Opens a link anew, unless the peer has gone meanwhile.
+async fn dial_again(inner: Arc<Inner>, peer: NodeId) {
+    tokio::time::sleep(DIAL_AGAIN_AFTER).await;
+    let known = {
+        let peers = inner.peers.lock();
+        peers.addresses.contains_key(&peer) && !peers.closed
+    };
+    if known {
+        inner.link(peer);
     }
 }
 
@@ -443,7 +467,8 @@ mod tests {
     async fn a_client_is_answered_on_its_own_connection() {
         let (mut client, mut node) = (Node::start(1, false).await, Node::start(2, true).await);
         client.transport.learn_address(NodeId(2), node.address.unwrap());
-        client.connects(&mut node, 2, 1).await;
+        client.hears(Heard::Up(NodeId(2))).await;
+        node.hears(Heard::Up(NodeId(1))).await;
         client.sends(2, "ask");
         node.hears(frame_from(1, "ask")).await;
         node.sends(1, "answer");

@@ -1,6 +1,6 @@
 //! The bounds that rules put on the use of servers, and what is compared to them.
 
-use elastin_policy::{Action, Balance, Policy};
+use elastin_policy::{Action, Balance, Behaviour, Policy};
 use elastin_types::{Resource, ServerStats};
 
 /// Up to where a `balance` may fill servers, in percent: its own upper bound, else the lowest that any rule names, else
@@ -22,6 +22,18 @@ pub(crate) fn balance_limit(policy: &Policy, resource: Resource) -> Option<(f64,
             (upper_limit(policy, balance), priority)
         })
         .reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+}
+
+/// The highest priority of a rule that keeps actors apart; what has a higher one may bring them together.
+pub(crate) fn separation_priority(policy: &Policy) -> Option<i32> {
+    let behaviours = policy.rules().iter().flat_map(|rule| {
+        let own = rule.behaviours.iter();
+        own.map(move |behaviour| (rule, behaviour))
+    });
+    behaviours
+        .filter(|(_, behaviour)| matches!(behaviour, Behaviour::Separate(..)))
+        .map(|(rule, behaviour)| rule.priority_of(behaviour))
+        .max()
 }
 
 /// The CPU time that a server's actors ask for: use saturates at what there is, demand does not.

@@ -90,6 +90,8 @@ pub struct Report {
     pub separated_kinds: Vec<ActorType>,
     /// The `reserve` rules that fired.
     pub wishes: Vec<Wish>,
+    /// The rules that fired here and balance besides doing something with actors; each once.
+    pub balances: Vec<Cause>,
     /// For how many periods in a row the server has been beyond the bounds of `balance` rules.
     pub streaks: Vec<Streak>,
     /// The server was added for a reservation.
@@ -103,8 +105,10 @@ pub struct Report {
 pub struct Unit {
     /// The lowest of their ids, which names the unit.
     pub lead: ActorId,
-    /// All of them, the lead included.
+    /// All of them, the lead included. A report names only the first of a large unit, the reserved ones among them.
     pub actors: Vec<ActorId>,
+    /// How many they are.
+    pub count: u64,
     /// What they use together; of CPU time, what they would use if the server had enough.
     pub used: PerResource<f64>,
     /// Why the unit can't move at present.
@@ -201,7 +205,7 @@ pub struct ReportReply {
     pub added_for_reserve: bool,
     /// The actors of this server that a server of their own has been asked for.
     pub awaiting: Vec<ActorId>,
-    /// The servers that the manager knows of.
+    /// The servers with most room that the manager knows of.
     pub servers: Vec<ServerDigest>,
 }
 
@@ -296,8 +300,8 @@ pub struct Query {
     pub used: PerResource<f64>,
     /// The priority of the rule that moves them.
     pub priority: i32,
-    /// The move empties a server, and goes where there is room at all.
-    pub drain: bool,
+    /// They have to leave their server: rules do not count, only whether there is memory for them.
+    pub must_leave: bool,
     /// The actor that they go to because a rule colocates them.
     pub beside: Option<ActorId>,
     /// Actors that rules keep apart from one of them.

@@ -100,14 +100,16 @@ fn kept_apart(policy: &Policy, kind: ActorType, digest: &ServerDigest) -> bool {
         .any(|other| separates_kinds(policy, kind, *other))
 }
 
-/// Whether a rule keeps all actors of these two types apart.
+/// Whether a rule keeps all actors of these two types apart, whatever is measured. One with a condition is not known to
+/// hold where an actor goes; if it does, they part again.
 pub(crate) fn separates_kinds(policy: &Policy, one: ActorType, other: ActorType) -> bool {
     policy.type_separations().any(|rule| {
-        let variables = &policy.rules()[rule].variables;
-        let [first, second] = &variables[..] else {
+        let rule = &policy.rules()[rule];
+        let [first, second] = &rule.variables[..] else {
             return false;
         };
-        (first.admits(one) && second.admits(other)) || (first.admits(other) && second.admits(one))
+        let applies = rule.condition.is_trivial();
+        applies && ((first.admits(one) && second.admits(other)) || (first.admits(other) && second.admits(one)))
     })
 }
 

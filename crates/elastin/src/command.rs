@@ -59,6 +59,14 @@ enum Command {
     Schema,
 }
 
+/// Logs to standard error what the environment variable `RUST_LOG` asks for; nothing if it is not set.
+pub fn log_to_stderr() {
+    if std::env::var_os("RUST_LOG").is_some() {
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    }
+}
+
 /// Runs the program as its arguments say.
 pub(crate) fn main(app: App) -> ExitCode {
     carry_out(app, Arguments::parse())
@@ -71,9 +79,7 @@ pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> Ex
 }
 
 fn carry_out(app: App, arguments: Arguments) -> ExitCode {
-    if std::env::var_os("RUST_LOG").is_some() {
-        tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
-    }
+    log_to_stderr();
     let done = match arguments.command {
         Command::Cluster { servers, servers_max, cpu_share, period, data } => {
             cluster(app, servers, servers_max, cpu_share, period, data)

@@ -36,6 +36,7 @@ mod usage;
 mod wire;
 
 pub use app::{App, AppError, Elastin};
+pub use command::log_to_stderr;
 pub use elastin_actor::Client;
 pub use elastin_control::{Change, Decision, DecisionId, Outcome as DecisionOutcome, Settings as ElasticitySettings};
 pub use elastin_protocol::MoveError;

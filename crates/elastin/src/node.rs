@@ -187,7 +187,7 @@ impl Server {
                 let id = self.next_move(Asked::Manager(id));
                 self.member.peer.move_actor(id, actor, to);
             }
-            LemCommand::Record(decision) => self.to_supervisor(&ControlFrame::Record(Box::new(decision))),
+            LemCommand::Record(decision) => self.to_supervisor(&ControlFrame::Record(decision)),
             LemCommand::Leave => self.to_supervisor(&ControlFrame::Leave),
             // Nobody on this node asks: the directory's owner places new actors.
             LemCommand::Placed { .. } => {}

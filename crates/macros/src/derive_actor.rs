@@ -118,13 +118,19 @@ fn visit(field: &Field) -> Option<TokenStream> {
 
 fn options(input: &DeriveInput) -> Result<Options> {
     let mut options = Options::default();
-    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("actor")) {
+    for attribute in input
+        .attrs
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("actor"))
+    {
         attribute.parse_nested_meta(|meta| {
             if meta.path.is_ident("name") {
                 let name: LitStr = meta.value()?.parse()?;
                 let text = name.value();
                 let mut letters = text.chars();
-                let starts_well = letters.next().is_some_and(|first| first.is_alphabetic() || first == '_');
+                let starts_well = letters
+                    .next()
+                    .is_some_and(|first| first.is_alphabetic() || first == '_');
                 if !starts_well || !letters.all(|letter| letter.is_alphanumeric() || letter == '_') {
                     return Err(Error::new_spanned(
                         name,

@@ -40,7 +40,12 @@ pub(crate) fn expand(attributes: TokenStream, mut item: ItemImpl) -> Result<Toke
     }
     let actor = match &*item.self_ty {
         Type::Path(path) if path.qself.is_none() => path.path.clone(),
-        other => return Err(Error::new_spanned(other, "`#[handlers]` goes on `impl` of an actor's struct")),
+        other => {
+            return Err(Error::new_spanned(
+                other,
+                "`#[handlers]` goes on `impl` of an actor's struct",
+            ));
+        }
     };
     let mut errors = Errors::default();
     let hooks = take_hooks(&mut item, &mut errors);
@@ -51,7 +56,11 @@ pub(crate) fn expand(attributes: TokenStream, mut item: ItemImpl) -> Result<Toke
             ImplItem::Fn(function) if function.sig.receiver().is_some() => errors.keep(handler(function)),
             _ => None,
         })
-        .filter(|handler| !hooks.iter().any(|hook| hook.function.sig.ident == handler.function.sig.ident))
+        .filter(|handler| {
+            !hooks
+                .iter()
+                .any(|hook| hook.function.sig.ident == handler.function.sig.ident)
+        })
         .collect();
     errors.finish()?;
     let glue = glue(&actor, &handlers, &hooks)?;
@@ -90,13 +99,22 @@ fn take_hooks(item: &mut ItemImpl, errors: &mut Errors) -> Vec<Hook> {
     let mut hooks: Vec<Hook> = Vec::new();
     for item in &mut item.items {
         let ImplItem::Fn(function) = item else { continue };
-        let Some(position) = function.attrs.iter().position(|attribute| attribute.path().is_ident("on")) else {
+        let Some(position) = function
+            .attrs
+            .iter()
+            .position(|attribute| attribute.path().is_ident("on"))
+        else {
             continue;
         };
         let attribute = function.attrs.remove(position);
-        let Some(hook) = errors.keep(hook(&attribute, function)) else { continue };
+        let Some(hook) = errors.keep(hook(&attribute, function)) else {
+            continue;
+        };
         if hooks.iter().any(|other| other.moment == hook.moment) {
-            errors.keep::<()>(Err(Error::new_spanned(&attribute, "there is a hook for this moment already")));
+            errors.keep::<()>(Err(Error::new_spanned(
+                &attribute,
+                "there is a hook for this moment already",
+            )));
             continue;
         }
         hooks.push(hook);
@@ -120,7 +138,10 @@ fn hook(attribute: &Attribute, function: &ImplItemFn) -> Result<Hook> {
     };
     let handler = handler(function)?;
     if let Some((parameter, _)) = handler.parameters.first() {
-        return Err(Error::new_spanned(parameter, "a hook takes nothing but `self` and the context"));
+        return Err(Error::new_spanned(
+            parameter,
+            "a hook takes nothing but `self` and the context",
+        ));
     }
     let takes_context = handler.takes_context;
     Ok(Hook {
@@ -139,7 +160,10 @@ fn handler(function: &ImplItemFn) -> Result<Handler<'_>> {
         ));
     }
     if let Some(unsafety) = &signature.unsafety {
-        return Err(Error::new_spanned(unsafety, "a handler can be called by anyone, so it can't be `unsafe`"));
+        return Err(Error::new_spanned(
+            unsafety,
+            "a handler can be called by anyone, so it can't be `unsafe`",
+        ));
     }
     let receiver = signature.receiver().expect("only functions with `self` are handlers");
     if receiver.reference.is_none() || receiver.colon_token.is_some() {
@@ -151,7 +175,9 @@ fn handler(function: &ImplItemFn) -> Result<Handler<'_>> {
     let mut takes_context = false;
     let mut parameters = Vec::new();
     for (position, input) in signature.inputs.iter().skip(1).enumerate() {
-        let FnArg::Typed(input) = input else { unreachable!("`self` comes first and once") };
+        let FnArg::Typed(input) = input else {
+            unreachable!("`self` comes first and once")
+        };
         if is_context(&input.ty) {
             if position > 0 {
                 return Err(Error::new_spanned(input, "the context comes first, right after `self`"));
@@ -179,7 +205,11 @@ fn handler(function: &ImplItemFn) -> Result<Handler<'_>> {
     }
     Ok(Handler {
         function,
-        docs: function.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).collect(),
+        docs: function
+            .attrs
+            .iter()
+            .filter(|attribute| attribute.path().is_ident("doc"))
+            .collect(),
         read_only: receiver.mutability.is_none(),
         takes_context,
         parameters,
@@ -190,14 +220,22 @@ fn handler(function: &ImplItemFn) -> Result<Handler<'_>> {
 fn parameter(input: &syn::PatType) -> Result<(&Ident, &Type)> {
     let name = match &*input.pat {
         Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none() => &name.ident,
-        other => return Err(Error::new_spanned(other, "a handler's parameter is a plain name, which callers see")),
+        other => {
+            return Err(Error::new_spanned(
+                other,
+                "a handler's parameter is a plain name, which callers see",
+            ));
+        }
     };
     match &*input.ty {
         Type::Reference(_) => Err(Error::new_spanned(
             &input.ty,
             "arguments are sent to the actor, which may be on another node: take an owned type, such as `String` for `&str`",
         )),
-        Type::ImplTrait(_) => Err(Error::new_spanned(&input.ty, "arguments are sent to the actor: name their type")),
+        Type::ImplTrait(_) => Err(Error::new_spanned(
+            &input.ty,
+            "arguments are sent to the actor: name their type",
+        )),
         owned => Ok((name, owned)),
     }
 }
@@ -214,7 +252,9 @@ fn is_context(kind: &Type) -> bool {
 fn as_result(reply: &Type) -> Option<(&Type, &Type)> {
     let Type::Path(path) = reply else { return None };
     let last = path.path.segments.last().filter(|segment| segment.ident == "Result")?;
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
     let mut arguments = arguments.args.iter();
     match (arguments.next(), arguments.next(), arguments.next()) {
         (Some(GenericArgument::Type(value)), Some(GenericArgument::Type(error)), None) => Some((value, error)),
@@ -226,7 +266,15 @@ fn as_result(reply: &Type) -> Option<(&Type, &Type)> {
 fn type_name(kind: &Type) -> String {
     let tight = |text: String, from: &str, to: &str| text.replace(from, to);
     let mut text = quote!(#kind).to_string();
-    for (from, to) in [(" < ", "<"), (" <", "<"), ("< ", "<"), (" >", ">"), (" ,", ","), (" :: ", "::"), ("& ", "&")] {
+    for (from, to) in [
+        (" < ", "<"),
+        (" <", "<"),
+        ("< ", "<"),
+        (" >", ">"),
+        (" ,", ","),
+        (" :: ", "::"),
+        ("& ", "&"),
+    ] {
         text = tight(text, from, to);
     }
     text
@@ -313,7 +361,9 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
     let read_only = handler.read_only;
     let names: Vec<_> = handler.parameters.iter().map(|(name, _)| name).collect();
     let kinds: Vec<_> = handler.parameters.iter().map(|(_, kind)| kind).collect();
-    let context = handler.takes_context.then(|| quote!(&::elastin::__private::Ctx::CURRENT,));
+    let context = handler
+        .takes_context
+        .then(|| quote!(&::elastin::__private::Ctx::CURRENT,));
     let wait = handler.function.sig.asyncness.map(|_| quote!(.await));
     let borrow = if read_only { quote!(&) } else { quote!(&mut) };
     let mutable = (!read_only).then(|| quote!(mut));

@@ -17,7 +17,9 @@ use syn::parse_macro_input;
 #[proc_macro_derive(Actor, attributes(actor))]
 pub fn derive_actor(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as syn::DeriveInput);
-    derive_actor::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+    derive_actor::expand(&input)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
 }
 
 /// Makes a handler of each function in an actor's `impl` block, and a method of the typed reference that calls it.
@@ -28,5 +30,7 @@ pub fn derive_actor(input: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn handlers(attributes: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::ItemImpl);
-    handlers::expand(attributes.into(), item).unwrap_or_else(syn::Error::into_compile_error).into()
+    handlers::expand(attributes.into(), item)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
 }

@@ -1,5 +1,6 @@
 //! How fast policies are checked and evaluated, as ratios: `cargo run --release -p elastin-policy --example measure`.
 #![allow(clippy::print_stdout, reason = "this is a program for people at a terminal")]
+#![allow(clippy::disallowed_methods, reason = "it measures real time")]
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

@@ -129,23 +129,28 @@ impl<'a> Index<'a> {
             }
         }
         let recorded = Rows::sorted(self.listed.len(), &incoming, edge_key, merge_edges);
+        let mut only_by_caller: Vec<(u32, Edge)> = Vec::new();
         for caller in 0..self.listed.len() {
             let peer = number(caller);
             for call in &self.listed[caller].calls_out {
                 let callee = self.number(&call.callee);
-                let known = (callee.0 as usize) < self.listed.len()
-                    && find_edge(recorded.row(callee.0 as usize), peer, call.method).is_some();
-                if !known {
+                // Of an actor that is not listed the row is empty.
+                if find_edge(recorded.row(callee.0 as usize), peer, call.method).is_none() {
                     let calls = Calls {
                         count: call.count,
                         bytes: call.bytes,
                     };
                     let method = call.method;
-                    incoming.push((callee.0, Edge { peer, method, calls }));
+                    only_by_caller.push((callee.0, Edge { peer, method, calls }));
                 }
             }
         }
-        self.calls_in = Rows::sorted(self.ids.len(), &incoming, edge_key, merge_edges);
+        self.calls_in = if only_by_caller.is_empty() {
+            recorded
+        } else {
+            incoming.append(&mut only_by_caller);
+            Rows::sorted(self.ids.len(), &incoming, edge_key, merge_edges)
+        };
         let outgoing: Vec<(u32, Edge)> = (0..self.ids.len())
             .flat_map(|callee| self.calls_in.row(callee).iter().map(move |edge| (callee, edge)))
             .map(|(callee, edge)| {

@@ -56,7 +56,7 @@ impl<T: Copy> Rows<T> {
             starts.push(merged.len() as u32);
             let range = plain.starts[row] as usize..plain.starts[row + 1] as usize;
             let entries = &mut plain.entries[range];
-            entries.sort_by_key(&key);
+            entries.sort_unstable_by_key(&key);
             let first = merged.len();
             for entry in entries.iter() {
                 match merged[first..].last_mut() {

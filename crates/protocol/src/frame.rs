@@ -4,7 +4,7 @@
 //! neither lost nor doubled nor reordered as long as both live.
 
 use bytes::Bytes;
-use elastin_types::{ActivationEpoch, ActorId, CallId, Message, NodeId, Outcome, SlotEpoch, Time};
+use elastin_types::{ActivationEpoch, ActorId, CallId, Caller, Message, NodeId, Outcome, SlotEpoch, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::{MoveError, Slot};
@@ -12,9 +12,11 @@ use crate::{MoveError, Slot};
 /// What travels in one piece from node to node. Drivers encode it as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Its number among the frames with a body from this node to that peer, from 1; 0 without a body.
+    /// Its number among the frames with a body from this node to that peer, from 1; without a body, that of the last one.
     pub number: u64,
-    /// The highest number up to which the sender has taken in everything from the peer.
+    /// The number up to which the sender had handled everything from the peer when it said this. It counts once the
+    /// receiver has handled everything up to this frame's own number, so that nothing is acknowledged before what follows
+    /// from it is known.
     pub acknowledged: u64,
     /// What it says; nothing if it only acknowledges.
     pub body: Option<Body>,
@@ -29,9 +31,9 @@ pub enum Body {
     Passed {
         /// The message.
         message: Message,
-        /// The activation it is passed on to, if the sender knows one: a node where that activation has not arrived yet
-        /// waits for it.
-        epoch: Option<ActivationEpoch>,
+        /// From the owner of the slot: the activation that it has granted. A node where the grant has not arrived yet waits
+        /// for it.
+        granted: Option<ActivationEpoch>,
         /// How often it was passed on.
         hops: u8,
     },
@@ -48,6 +50,8 @@ pub enum Body {
         epoch: Option<ActivationEpoch>,
         /// How often it was passed on, this time included.
         hops: u8,
+        /// Who sent it, which its origin need not remember.
+        caller: Caller,
     },
     /// To the origin of a message that was passed on: it has arrived in the receiver's queue, or needs no place there any
     /// more because it was answered.
@@ -119,6 +123,9 @@ pub enum MoveStep {
         /// Whether it is the last one.
         last: bool,
     },
+    /// Source to target, after the last part of the queue: what the actor itself has sent from the source has found its
+    /// place, so it may send again.
+    Settled,
     /// Target to source: the whole queue is here, so the source need not vouch for the new activation any longer.
     Arrived,
 }
@@ -183,12 +190,10 @@ pub enum DirectoryBody {
         /// The owner's epoch, by which an earlier owner is known.
         by: SlotEpoch,
     },
-    /// Old owner to new owner: a part of a slot's entries, in order.
+    /// Old owner to new owner: a part of what is known of these slots, in order.
     HandOver {
-        /// The slot.
-        slot: Slot,
-        /// The new owner's epoch.
-        epoch: SlotEpoch,
+        /// The slots, each with the new owner's epoch.
+        slots: Vec<(Slot, SlotEpoch)>,
         /// Actors and where they are.
         entries: Vec<Entry>,
         /// Whether it is the last part; `None` if the old owner has nothing to give and the new one must ask everybody.

@@ -43,7 +43,7 @@ pub(crate) enum Phase {
     Active,
     /// It runs, or is frozen, and shall go elsewhere.
     MovingOut(MoveOut),
-    /// The move is decided. The runtime gives up the activation; then what the actor itself has sent must settle.
+    /// The move is decided. The runtime is giving up the activation.
     Releasing(Releasing),
     /// It is elsewhere.
     Departed(Departed),
@@ -75,13 +75,11 @@ pub(crate) enum OutStep {
         image: Bytes,
         /// The numbers of the chunks on their way, so that only a few are at once.
         under_way: VecDeque<u64>,
-        /// No call of this node up to this number matters to the order of what the actor sent, beyond it none does.
-        sent_until: u64,
     },
     /// The target has all of it and asks the directory.
-    Deciding { sent_until: u64 },
+    Deciding,
     /// This node has asked the directory to call it off, for this reason, and must wait for the answer.
-    Aborting { sent_until: u64, why: MoveError },
+    Aborting(MoveError),
 }
 
 /// A decided move away from this node.
@@ -93,10 +91,6 @@ pub(crate) struct Releasing {
     pub(crate) to_epoch: ActivationEpoch,
     /// Which attempt it was.
     pub(crate) attempt: u32,
-    /// The actor sent nothing from here after the call with this number.
-    pub(crate) sent_until: u64,
-    /// The queue, once the runtime has given it up.
-    pub(crate) queue: Option<Vec<Message>>,
 }
 
 /// Where an actor went.
@@ -104,8 +98,11 @@ pub(crate) struct Releasing {
 pub(crate) struct Departed {
     pub(crate) to: NodeId,
     pub(crate) to_epoch: ActivationEpoch,
-    /// The new host has everything. Until then a new owner of the slot is told of the move by this node.
-    pub(crate) confirmed: bool,
+    /// Which attempt it was.
+    pub(crate) attempt: u32,
+    /// Set when the new host has everything: how long this is remembered then. Before, this node must tell a new owner of
+    /// the slot of the move.
+    pub(crate) until: Option<Time>,
 }
 
 /// A move to this node.
@@ -118,6 +115,8 @@ pub(crate) struct MoveIn {
     pub(crate) image: BytesMut,
     /// The queue so far.
     pub(crate) queue: VecDeque<Message>,
+    /// Whether the whole queue is here.
+    pub(crate) released: bool,
 }
 
 /// How far a move to this node is.
@@ -137,6 +136,11 @@ impl Phase {
     /// Whether an activation exists in the runtime and takes mail.
     pub(crate) fn takes_mail(&self) -> bool {
         matches!(self, Phase::Closed | Phase::Active | Phase::MovingOut(_))
+    }
+
+    /// Whether messages of callers here wait for the actor to come, instead of following it to where it still is.
+    pub(crate) fn holds_own(&self) -> bool {
+        matches!(self, Phase::MovingIn(incoming) if incoming.step != InStep::Settling)
     }
 
     /// Whether messages that wait here may still have to go elsewhere, so that their origin can't take them for settled.

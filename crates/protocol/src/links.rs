@@ -6,7 +6,7 @@ use elastin_types::{ActorId, NodeId, Time};
 
 use crate::session::Session;
 use crate::timers::{Due, Timers};
-use crate::{Body, Command, Limits, View};
+use crate::{Body, Command, Frame, Limits, View};
 
 /// What all parts of a node share.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Links {
     }
 
     /// The peers with whom something is under way, and what.
-    pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (NodeId, &VecDeque<Body>)> {
+    pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (NodeId, impl ExactSizeIterator<Item = &Body>)> {
         self.sessions
             .iter()
             .map(|(peer, session)| (*peer, session.unacknowledged()))
@@ -130,28 +130,34 @@ impl Links {
         self.loopback_handled += 1;
     }
 
-    /// Takes in a frame's numbers; true if the peer acknowledged something new.
-    pub(crate) fn take_frame(&mut self, from: NodeId, frame: crate::Frame) -> bool {
-        let session = self.sessions.entry(from).or_insert_with(|| Session::new(from));
-        let news = session.take_acknowledgement(frame.acknowledged);
-        if let Some(mut body) = frame.body {
+    /// Takes in a frame.
+    pub(crate) fn take_frame(&mut self, from: NodeId, mut frame: Frame) {
+        if let Some(body) = &mut frame.body {
             body.from_wire(self.now);
-            session.take(frame.number, body, self.limits.unacknowledged_per_peer);
         }
-        news
+        let waiting_max = self.limits.unacknowledged_per_peer;
+        let session = self.sessions.entry(from).or_insert_with(|| Session::new(from));
+        session.take(frame.number, frame.acknowledged, frame.body, waiting_max);
     }
 
-    /// The next thing a peer said that can be handled now. [`Links::frame_done`] must follow when it was handled.
-    pub(crate) fn next_frame(&mut self, from: NodeId) -> Option<Body> {
+    /// The next thing a peer said that can be handled now, and its acknowledgement. [`Links::frame_done`] must follow when
+    /// it was handled.
+    pub(crate) fn next_frame(&mut self, from: NodeId) -> Option<(u64, Body)> {
         let revision = self.revision();
         self.sessions.get_mut(&from)?.next(revision)
     }
 
-    pub(crate) fn frame_done(&mut self, from: NodeId) {
-        // The peer may have been found dead by what it said.
-        if let Some(session) = self.sessions.get_mut(&from) {
-            session.handled();
-        }
+    /// A frame was handled; true if its acknowledgement is news.
+    pub(crate) fn frame_done(&mut self, from: NodeId, acknowledged: u64) -> bool {
+        let session = self.sessions.get_mut(&from).expect("it lives as long as its frames are handled");
+        session.handled(acknowledged)
+    }
+
+    /// Whether a peer has acknowledged something apart from what it said.
+    pub(crate) fn take_later_acknowledgement(&mut self, from: NodeId) -> bool {
+        self.sessions
+            .get_mut(&from)
+            .is_some_and(Session::take_later_acknowledgement)
     }
 
     /// Acknowledges what was handled, at once if it is urgent, else within the usual time.
@@ -193,7 +199,7 @@ impl Links {
             return;
         };
         let before = session.retransmit_timer.take();
-        if session.unacknowledged().is_empty() {
+        if session.unacknowledged().len() == 0 {
             return;
         }
         if before == Some(session.acknowledged()) && !self.fenced {

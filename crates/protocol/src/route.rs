@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use elastin_types::{ActivationEpoch, CallId, Message, NodeId};
+use elastin_types::{ActivationEpoch, CallId, Caller, Message, NodeId};
 
 /// Where to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) struct Unsettled {
 
 /// A message that was passed on and not yet confirmed; or confirmed, and not yet said to have been passed on, because two
 /// nodes told us and the second was faster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// On its way, or kept by `to`.
     Open {
@@ -55,6 +55,8 @@ pub(crate) enum Pass {
         from: NodeId,
         /// To whom.
         to: NodeId,
+        /// Who sent it.
+        caller: Caller,
         /// If `from` died: when `to` has acknowledged this number, what it has not confirmed was lost on the way.
         void_at: Option<u64>,
     },
@@ -64,12 +66,7 @@ pub(crate) enum Pass {
 
 impl Unsettled {
     /// Notes that a message was passed on; true if its arrival was confirmed already.
-    pub(crate) fn open(&mut self, call: CallId, hops: u8, from: NodeId, to: NodeId) -> bool {
-        let pass = Pass::Open {
-            from,
-            to,
-            void_at: None,
-        };
+    pub(crate) fn open(&mut self, call: CallId, hops: u8, pass: Pass) -> bool {
         let confirmed = matches!(self.passes.insert((call, hops), pass), Some(Pass::Confirmed(_)));
         if confirmed {
             self.passes.remove(&(call, hops));
@@ -106,15 +103,21 @@ mod tests {
             sequence: 7,
         };
         let (a, b) = (NodeId(2), NodeId(3));
+        let pass = || Pass::Open {
+            from: a,
+            to: b,
+            caller: Caller::Client(a),
+            void_at: None,
+        };
         let mut unsettled = Unsettled::default();
-        unsettled.open(call, 1, a, b);
+        unsettled.open(call, 1, pass());
         assert!(unsettled.has(call));
         unsettled.close(call, 1, b);
         assert!(unsettled.is_idle());
 
         unsettled.close(call, 2, b);
         assert!(unsettled.has(call), "confirmed before anybody said that it was passed on");
-        unsettled.open(call, 2, a, b);
+        unsettled.open(call, 2, pass());
         assert!(unsettled.is_idle());
     }
 }

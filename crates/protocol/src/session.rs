@@ -1,8 +1,9 @@
 //! The stream of frames between two nodes: numbered, kept until acknowledged, transmitted again when a connection breaks.
 //!
 //! As long as both nodes live, whatever one says arrives once and in order at the other, over however many connections.
-//! A frame is acknowledged only after it has been *handled*, so an acknowledgement also says that everything the receiver
-//! had to say about it has been said before: the protocols for order rely on this.
+//! A frame is acknowledged only after it has been *handled*, and an acknowledgement counts only after everything that was
+//! said before it has been handled. So who gets an acknowledgement has also heard everything that the receiver had to say
+//! about the frame: the protocols for order rely on this.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,8 @@ use crate::{Body, Command, Frame};
 
 /// After this many handled frames an acknowledgement is not put off any longer, so that the peer can forget them.
 const ACKNOWLEDGE_EVERY: u64 = 32;
-/// Frames that are transmitted again at once when a connection hangs; more would only fill its buffers.
+/// Frames that are transmitted again when a connection first seems to hang; more would only fill its buffers. It doubles
+/// while nothing changes, because an acknowledgement may wait for the very last frame.
 const RETRANSMIT_BURST: usize = 64;
 
 /// One peer.
@@ -21,18 +23,22 @@ pub(crate) struct Session {
     peer: NodeId,
     /// Everything up to this number has been handled by the peer.
     acknowledged: u64,
-    /// What follows it, oldest first.
-    unacknowledged: VecDeque<Body>,
+    /// What follows it, oldest first, each with what had been handled when it was said.
+    unacknowledged: VecDeque<(u64, Body)>,
     /// The highest number that was ever handed to the driver: what is above has certainly not left.
     transmitted: u64,
+    /// How many frames are transmitted again if nothing is acknowledged.
+    burst: usize,
     /// Whether the driver last said that there is a connection; assumed at first, so that it dials.
     connected: bool,
     /// The view that the peer was last told of.
     pub(crate) announced: u64,
     /// The number of the last frame from the peer that was handled.
     handled: u64,
-    /// Frames after it that came already, and wait for this node's view to catch up.
-    waiting: VecDeque<Body>,
+    /// Frames after it that came already, and wait for this node's view to catch up; each with its acknowledgement.
+    waiting: VecDeque<(u64, Body)>,
+    /// An acknowledgement that counts once everything up to the first number has been handled.
+    acknowledged_later: Option<(u64, u64)>,
     /// The acknowledgement last transmitted.
     acknowledgement_sent: u64,
     /// The peer waits for an acknowledgement.
@@ -50,10 +56,12 @@ impl Session {
             acknowledged: 0,
             unacknowledged: VecDeque::new(),
             transmitted: 0,
+            burst: RETRANSMIT_BURST,
             connected: true,
             announced: 0,
             handled: 0,
             waiting: VecDeque::new(),
+            acknowledged_later: None,
             acknowledgement_sent: 0,
             acknowledge_now: false,
             acknowledge_timer: false,
@@ -67,52 +75,70 @@ impl Session {
     }
 
     /// Frames said and not acknowledged, oldest first.
-    pub(crate) fn unacknowledged(&self) -> &VecDeque<Body> {
-        &self.unacknowledged
+    pub(crate) fn unacknowledged(&self) -> impl ExactSizeIterator<Item = &Body> {
+        self.unacknowledged.iter().map(|(_, body)| body)
     }
 
     /// Says something, and returns its number.
     pub(crate) fn say(&mut self, now: Time, body: Body, fenced: bool, out: &mut Vec<Command>) -> u64 {
         let number = self.acknowledged + self.unacknowledged.len() as u64 + 1;
-        self.unacknowledged.push_back(body);
+        self.unacknowledged.push_back((self.handled, body));
         if self.connected && !fenced && self.transmitted + 1 == number {
             self.transmit(now, number, out);
         }
         number
     }
 
-    /// Takes in an acknowledgement; true if it is news.
-    pub(crate) fn take_acknowledgement(&mut self, number: u64) -> bool {
+    /// Takes in a frame. A body that came before, or that leaves a gap, is not kept but answered (or asked for) again.
+    pub(crate) fn take(&mut self, number: u64, acknowledged: u64, body: Option<Body>, waiting_max: usize) {
+        let expected = self.handled + self.waiting.len() as u64 + 1;
+        match body {
+            Some(body) if number == expected && self.waiting.len() < waiting_max => {
+                self.waiting.push_back((acknowledged, body));
+                return;
+            }
+            Some(_) => self.acknowledge_now = true,
+            None => {}
+        }
+        if self.acknowledged_later.is_none_or(|(_, later)| later < acknowledged) {
+            self.acknowledged_later = Some((number, acknowledged));
+        }
+    }
+
+    /// The next frame to be handled, if this node knows the view that it was sent in.
+    pub(crate) fn next(&mut self, revision: u64) -> Option<(u64, Body)> {
+        match self.waiting.front()? {
+            (_, Body::ViewIs { revision: theirs }) if *theirs > revision => None,
+            _ => self.waiting.pop_front(),
+        }
+    }
+
+    /// The frame from [`Session::next`] has been handled entirely: its acknowledgement counts. True if that is news.
+    pub(crate) fn handled(&mut self, acknowledged: u64) -> bool {
+        self.handled += 1;
+        self.take_acknowledgement(acknowledged)
+    }
+
+    /// Takes in an acknowledgement whose time has come; true if it is news.
+    pub(crate) fn take_later_acknowledgement(&mut self) -> bool {
+        match self.acknowledged_later {
+            Some((number, acknowledged)) if number <= self.handled => {
+                self.acknowledged_later = None;
+                self.take_acknowledgement(acknowledged)
+            }
+            _ => false,
+        }
+    }
+
+    fn take_acknowledgement(&mut self, number: u64) -> bool {
         // A peer can't have handled what never left; a number from nowhere is ignored.
         if number <= self.acknowledged || number > self.transmitted {
             return false;
         }
         self.unacknowledged.drain(..(number - self.acknowledged) as usize);
         self.acknowledged = number;
+        self.burst = RETRANSMIT_BURST;
         true
-    }
-
-    /// Takes in a numbered body. What came before, and what leaves a gap, is not kept but asked for (or answered) again.
-    pub(crate) fn take(&mut self, number: u64, body: Body, waiting_max: usize) {
-        let expected = self.handled + self.waiting.len() as u64 + 1;
-        if number == expected && self.waiting.len() < waiting_max {
-            self.waiting.push_back(body);
-        } else {
-            self.acknowledge_now = true;
-        }
-    }
-
-    /// The next frame to be handled, if this node knows the view that it was sent in.
-    pub(crate) fn next(&mut self, revision: u64) -> Option<Body> {
-        match self.waiting.front()? {
-            Body::ViewIs { revision: theirs } if *theirs > revision => None,
-            _ => self.waiting.pop_front(),
-        }
-    }
-
-    /// The frame from [`Session::next`] has been handled entirely.
-    pub(crate) fn handled(&mut self) {
-        self.handled += 1;
     }
 
     /// Whether handled frames are still to be acknowledged.
@@ -132,7 +158,7 @@ impl Session {
         out.push(Command::Transmit {
             to: self.peer,
             frame: Frame {
-                number: 0,
+                number: self.acknowledged + self.unacknowledged.len() as u64,
                 acknowledged: self.handled,
                 body: None,
             },
@@ -153,14 +179,15 @@ impl Session {
     /// Nothing was acknowledged for long: the oldest frames are transmitted again; without a connection just one, so
     /// that the driver dials.
     pub(crate) fn hangs(&mut self, now: Time, out: &mut Vec<Command>) {
-        let count = if self.connected { RETRANSMIT_BURST } else { 1 };
+        let count = if self.connected { self.burst } else { 1 };
+        self.burst = self.burst.saturating_mul(2);
         self.transmit_again(now, count, out);
     }
 
     /// What certainly never left, taken out, oldest first.
     pub(crate) fn take_never_sent(&mut self) -> Vec<Body> {
         let kept = (self.transmitted - self.acknowledged) as usize;
-        self.unacknowledged.drain(kept..).collect()
+        self.unacknowledged.drain(kept..).map(|(_, body)| body).collect()
     }
 
     fn transmit_again(&mut self, now: Time, count: usize, out: &mut Vec<Command>) {
@@ -171,16 +198,15 @@ impl Session {
     }
 
     fn transmit(&mut self, now: Time, number: u64, out: &mut Vec<Command>) {
-        let mut body = self.unacknowledged[(number - self.acknowledged - 1) as usize].clone();
+        let (acknowledged, mut body) = self.unacknowledged[(number - self.acknowledged - 1) as usize].clone();
         body.to_wire(now);
         self.transmitted = self.transmitted.max(number);
-        self.acknowledgement_sent = self.handled;
-        self.acknowledge_now = false;
+        self.acknowledgement_sent = self.acknowledgement_sent.max(acknowledged);
         out.push(Command::Transmit {
             to: self.peer,
             frame: Frame {
                 number,
-                acknowledged: self.handled,
+                acknowledged,
                 body: Some(body),
             },
         });

@@ -101,6 +101,22 @@ impl SlotTable {
         }
     }
 
+    /// The first table of a cluster: the nodes share the slots evenly, and nobody has owned any before.
+    ///
+    /// # Panics
+    /// If there is no node.
+    pub fn shared_by(nodes: &[NodeId], epoch: SlotEpoch) -> Self {
+        assert!(!nodes.is_empty(), "somebody must own the directory");
+        let owner = |slot: Slot| SlotOwner {
+            node: nodes[slot.index() % nodes.len()],
+            epoch,
+            previous: None,
+        };
+        Self {
+            owners: Slot::all().map(owner).collect(),
+        }
+    }
+
     /// Who owns a slot.
     pub fn owner(&self, slot: Slot) -> SlotOwner {
         self.owners[slot.index()]

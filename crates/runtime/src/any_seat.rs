@@ -21,7 +21,7 @@ pub(crate) trait AnySeat: Seat + Runnable {
     /// The epoch of the activation, if there is one.
     fn epoch(&self) -> Option<ActivationEpoch>;
 
-    fn deliver(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Mail>;
+    fn deliver(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Box<Mail>>;
 
     fn activate(
         &self,

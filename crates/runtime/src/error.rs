@@ -18,7 +18,7 @@ pub enum BuildError {
 
 /// The target is not active here with that epoch. The mail is as it was: send it to where the actor is.
 #[derive(Debug)]
-pub struct Undeliverable(pub Mail);
+pub struct Undeliverable(pub Box<Mail>);
 
 /// Why an actor could not be activated. It is not active here because of this call; nothing was changed, and the mail that
 /// came along is given back by [`Runtime::activate`](crate::Runtime::activate).

@@ -31,14 +31,7 @@ impl<K, T> Default for HeavyHitters<K, T> {
 
 impl<K: PartialEq, T> HeavyHitters<K, T> {
     /// Counts `count` occurrences of a key. `same` compares it with a known one, so that a key is only built when it is new.
-    pub(crate) fn add(
-        &mut self,
-        same: impl Fn(&K) -> bool,
-        make: impl FnOnce() -> K,
-        count: u64,
-        bytes: u64,
-        tag: T,
-    ) {
+    pub(crate) fn add(&mut self, same: impl Fn(&K) -> bool, make: impl FnOnce() -> K, count: u64, bytes: u64, tag: T) {
         if let Some(known) = self.entries.iter_mut().find(|entry| same(&entry.key)) {
             known.count += count;
             known.bytes += bytes;
@@ -84,7 +77,10 @@ mod tests {
     #[test]
     fn few_keys_are_counted_exactly() {
         let entries = count([1, 2, 1, 1]);
-        assert_eq!(entries.iter().map(|entry| (entry.key, entry.count)).collect::<Vec<_>>(), [(1, 3), (2, 1)]);
+        assert_eq!(
+            entries.iter().map(|entry| (entry.key, entry.count)).collect::<Vec<_>>(),
+            [(1, 3), (2, 1)]
+        );
         assert_eq!(entries[0].bytes, 30);
     }
 

@@ -163,7 +163,10 @@ impl<A> Rest<A> {
     /// Takes the calls out of the queue that belong to a chain which the suspended turn waits for: they would wait for
     /// themselves.
     pub(crate) fn take_cycles(&mut self, chain: ChainId) -> VecDeque<AnyTurn<A>> {
-        let closes = |turn: &AnyTurn<A>| turn.header().is_some_and(|header| !header.one_way && header.chain == chain);
+        let closes = |turn: &AnyTurn<A>| {
+            turn.header()
+                .is_some_and(|header| !header.one_way && header.chain == chain)
+        };
         if !self.queue.iter().any(closes) {
             return VecDeque::new();
         }

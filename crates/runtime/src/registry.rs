@@ -58,13 +58,18 @@ impl Registry {
     pub(crate) fn sweep(&self) {
         for shard in &self.shards {
             // With the shard locked, nobody can come by a seat that only the table has.
-            shard.write().retain(|seat| Arc::strong_count(seat) > 1 || !seat.is_empty());
+            shard
+                .write()
+                .retain(|seat| Arc::strong_count(seat) > 1 || !seat.is_empty());
         }
     }
 
     /// Takes every seat out.
     pub(crate) fn drain(&self) -> Vec<Arc<dyn AnySeat>> {
-        self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.write())).collect()
+        self.shards
+            .iter()
+            .flat_map(|shard| std::mem::take(&mut *shard.write()))
+            .collect()
     }
 
     fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<dyn AnySeat>>> {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use elastin_actor::{Client, Handlers, Host, schema_of};
 use elastin_types::{
-    ActivationEpoch, ActorId, ActorSchema, ActorStats, ActorType, NodeId, PerResource, Schema, ServerState, ServerStats, Time, Usage,
+    ActivationEpoch, ActorId, ActorSchema, ActorStats, ActorType, NodeId, PerResource, Schema, ServerState,
+    ServerStats, Time, Usage,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -20,8 +21,8 @@ use crate::seat::ActorSeat;
 use crate::shared::{MakeSeat, Shared};
 use crate::timers::{Due, Timers};
 use crate::{
-    ActivateError, BuildError, FreezeError, Interest, LocalOnly, Mail, NodeSnapshot, Outside, Settings, StateImage, Stats,
-    Undeliverable,
+    ActivateError, BuildError, FreezeError, Interest, LocalOnly, Mail, NodeSnapshot, Outside, Settings, StateImage,
+    Stats, Undeliverable,
 };
 
 /// How often a shutdown looks whether everything is done.
@@ -119,7 +120,11 @@ impl Builder {
             Some(handle) => (handle, None),
             None => {
                 let mut builder = tokio::runtime::Builder::new_multi_thread();
-                let own = builder.worker_threads(1).enable_all().thread_name("elastin-io").build()?;
+                let own = builder
+                    .worker_threads(1)
+                    .enable_all()
+                    .thread_name("elastin-io")
+                    .build()?;
                 (own.handle().clone(), Some(own))
             }
         };
@@ -221,7 +226,7 @@ impl Runtime {
         let mail = mail.into();
         match self.shared().registry.get(&mail.message.target) {
             Some(seat) => seat.deliver(mail, epoch).map_err(Undeliverable),
-            None => Err(Undeliverable(mail)),
+            None => Err(Undeliverable(Box::new(mail))),
         }
     }
 

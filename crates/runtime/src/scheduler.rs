@@ -51,7 +51,6 @@ pub(crate) struct Scheduler {
     next_worker: AtomicU64,
     pub(crate) share: CpuShare,
     limited: AtomicBool,
-    throttled: AtomicBool,
     pub(crate) pauses: AtomicU64,
     fenced: AtomicBool,
 }
@@ -94,7 +93,6 @@ impl Scheduler {
             next_worker: AtomicU64::new(0),
             share: CpuShare::new(cpu_share),
             limited: AtomicBool::new(cpu_share.is_some()),
-            throttled: AtomicBool::new(false),
             pauses: AtomicU64::new(0),
             fenced: AtomicBool::new(false),
         })
@@ -179,9 +177,9 @@ impl Scheduler {
         self.fenced.load(Ordering::Relaxed)
     }
 
-    /// Whether the process has used up its CPU share for the moment.
-    pub(crate) fn is_throttled(&self) -> bool {
-        self.throttled.load(Ordering::Relaxed)
+    /// Whether the process has a CPU share to keep to.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limited.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_share(&self, cores: Option<f64>) {
@@ -286,15 +284,13 @@ impl Scheduler {
     }
 
     fn pause_if_throttled(&self) {
-        if !self.limited.load(Ordering::Relaxed) {
+        if !self.is_limited() {
             return;
         }
         while let Some(pause) = self.share.pause(self.clock.now(), clock::process_cpu) {
-            self.throttled.store(true, Ordering::Relaxed);
             self.pauses.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(pause);
         }
-        self.throttled.store(false, Ordering::Relaxed);
     }
 
     fn has_work(&self) -> bool {
@@ -342,7 +338,7 @@ impl Search {
     fn next(&mut self, scheduler: &Scheduler) -> Option<Task> {
         self.visits = self.visits.wrapping_add(1);
         if self.visits.is_multiple_of(COMMON_EVERY)
-            && let Some(task) = self.from_common(scheduler)
+            && let Some(task) = self.take_common(scheduler)
         {
             return Some(task);
         }
@@ -355,7 +351,7 @@ impl Search {
             if look > 0 {
                 std::hint::spin_loop();
             }
-            self.from_common(scheduler).or_else(|| self.from_others(scheduler))
+            self.take_common(scheduler).or_else(|| self.steal(scheduler))
         });
         let last = scheduler.searching.fetch_sub(1, Ordering::SeqCst) == 1;
         // While this worker searched, nobody was woken. If there is more, somebody else should look.
@@ -365,14 +361,14 @@ impl Search {
         found
     }
 
-    fn from_common(&self, scheduler: &Scheduler) -> Option<Task> {
+    fn take_common(&self, scheduler: &Scheduler) -> Option<Task> {
         LOCAL.with_borrow(|local| {
             let queue = &local.as_ref().expect("this thread is a worker").queue;
             retry(|| scheduler.common.steal_batch_and_pop(queue))
         })
     }
 
-    fn from_others(&mut self, scheduler: &Scheduler) -> Option<Task> {
+    fn steal(&mut self, scheduler: &Scheduler) -> Option<Task> {
         let version = scheduler.version.load(Ordering::Acquire);
         if version != self.version {
             let workers = scheduler.workers.read();

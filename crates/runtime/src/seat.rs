@@ -25,6 +25,7 @@ mod save;
 mod timer;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
@@ -265,12 +266,11 @@ impl<A: Handlers> Seat for ActorSeat<A> {
 impl<A: Handlers> Target<A> for ActorSeat<A> {
     fn begin(&self, depth: u32) -> Option<Box<Body<A>>> {
         let scheduler = &self.shared.scheduler;
-        if scheduler.is_fenced() || depth >= INLINE_DEPTH_MAX {
+        if scheduler.is_fenced() || depth >= INLINE_DEPTH_MAX || !inline_budget(depth) {
             return None;
         }
-        // Outside a turn, the thread may be anybody's: it needs tokio for handlers that use it, and must keep to the CPU
-        // share, which workers keep to by themselves.
-        if depth == 0 && (scheduler.is_throttled() || tokio::runtime::Handle::try_current().is_err()) {
+        // Outside a turn, the thread may be anybody's: only workers keep to a CPU share, and handlers may need tokio.
+        if depth == 0 && (scheduler.is_limited() || tokio::runtime::Handle::try_current().is_err()) {
             return None;
         }
         let body = match self.idle.take() {
@@ -377,7 +377,7 @@ impl<A: Handlers> AnySeat for ActorSeat<A> {
         self.mailbox.lock().epoch
     }
 
-    fn deliver(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Mail> {
+    fn deliver(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Box<Mail>> {
         self.deliver_mail(mail, epoch)
     }
 
@@ -451,6 +451,30 @@ impl<A: Handlers> ActorSeat<A> {
             None => false,
         }
     }
+}
+
+/// How many inline calls a thread makes within turns before one takes the mailbox, so that a turn which does nothing but call
+/// idle actors lets go of its worker at times.
+const INLINE_CALLS_MAX: u32 = 1024;
+
+/// The same for threads outside, which have other tasks to run.
+const INLINE_CALLS_OUTSIDE_MAX: u32 = 128;
+
+thread_local! {
+    static INLINE_CALLS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether the next call of this thread may run inline.
+fn inline_budget(depth: u32) -> bool {
+    let made = INLINE_CALLS.get();
+    let max = if depth == 0 {
+        INLINE_CALLS_OUTSIDE_MAX
+    } else {
+        INLINE_CALLS_MAX
+    };
+    let within = made < max;
+    INLINE_CALLS.set(if within { made + 1 } else { 0 });
+    within
 }
 
 /// Drops what an application's code may panic in the drop of.

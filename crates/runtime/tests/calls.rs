@@ -304,7 +304,11 @@ async fn a_full_mailbox_turns_calls_away_and_makes_tells_wait() {
         workers: 1,
         ..Default::default()
     };
-    let runtime = Runtime::builder().register::<Gated>().settings(settings).build().unwrap();
+    let runtime = Runtime::builder()
+        .register::<Gated>()
+        .settings(settings)
+        .build()
+        .unwrap();
     let gated: Ref<Gated> = runtime.client().actor(1);
     let waiting = tokio::spawn({
         let gated = gated.clone();
@@ -317,7 +321,10 @@ async fn a_full_mailbox_turns_calls_away_and_makes_tells_wait() {
     let overloaded = CallError::Overloaded(Overloaded::Actor);
     assert_eq!(gated.ping().try_tell(), Err(overloaded.clone()));
     assert_eq!(gated.ping().await, Err(overloaded.clone()));
-    assert_eq!(gated.ping().deadline(Duration::from_millis(5)).tell().await, Err(overloaded));
+    assert_eq!(
+        gated.ping().deadline(Duration::from_millis(5)).tell().await,
+        Err(overloaded)
+    );
     let telling = tokio::spawn({
         let gated = gated.clone();
         async move { gated.ping().tell().await }
@@ -359,8 +366,16 @@ impl Slow {
 async fn deadlines_and_cancelled_calls() {
     let runtime = Runtime::builder().register::<Slow>().workers(1).build().unwrap();
     let slow: Ref<Slow> = runtime.client().actor(1);
-    let left = slow.time_left().deadline(Duration::from_secs(60)).await.unwrap().unwrap();
-    assert!(left <= Duration::from_secs(60) && left > Duration::from_secs(50), "{left:?}");
+    let left = slow
+        .time_left()
+        .deadline(Duration::from_secs(60))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        left <= Duration::from_secs(60) && left > Duration::from_secs(50),
+        "{left:?}"
+    );
     assert_eq!(slow.time_left().await, Ok(None));
 
     let waiting = tokio::spawn({

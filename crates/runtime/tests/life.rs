@@ -14,8 +14,8 @@ use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_actor::ReplySlot;
 use elastin_runtime::{BuildError, Grant, Outside, Runtime, SaveDone, SaveError, Settings, StateImage};
 use elastin_types::{
-    ActivationEpoch, ActorId, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, NotDelivered, Outcome,
-    Rejected, SchemaError, TenantId, Unknown,
+    ActivationEpoch, ActorId, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, NotDelivered,
+    Outcome, Rejected, SchemaError, TenantId, Unknown,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,11 @@ static EVENTS: Mutex<Vec<(String, &str)>> = Mutex::new(Vec::new());
 
 fn events(key: &str) -> Vec<&'static str> {
     let events = EVENTS.lock();
-    events.iter().filter(|(of, _)| of == key).map(|(_, what)| *what).collect()
+    events
+        .iter()
+        .filter(|(of, _)| of == key)
+        .map(|(_, what)| *what)
+        .collect()
 }
 
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -115,8 +119,14 @@ async fn idle_actors_are_passivated_while_calls_race_with_that() {
         workers: 1,
         ..Default::default()
     };
-    let runtime = Runtime::builder().register::<Clerk>().settings(settings).build().unwrap();
-    let clerks: Vec<Ref<Clerk>> = (0..20_u64).map(|key| runtime.client().actor(format!("idle {key}"))).collect();
+    let runtime = Runtime::builder()
+        .register::<Clerk>()
+        .settings(settings)
+        .build()
+        .unwrap();
+    let clerks: Vec<Ref<Clerk>> = (0..20_u64)
+        .map(|key| runtime.client().actor(format!("idle {key}")))
+        .collect();
     for round in 0..200 {
         for (index, clerk) in clerks.iter().enumerate() {
             if (round + index) % 3 == 0 {
@@ -142,7 +152,10 @@ async fn a_shutdown_drains_and_runs_hooks() {
     assert!(runtime.shutdown(Duration::from_secs(20)).await);
     assert_eq!(events("shutdown"), ["activate", "deactivate"]);
     assert_eq!(runtime.stats().workers, 0);
-    assert_eq!(clerk.add().await, Err(CallError::NotDelivered(NotDelivered::ShuttingDown)));
+    assert_eq!(
+        clerk.add().await,
+        Err(CallError::NotDelivered(NotDelivered::ShuttingDown))
+    );
 }
 
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -211,7 +224,12 @@ async fn a_reply_leaves_after_the_change_is_saved() {
         saves: sender,
         kept: Mutex::default(),
     });
-    let runtime = Runtime::builder().register::<Account>().workers(1).outside(store.clone()).build().unwrap();
+    let runtime = Runtime::builder()
+        .register::<Account>()
+        .workers(1)
+        .outside(store.clone())
+        .build()
+        .unwrap();
     let account: Ref<Account> = runtime.client().actor(1);
     // Inline, and out of the mailbox after an await.
     for (later, balance) in [(false, 5), (true, 10)] {
@@ -259,7 +277,11 @@ async fn a_persistent_actor_alone_keeps_its_state_over_passivation() {
         idle_max: Some(Duration::from_millis(1)),
         ..Default::default()
     };
-    let runtime = Runtime::builder().register::<Account>().settings(settings).build().unwrap();
+    let runtime = Runtime::builder()
+        .register::<Account>()
+        .settings(settings)
+        .build()
+        .unwrap();
     let account: Ref<Account> = runtime.client().actor("kept");
     assert_eq!(account.pay_in(7).await, Ok(7));
     eventually("the passivation", || runtime.active(account.id()).is_none()).await;
@@ -312,7 +334,9 @@ async fn messages_that_make_no_sense_are_rejected() {
             body: Bytes::from_static(body),
         };
         let reply = Some(ReplySlot::new(move |outcome| drop(sender.send(outcome))));
-        runtime.deliver(elastin_runtime::Mail { message, reply }, epoch).unwrap();
+        runtime
+            .deliver(elastin_runtime::Mail { message, reply }, epoch)
+            .unwrap();
         within("the outcome", receiver).await.unwrap()
     };
     // 14 is 7 as postcard writes signed numbers.
@@ -320,7 +344,10 @@ async fn messages_that_make_no_sense_are_rejected() {
     let unknown = deliver("pay_out", &[14]).await.unwrap_err().to_string();
     assert!(unknown.contains("`Savings` has no function"), "{unknown}");
     let undecodable = deliver("pay_in", &[]).await.unwrap_err().to_string();
-    assert!(undecodable.contains("the arguments of `pay_in` can't be decoded"), "{undecodable}");
+    assert!(
+        undecodable.contains("the arguments of `pay_in` can't be decoded"),
+        "{undecodable}"
+    );
     assert_eq!(account.balance().await, Ok(7));
 }
 
@@ -342,7 +369,10 @@ async fn a_hook_that_panics_fails_the_call_and_not_the_node() {
     let runtime = Runtime::builder().register::<Stillborn>().workers(1).build().unwrap();
     let actor: Ref<Stillborn> = runtime.client().actor(1);
     for _ in 0..3 {
-        assert_eq!(within("the outcome", actor.ping().into_future()).await, Err(CallError::Panicked));
+        assert_eq!(
+            within("the outcome", actor.ping().into_future()).await,
+            Err(CallError::Panicked)
+        );
     }
     assert_eq!(runtime.stats().panics, 3);
 }

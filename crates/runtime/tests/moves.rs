@@ -104,7 +104,10 @@ async fn moves_under_load_lose_nothing_and_keep_order() {
         }));
     }
     let log: Ref<Log> = pair.runtime(0).client().actor("log");
-    within("the first line", async { while log.lines().await.unwrap().is_empty() {} }).await;
+    within("the first line", async {
+        while log.lines().await.unwrap().is_empty() {}
+    })
+    .await;
     let mut moved = 0;
     for _ in 0..MOVES {
         moved += usize::from(within("a move", pair.move_over(log.id(), WAIT_MAX)).await);
@@ -117,7 +120,11 @@ async fn moves_under_load_lose_nothing_and_keep_order() {
     }
     let lines = log.lines().await.unwrap();
     for sender in 0..SENDERS {
-        let own: Vec<_> = lines.iter().filter(|(who, _)| *who == sender).map(|(_, line)| *line).collect();
+        let own: Vec<_> = lines
+            .iter()
+            .filter(|(who, _)| *who == sender)
+            .map(|(_, line)| *line)
+            .collect();
         let expected: Vec<_> = (0..sent[sender as usize]).collect();
         assert_eq!(own, expected, "the lines of sender {sender}");
     }
@@ -241,7 +248,11 @@ async fn a_fenced_node_starts_no_turn_and_lets_no_reply_leave() {
         let gated = gated.clone();
         async move { gated.done().await }
     });
-    assert!(tokio::time::timeout(Duration::from_millis(20), &mut waiting).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(20), &mut waiting)
+            .await
+            .is_err()
+    );
     pair.runtime(0).fence(false);
     assert_eq!(within("the reply", waiting).await.unwrap(), Ok(0));
     pair.stop().await;

@@ -69,18 +69,37 @@ impl Folder {
 }
 
 fn of<'a>(snapshot: &'a NodeSnapshot, reference: &elastin_types::ActorId) -> &'a ActorStats {
-    snapshot.actors.iter().find(|actor| actor.actor == *reference).expect("it is listed")
+    snapshot
+        .actors
+        .iter()
+        .find(|actor| actor.actor == *reference)
+        .expect("it is listed")
 }
 
 #[test]
 fn properties_are_found_by_type() {
     let schema = schema_of::<Folder>();
-    let properties: Vec<_> = schema.properties.iter().map(|p| (p.name.as_str(), p.target.as_str())).collect();
-    let expected = [("files", "File"), ("newest", "File"), ("by_name", "File"), ("parents", "Folder")];
+    let properties: Vec<_> = schema
+        .properties
+        .iter()
+        .map(|p| (p.name.as_str(), p.target.as_str()))
+        .collect();
+    let expected = [
+        ("files", "File"),
+        ("newest", "File"),
+        ("by_name", "File"),
+        ("parents", "Folder"),
+    ];
     assert_eq!(properties, expected);
     let open = schema.function("open").unwrap();
-    assert_eq!((open.parameters[0].name.as_str(), open.parameters[0].type_name.as_str()), ("calls", "u64"));
-    assert_eq!(schema_of::<File>().function("write").unwrap().parameters[0].type_name, "Vec<u8>");
+    assert_eq!(
+        (open.parameters[0].name.as_str(), open.parameters[0].type_name.as_str()),
+        ("calls", "u64")
+    );
+    assert_eq!(
+        schema_of::<File>().function("write").unwrap().parameters[0].type_name,
+        "Vec<u8>"
+    );
     assert!(schema_of::<File>().function("read").unwrap().read_only);
 }
 
@@ -108,20 +127,42 @@ async fn a_snapshot_has_edges_references_and_sizes() {
     let stats = of(&snapshot, folder.id());
     let files = |name: &str| {
         let property = Property::of(name);
-        let references = stats.references.iter().find(|references| references.property == property).unwrap();
+        let references = stats
+            .references
+            .iter()
+            .find(|references| references.property == property)
+            .unwrap();
         references.actors.clone()
     };
     assert_eq!(files("files"), [a.id().clone(), b.id().clone()]);
     assert_eq!(files("newest"), [b.id().clone()]);
-    let opens = stats.calls_in.iter().find(|call| call.method == Method::of("open")).unwrap();
+    let opens = stats
+        .calls_in
+        .iter()
+        .find(|call| call.method == Method::of("open"))
+        .unwrap();
     assert_eq!((&opens.caller, opens.count), (&Caller::Client(NodeId(3)), 100));
     assert_eq!(opens.bytes, 100);
-    let reads: Vec<_> = stats.calls_out.iter().map(|call| (call.callee.clone(), call.count, call.node)).collect();
-    assert_eq!(reads, [(a.id().clone(), 200, Some(NodeId(3))), (b.id().clone(), 200, Some(NodeId(3)))]);
+    let reads: Vec<_> = stats
+        .calls_out
+        .iter()
+        .map(|call| (call.callee.clone(), call.count, call.node))
+        .collect();
+    assert_eq!(
+        reads,
+        [
+            (a.id().clone(), 200, Some(NodeId(3))),
+            (b.id().clone(), 200, Some(NodeId(3)))
+        ]
+    );
 
     let stats = of(&snapshot, a.id());
     assert!(stats.used.mem > 5000.0, "{}", stats.used.mem);
-    let reads = stats.calls_in.iter().find(|call| call.method == Method::of("read")).unwrap();
+    let reads = stats
+        .calls_in
+        .iter()
+        .find(|call| call.method == Method::of("read"))
+        .unwrap();
     assert_eq!((&reads.caller, reads.count), (&Caller::Actor(folder.id().clone()), 200));
 
     // A period without calls: the references are still known, the edges gone.
@@ -135,12 +176,21 @@ async fn a_snapshot_has_edges_references_and_sizes() {
 
 #[tokio::test]
 async fn many_calls_are_counted_closely_though_few_are_measured() {
-    let runtime = Runtime::builder().register::<Folder>().register::<File>().workers(1).build().unwrap();
+    let runtime = Runtime::builder()
+        .register::<Folder>()
+        .register::<File>()
+        .workers(1)
+        .build()
+        .unwrap();
     let folder: Ref<Folder> = runtime.client().actor("folder");
     folder.add("a".into()).await.unwrap();
     folder.open(100_000).await.unwrap();
     let snapshot = runtime.snapshot(&Interest::All);
-    let file = snapshot.actors.iter().find(|actor| actor.actor.kind == ActorType::of("File")).unwrap();
+    let file = snapshot
+        .actors
+        .iter()
+        .find(|actor| actor.actor.kind == ActorType::of("File"))
+        .unwrap();
     let counted = file.calls_in[0].count as f64;
     assert!((counted - 100_000.0).abs() < 100.0, "{counted}");
     let edge = &of(&snapshot, folder.id()).calls_out[0];
@@ -149,7 +199,12 @@ async fn many_calls_are_counted_closely_though_few_are_measured() {
 
 #[tokio::test]
 async fn time_goes_to_the_actor_that_used_it() {
-    let runtime = Runtime::builder().register::<Folder>().register::<File>().workers(1).build().unwrap();
+    let runtime = Runtime::builder()
+        .register::<Folder>()
+        .register::<File>()
+        .workers(1)
+        .build()
+        .unwrap();
     let busy: Ref<Folder> = runtime.client().actor("busy");
     let lazy: Ref<Folder> = runtime.client().actor("lazy");
     runtime.snapshot(&Interest::All);
@@ -161,7 +216,12 @@ async fn time_goes_to_the_actor_that_used_it() {
     let cpu = |reference: &Ref<Folder>| of(&snapshot, reference.id()).used.cpu;
     assert!(cpu(&busy) > 20.0 * cpu(&lazy), "{} and {}", cpu(&busy), cpu(&lazy));
     let server = snapshot.server.usage.cpu;
-    assert!(cpu(&busy) + cpu(&lazy) <= server.used * 1.01, "{} of {}", cpu(&busy), server.used);
+    assert!(
+        cpu(&busy) + cpu(&lazy) <= server.used * 1.01,
+        "{} of {}",
+        cpu(&busy),
+        server.used
+    );
     assert!(server.percent().unwrap() > 0.0);
 }
 
@@ -174,7 +234,11 @@ async fn edges_between_nodes_know_the_nodes() {
     folder.add("a".into()).await.unwrap();
     assert_eq!(folder.open(30).await, Ok(0));
     let there = pair.runtime(1).snapshot(&Interest::All);
-    let read = of(&there, file.id()).calls_in.iter().find(|call| matches!(call.caller, Caller::Actor(_))).unwrap();
+    let read = of(&there, file.id())
+        .calls_in
+        .iter()
+        .find(|call| matches!(call.caller, Caller::Actor(_)))
+        .unwrap();
     assert_eq!((read.count, read.node), (30, Some(NodeId(1))));
     let here = pair.runtime(0).snapshot(&Interest::All);
     let read = &of(&here, folder.id()).calls_out[0];

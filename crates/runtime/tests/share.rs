@@ -27,7 +27,12 @@ impl Burner {
 #[tokio::test]
 async fn a_process_keeps_to_its_share() {
     const SHARE: f64 = 0.3;
-    let runtime = Runtime::builder().register::<Burner>().workers(2).cpu_share(Some(SHARE)).build().unwrap();
+    let runtime = Runtime::builder()
+        .register::<Burner>()
+        .workers(2)
+        .cpu_share(Some(SHARE))
+        .build()
+        .unwrap();
     let mut callers = Vec::new();
     for key in 0..4_u64 {
         let burner: Ref<Burner> = runtime.client().actor(key);

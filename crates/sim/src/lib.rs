@@ -15,6 +15,6 @@ mod run;
 mod world;
 
 pub use check::Violation;
-pub use options::{Faults, Options};
+pub use options::{Faults, Options, options_of_seed};
 pub use report::Report;
 pub use run::{MoveScenario, crash_in_a_move, run, run_traced};

@@ -6,7 +6,7 @@ use std::fmt;
 use elastin_types::Time;
 
 /// How many lines before the end are kept: enough to see how a violation came about.
-const LINES_MAX: usize = 4000;
+const LINES_MAX: usize = 500_000;
 
 /// The log of a run.
 #[derive(Debug, Default)]

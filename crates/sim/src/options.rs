@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::random::Random;
+
 /// What a run is like. Together with the seed it decides everything.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -61,5 +63,29 @@ impl Default for Options {
             delay_most: Duration::from_millis(2),
             faults: Faults::default(),
         }
+    }
+}
+
+/// The options of a sweep's run: each seed draws its own size, load and faults, so that many seeds meet many worlds.
+pub fn options_of_seed(seed: u64) -> Options {
+    let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let mut rate = |percent: u64, most: u64| if random.chance(percent) { 1 + random.below(most) } else { 0 };
+    let faults = Faults {
+        crashes: rate(50, 200),
+        breaks: rate(50, 1000),
+        cuts: rate(40, 500),
+        passivations: rate(50, 3000),
+        resizes: rate(40, 300),
+    };
+    Options {
+        servers: 2 + random.below(4) as usize,
+        clients: 1 + random.below(3) as usize,
+        supervisor: random.chance(25),
+        actors: 1 + random.below(30),
+        duration: Duration::from_millis(500 + random.below(1500)),
+        calls_per_second: 50 + random.below(1500),
+        moves_per_second: random.below(400),
+        delay_most: Duration::from_micros(100 + random.below(5000)),
+        faults,
     }
 }

@@ -177,7 +177,7 @@ pub enum MoveScenario {
 
 /// Moves one busy actor from one node to another while clients and another actor send to it and it sends to others, with
 /// a crash at one step. The counters tell how many commands each side carried out during the move.
-pub fn crash_in_a_move(seed: u64, scenario: MoveScenario) -> Report {
+pub fn crash_in_a_move(seed: u64, scenario: MoveScenario, keep_lines: bool) -> Report {
     let mut options = Options {
         servers: 4,
         clients: 2,
@@ -187,7 +187,7 @@ pub fn crash_in_a_move(seed: u64, scenario: MoveScenario) -> Report {
     if scenario != MoveScenario::Nobody {
         options.faults.crashes = 1;
     }
-    let mut world = World::new(seed, &options, true);
+    let mut world = World::new(seed, &options, keep_lines);
     let mut random = Random::new(seed);
     let moved = actor(0);
     let pause = |world: &mut World, after: Duration| world.run_until(world.now + after);

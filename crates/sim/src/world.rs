@@ -209,11 +209,11 @@ impl World {
         if self.options.supervisor {
             owners = self.members.keys().copied().take(1).collect();
         }
-        let Some(first) = owners.first() else {
+        if owners.is_empty() {
             return;
-        };
+        }
         let table = match self.slots.take() {
-            None => SlotTable::owned_by(*first, SlotEpoch(1)),
+            None => SlotTable::shared_by(&owners, SlotEpoch(1)),
             Some(table) => table,
         };
         let table = table.rebalanced(&owners).unwrap_or(table);
@@ -563,6 +563,9 @@ impl World {
                 self.handle(node, Event::Replied { call, outcome });
             }
         }
+        if !self.lives(node) {
+            return;
+        }
         if freezes {
             self.frozen(node, actor, epoch);
         } else {
@@ -847,8 +850,8 @@ fn show_body(frame: &Frame) -> String {
     match &frame.body {
         None => "-".into(),
         Some(Body::Message(message)) => format!("message {} to {}", show_call(message.header.call), message.target.key),
-        Some(Body::Passed { message, epoch, hops }) => {
-            format!("passed {} to {} {epoch:?} hop {hops}", show_call(message.header.call), message.target.key)
+        Some(Body::Passed { message, granted, hops }) => {
+            format!("passed {} to {} {granted:?} hop {hops}", show_call(message.header.call), message.target.key)
         }
         Some(other) => shortened(format!("{other:?}")),
     }

@@ -3,13 +3,11 @@
 use elastin_sim::{MoveScenario, Report, crash_in_a_move};
 
 fn check(seed: u64, scenario: MoveScenario) -> Report {
-    let report = crash_in_a_move(seed, scenario);
-    assert!(
-        report.violations.is_empty(),
-        "seed {seed}, {scenario:?}: {:#?}\n{}",
-        report.violations,
-        report.trace.join("\n")
-    );
+    let report = crash_in_a_move(seed, scenario, false);
+    if !report.violations.is_empty() {
+        let report = crash_in_a_move(seed, scenario, true);
+        panic!("seed {seed}, {scenario:?}: {:#?}\n{}", report.violations, report.trace.join("\n"));
+    }
     report
 }
 
@@ -26,7 +24,7 @@ fn kill_at_every_step(side: impl Fn(u64) -> MoveScenario, commands: &str) {
     for seed in 0..4 {
         let quiet = check(seed, MoveScenario::Nobody);
         let steps = quiet.count(commands);
-        assert!(steps > 20, "seed {seed}: only {steps} steps");
+        assert!(steps > 10, "seed {seed}: only {steps} steps");
         for step in 0..steps {
             let report = check(seed, side(step));
             assert_eq!(report.count("crash"), 1, "seed {seed}, step {step}: the crash must happen");

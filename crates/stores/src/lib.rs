@@ -6,11 +6,12 @@
 //! - [`served`]: another process's stores, over TCP.
 //!
 //! The meaning of the requests is not here but in the models of `elastin-protocol`: memory and embedded stores run a model
-//! on a thread of their own ([`worker`]), a served store sends the requests to such a one. Nothing here knows actors.
+//! on a thread of their own, a served store sends the requests to such a one. Nothing here knows actors.
 
 mod call;
 mod coordination_engine;
 pub mod embedded;
+mod local_coordination;
 pub mod memory;
 pub mod served;
 mod state_engine;

@@ -7,7 +7,8 @@ use elastin_protocol::store::{
 };
 use elastin_types::Time;
 
-use crate::coordination_engine::{CoordinationEngine, Journal, LocalCoordination};
+use crate::coordination_engine::{CoordinationEngine, Journal};
+use crate::local_coordination::LocalCoordination;
 use crate::state_engine::{self, StateBacking, StateEngine, StateJob, StateResult};
 use crate::worker::Worker;
 

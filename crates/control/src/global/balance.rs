@@ -1,11 +1,11 @@
 //! `balance`: actors move from servers above the upper bound, and to servers below the lower one.
 
-use elastin_policy::{Action, Balance, Fired, Index, Scope};
+use elastin_policy::{Action, Balance, Index, Scope};
 use elastin_types::{ActorId, NodeId, Resource, Time};
 
 use super::Gem;
 use super::event::GemCommand;
-use super::room::{Limits, WHOLE, by_quality, obstacle};
+use super::room::{Terms, by_quality, obstacle};
 use super::view::Server;
 use crate::limits::upper_limit;
 use crate::settings::HYSTERESIS_PERIODS;
@@ -27,8 +27,8 @@ pub(crate) struct Rule {
     pub(crate) priority: i32,
     /// Up to where servers may be filled.
     pub(crate) limit: f64,
-    /// The servers that it fired for.
-    pub(crate) fired: Vec<Fired>,
+    /// Its firings, each for another server.
+    pub(crate) fired: Vec<Cause>,
 }
 
 impl Rule {
@@ -36,13 +36,12 @@ impl Rule {
         self.balance.resource
     }
 
-    fn limits(&self) -> Limits {
-        let mut limits = WHOLE;
-        limits[self.resource()] = self.limit;
-        limits
+    fn terms(&self) -> Terms {
+        Terms::WHOLE.with_limit(self.resource(), self.limit)
     }
 
-    fn fired_for(&self, node: NodeId) -> Option<&Fired> {
+    /// Its firing for a server.
+    pub(crate) fn cause(&self, node: NodeId) -> Option<&Cause> {
         self.fired.iter().find(|fired| fired.server == Some(node))
     }
 }
@@ -70,18 +69,31 @@ impl Gem {
         }
     }
 
-    /// The `balance` rules that global managers evaluate, with the servers that they fired for.
+    /// All `balance` rules with the servers that they fired for: those that only balance are evaluated here, the others came
+    /// with the reports.
     pub(super) fn balance_rules(&self, now: Time) -> Vec<Rule> {
         let snapshot = self.view.snapshot(now, self.settings.period);
-        let fired = self.policy.evaluate(&Index::new(&snapshot), Scope::Global);
+        let evaluated = self.policy.evaluate(&Index::new(&snapshot), Scope::Global);
+        let fired: Vec<Cause> = evaluated
+            .iter()
+            .map(|fired| {
+                let rule = &self.policy.rules()[fired.rule];
+                Cause::new(fired, rule.name.as_deref(), &rule.text)
+            })
+            .collect();
+        let reported = self.view.servers.values().flat_map(|server| &server.report.balances);
+        let fired: Vec<&Cause> = fired.iter().chain(reported).collect();
         self.policy
             .balances()
-            .filter(|(index, _)| self.policy.rules()[*index].is_global())
             .map(|(index, balance)| Rule {
                 index,
                 priority: self.policy.priority(index, &Action::Balance(balance.clone())),
                 limit: upper_limit(&self.policy, balance),
-                fired: fired.iter().filter(|fired| fired.rule == index).cloned().collect(),
+                fired: fired
+                    .iter()
+                    .filter(|cause| cause.rule == index)
+                    .map(|cause| (*cause).clone())
+                    .collect(),
                 balance: balance.clone(),
             })
             .collect()
@@ -92,7 +104,7 @@ impl Gem {
         let Some((percent, upper)) = server.measured(rule.resource()).zip(rule.balance.upper) else {
             return false;
         };
-        rule.fired_for(server.node()).is_some()
+        rule.cause(server.node()).is_some()
             && percent > upper
             && (percent > upper + self.settings.noise_margin || server.streak(rule.index).above >= HYSTERESIS_PERIODS)
     }
@@ -102,7 +114,7 @@ impl Gem {
         let Some((percent, lower)) = server.measured(rule.resource()).zip(rule.balance.lower) else {
             return false;
         };
-        rule.fired_for(server.node()).is_some()
+        rule.cause(server.node()).is_some()
             && percent < lower
             && (percent < lower - self.settings.noise_margin || server.streak(rule.index).below >= HYSTERESIS_PERIODS)
     }
@@ -150,7 +162,7 @@ impl Gem {
         self.view
             .common()
             .filter(|target| target.node() != source.node())
-            .filter(|target| obstacle(&self.policy, unit, target, &rule.limits()).is_none())
+            .filter(|target| obstacle(&self.policy, unit, target, &rule.terms()).is_none())
             .filter_map(|target| {
                 let filled = target.percent_with(unit, resource)?;
                 let gain = before - filled.max(after);
@@ -211,7 +223,7 @@ impl Gem {
         sources.into_iter().find_map(|(before, source)| {
             self.movable(rule, source)
                 .into_iter()
-                .filter(|unit| obstacle(&self.policy, unit, target, &rule.limits()).is_none())
+                .filter(|unit| obstacle(&self.policy, unit, target, &rule.terms()).is_none())
                 .filter_map(|unit| {
                     let after = before - share(source, unit, resource);
                     let gain = before - target.percent_with(unit, resource)?.max(after);
@@ -252,7 +264,7 @@ impl Gem {
     fn take(&mut self, now: Time, rule: &Rule, step: Step, about: NodeId) {
         let unit = self.unit(step.from, &step.lead).expect("a step moves a unit in view");
         let candidates = self.balance_candidates(rule, &unit, &step);
-        let cause = self.balance_cause(rule, about);
+        let cause = rule.cause(about).cloned();
         let change = Change::Move {
             actor: main_actor(rule, &unit),
             with: Vec::new(),
@@ -282,19 +294,12 @@ impl Gem {
                     node: server.node(),
                     score: 100.0 - server.percent_with(unit, rule.resource()).unwrap_or(0.0),
                     refused: (!chosen)
-                        .then(|| obstacle(&self.policy, unit, server, &rule.limits()).unwrap_or(Refusal::Worse)),
+                        .then(|| obstacle(&self.policy, unit, server, &rule.terms()).unwrap_or(Refusal::Worse)),
                 }
             })
             .collect();
         candidates.sort_by(by_quality);
         candidates
-    }
-
-    /// Why a rule acts on a server, for the record.
-    pub(super) fn balance_cause(&self, rule: &Rule, node: NodeId) -> Option<Cause> {
-        let written = &self.policy.rules()[rule.index];
-        rule.fired_for(node)
-            .map(|fired| Cause::new(fired, written.name.as_deref(), &written.text))
     }
 }
 

@@ -4,7 +4,7 @@ use elastin_types::{ActorId, NodeId, Resource, Time};
 
 use super::Gem;
 use super::event::GemCommand;
-use super::room::{MEMORY_ONLY, best, candidates, named_limits};
+use super::room::{Terms, best, candidates_under};
 use crate::{Candidate, Change, Outcome, Proposal, Purpose, Refusal, Unit};
 
 impl Gem {
@@ -55,18 +55,8 @@ impl Gem {
             refused_by: Vec::new(),
             ..unit.clone()
         };
-        let within = candidates(
-            &self.policy,
-            &self.view,
-            &unit,
-            from,
-            resource,
-            &named_limits(&self.policy),
-        );
-        if best(&within).is_some() {
-            return within;
-        }
-        candidates(&self.policy, &self.view, &unit, from, resource, &MEMORY_ONLY)
+        let terms = [Terms::named(&self.policy), Terms::WHOLE, Terms::FORCED];
+        candidates_under(&self.policy, &self.view, &unit, from, resource, &terms)
     }
 
     pub(super) fn unit(&self, node: NodeId, lead: &ActorId) -> Option<Unit> {

@@ -178,7 +178,7 @@ impl Gem {
     }
 
     fn answer(&mut self, out: &mut Vec<GemCommand>) {
-        let servers = self.view.digests();
+        let servers = self.view.digests_bounded();
         let open: Vec<NodeId> = self
             .view
             .servers

@@ -11,6 +11,7 @@ mod balance;
 mod drain;
 mod event;
 mod gem;
+mod make_room;
 mod provision;
 mod reserve;
 mod room;

@@ -30,6 +30,16 @@ struct Provision {
     awaited: Option<BTreeSet<NodeId>>,
 }
 
+/// Servers that are wanted.
+pub(crate) struct Wanted {
+    pub(crate) cause: Option<Cause>,
+    pub(crate) count: u32,
+    /// The actor whose reservation is the reason.
+    pub(crate) reserved: Option<ActorId>,
+    /// Whether they are kept for that actor; otherwise they are for those that make room for it.
+    pub(crate) keep: bool,
+}
+
 impl Provisions {
     /// How many servers are on the way.
     pub(crate) fn on_the_way(&self) -> u32 {
@@ -94,21 +104,21 @@ impl Provisions {
 
 impl Gem {
     /// Asks for servers; whether the asking went out.
-    pub(super) fn add_servers(
-        &mut self,
-        now: Time,
-        cause: Option<Cause>,
-        count: u32,
-        reserved: Option<ActorId>,
-        out: &mut Vec<GemCommand>,
-    ) -> bool {
+    pub(super) fn add_servers(&mut self, now: Time, wanted: Wanted, out: &mut Vec<GemCommand>) -> bool {
         if self.provisions.open.len() >= PROVISIONS_MAX {
             return false;
         }
+        let Wanted {
+            cause,
+            count,
+            reserved,
+            keep,
+        } = wanted;
         let change = Change::AddServers {
             count,
             reserved: reserved.clone(),
         };
+        let reserved = reserved.filter(|_| keep);
         let decision = self
             .decision(now, cause, change, Vec::new())
             .with_outcome(Outcome::Started);

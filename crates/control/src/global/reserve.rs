@@ -4,7 +4,8 @@ use elastin_types::{ActorId, NodeId, Resource, Time};
 
 use super::Gem;
 use super::event::GemCommand;
-use super::room::{MEMORY_ONLY, WHOLE, best, by_quality, candidates, named_limits, pack};
+use super::provision::Wanted;
+use super::room::{Terms, best, by_quality, others_have_room};
 use super::view::Server;
 use crate::{Candidate, Change, Held, Outcome, Proposal, Purpose, Refusal, Reservation, Unit, Wish};
 
@@ -65,7 +66,13 @@ impl Gem {
                 self.keep(node, self.reservation(&wish, None));
             }
             Way::Add => {
-                let asked = self.add_servers(now, Some(wish.cause.clone()), 1, Some(wish.actor.clone()), out);
+                let wanted = Wanted {
+                    cause: Some(wish.cause.clone()),
+                    count: 1,
+                    reserved: Some(wish.actor.clone()),
+                    keep: true,
+                };
+                let asked = self.add_servers(now, wanted, out);
                 if asked {
                     self.refuse_reserve(now, from, &wish, Refusal::AwaitingServer, candidates, out);
                 }
@@ -139,21 +146,18 @@ impl Gem {
         })
     }
 
-    /// An empty server with enough of the resource: one that was added for the actor first, then the smallest.
+    /// An empty server: one that was added for the actor first, then the smallest that has enough of the resource, then
+    /// the largest.
     fn empty_server(&self, wish: &Wish) -> (Option<NodeId>, Vec<Candidate>) {
         let mut candidates: Vec<Candidate> = self
             .view
             .servers
             .values()
             .filter(|server| server.node() != wish.cause.server.unwrap_or(self.node) || server.is_empty())
-            .map(|server| {
-                let own = server.kept_for.as_ref() == Some(&wish.actor);
-                let capacity = server.capacity(wish.resource).unwrap_or(f64::INFINITY);
-                Candidate {
-                    node: server.node(),
-                    score: if own { f64::MAX } else { -capacity.min(f64::MAX) },
-                    refused: self.unfit_for(wish, server),
-                }
+            .map(|server| Candidate {
+                node: server.node(),
+                score: suitability(wish, server),
+                refused: self.unfit_for(wish, server),
             })
             .collect();
         candidates.sort_by(by_quality);
@@ -179,26 +183,20 @@ impl Gem {
         if wish.unit.refused_by.contains(&server.node()) {
             return Some(Refusal::RefusedBefore);
         }
-        Resource::ALL.into_iter().find_map(|resource| {
-            // A processor that is a little too small is better than one that is shared.
-            let limit = if resource == wish.resource { WHOLE } else { MEMORY_ONLY }[resource];
-            let percent = server.percent_with(&wish.unit, resource)?;
-            (percent > limit).then_some(Refusal::NoRoom {
-                resource,
-                percent,
-                limit,
-            })
+        let percent = server.percent_with(&wish.unit, Resource::Mem)?;
+        let limit = Terms::WHOLE.limits.mem;
+        (percent > limit).then_some(Refusal::NoRoom {
+            resource: Resource::Mem,
+            percent,
+            limit,
         })
     }
 
     /// The server that is emptied with the fewest and smallest moves, if the others have room for what is on it. It may
     /// be the actor's own.
     fn cheapest_to_empty(&self, from: NodeId, wish: &Wish, candidates: &mut Vec<Candidate>) -> Option<NodeId> {
-        let limits = named_limits(&self.policy);
-        let mut without = self.view.clone();
-        // What the actor leaves behind is room for others, but where it stays there is none.
-        without.plan_move(&wish.unit.lead, from, NodeId(u64::MAX));
-        let mut cheapest: Option<(usize, f64, NodeId)> = None;
+        let terms = Terms::named(&self.policy);
+        let mut cheapest: Option<(u64, f64, NodeId)> = None;
         for server in self.view.common().filter(|server| server.report.rest.actors == 0) {
             let node = server.node();
             let others: Vec<&Unit> = server
@@ -210,14 +208,14 @@ impl Gem {
             if others.iter().any(|unit| unit.held.is_some()) {
                 continue;
             }
-            let leads: Vec<ActorId> = others.iter().map(|unit| unit.lead.clone()).collect();
-            let view = if node == from { &self.view } else { &without };
-            if pack(&self.policy, view, node, &leads, wish.resource, &limits).is_none() {
+            // What the actor leaves behind is room for others, but where it stays there is none.
+            let without = (node != from).then_some((from, &wish.unit));
+            if !others_have_room(&self.policy, &self.view, node, &others, wish.resource, &terms, without) {
                 continue;
             }
-            let own_move = usize::from(node != from);
+            let own_move = u64::from(node != from);
             let bytes: f64 = others.iter().map(|unit| unit.used.mem).sum();
-            let moves = others.iter().map(|unit| unit.actors.len()).sum::<usize>() + own_move * wish.unit.actors.len();
+            let moves = others.iter().map(|unit| unit.count).sum::<u64>() + own_move * wish.unit.count;
             if cheapest.is_none_or(|(least, least_bytes, _)| (moves, bytes) < (least, least_bytes)) {
                 cheapest = Some((moves, bytes, node));
             }
@@ -245,7 +243,7 @@ impl Gem {
             .filter_map(|server| {
                 let reservation = server.reservations.iter().find(|reservation| reservation.arrived)?;
                 let percent = server.percent_with(&wish.unit, wish.resource)?;
-                (percent <= WHOLE[wish.resource]).then_some((percent, server.node(), &reservation.actor))
+                (percent <= Terms::WHOLE.limits[wish.resource]).then_some((percent, server.node(), &reservation.actor))
             })
             .min_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
         match least {
@@ -340,93 +338,6 @@ impl Gem {
         out.push(GemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
     }
 
-    /// The units on a dedicated server that do not belong there.
-    fn foreign_units(&self, server: &Server) -> Vec<Unit> {
-        // Companions may arrive before the reserved actor does, and then have nobody to belong to yet.
-        let awaits = server.reservations.iter().any(|reservation| !reservation.arrived);
-        let may_be_companion = |unit: &Unit| awaits && matches!(unit.held, Some(Held::Recent(_)));
-        let units = server.report.units.iter();
-        units
-            .filter(|unit| !server.is_reserved_unit(unit) && !may_be_companion(unit))
-            .cloned()
-            .collect()
-    }
-
-    /// Moves all that do not belong there away from dedicated servers.
-    pub(super) fn plan_room(&mut self, now: Time, out: &mut Vec<GemCommand>) {
-        let dedicated: Vec<NodeId> = self
-            .view
-            .servers
-            .values()
-            .filter(|server| server.is_open && server.is_reserved() && !server.is_draining())
-            .map(Server::node)
-            .collect();
-        for node in dedicated {
-            let server = self.view.get(node).expect("it was there a moment ago");
-            let reservation = server.reservations[0].clone();
-            for unit in self.foreign_units(server) {
-                self.make_room(now, node, &unit, &reservation, out);
-            }
-        }
-    }
-
-    fn make_room(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        unit: &Unit,
-        reservation: &Reservation,
-        out: &mut Vec<GemCommand>,
-    ) {
-        let priority = self.reserve_priority(reservation);
-        if unit.held.as_ref().is_some_and(|held| held.holds_against(priority)) {
-            return;
-        }
-        let resource = reservation.resource;
-        let within = candidates(
-            &self.policy,
-            &self.view,
-            unit,
-            node,
-            resource,
-            &named_limits(&self.policy),
-        );
-        let candidates = match best(&within) {
-            Some(_) => within,
-            None => candidates(&self.policy, &self.view, unit, node, resource, &WHOLE),
-        };
-        let to = best(&candidates);
-        let change = Change::Move {
-            actor: unit.lead.clone(),
-            with: Vec::new(),
-            from: node,
-            to,
-            purpose: Purpose::MakeRoom {
-                reserved: reservation.actor.clone(),
-            },
-        };
-        let decision = self.decision(now, Some(reservation.cause.clone()), change, candidates);
-        if to.is_none() {
-            let refused = decision.with_outcome(Outcome::Refused(Refusal::NoServer));
-            return out.push(GemCommand::record(refused));
-        }
-        let proposal = Proposal {
-            decision,
-            priority,
-            score: unit.used[resource],
-            reservation: None,
-        };
-        self.propose(proposal, &unit.lead);
-    }
-
-    fn reserve_priority(&self, reservation: &Reservation) -> i32 {
-        let action = elastin_policy::Action::Reserve {
-            actor: reservation.actor.clone(),
-            resource: reservation.resource,
-        };
-        self.policy.priority(reservation.cause.rule, &action)
-    }
-
     /// Whether the cluster may get another server.
     pub(super) fn may_grow(&self) -> bool {
         self.size() < self.settings.servers_max
@@ -439,5 +350,18 @@ impl Gem {
             member.hosts && active && !self.leaving.contains(&member.node)
         });
         u32::try_from(staying.count()).unwrap_or(u32::MAX) + self.provisions.unnamed()
+    }
+}
+
+/// How good an empty server is for a reserved actor.
+fn suitability(wish: &Wish, server: &Server) -> f64 {
+    let capacity = server.capacity(wish.resource).unwrap_or(f64::MAX);
+    if server.kept_for.as_ref() == Some(&wish.actor) {
+        f64::MAX
+    } else if capacity >= wish.unit.used[wish.resource] {
+        // One that has too much is better than one that has too little.
+        wish.unit.used[wish.resource] / capacity
+    } else {
+        capacity / wish.unit.used[wish.resource] - 1.0
     }
 }

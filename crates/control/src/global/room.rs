@@ -1,6 +1,7 @@
 //! Which server has room for a unit.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use elastin_policy::Policy;
 use elastin_types::{ActorId, NodeId, PerResource, Resource};
@@ -9,36 +10,71 @@ use super::view::{Server, View};
 use crate::place::separates_kinds;
 use crate::{Candidate, Refusal, Unit};
 
-/// Up to where servers may be filled, in percent, for each resource.
-pub(crate) type Limits = PerResource<f64>;
+/// What must hold for a unit to go to a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Up to where the server may be filled, in percent, for each resource.
+    pub(crate) limits: PerResource<f64>,
+    /// Whether actors that rules keep apart are kept apart.
+    pub(crate) apart: bool,
+}
 
-/// The lowest upper bounds that rules name; where none does, all there is.
-pub(crate) fn named_limits(policy: &Policy) -> Limits {
-    let named = |resource| policy.lowest_upper_bound(resource).unwrap_or(100.0);
-    Limits {
-        cpu: named(Resource::Cpu),
-        mem: named(Resource::Mem),
-        net: named(Resource::Net),
+impl Terms {
+    /// All there is may be filled.
+    pub(crate) const WHOLE: Terms = Terms {
+        limits: PerResource {
+            cpu: 100.0,
+            mem: 100.0,
+            net: 100.0,
+        },
+        apart: true,
+    };
+
+    /// For actors that have to go somewhere: on a full processor or network they slow down, but memory that is not there
+    /// can't be used.
+    pub(crate) const FORCED: Terms = Terms {
+        limits: PerResource {
+            cpu: f64::INFINITY,
+            mem: 100.0,
+            net: f64::INFINITY,
+        },
+        apart: false,
+    };
+
+    /// The lowest upper bounds that rules name may be filled; where none does, all there is.
+    pub(crate) fn named(policy: &Policy) -> Self {
+        let mut terms = Self::WHOLE;
+        for resource in Resource::ALL {
+            terms.limits[resource] = policy.lowest_upper_bound(resource).unwrap_or(100.0);
+        }
+        terms
+    }
+
+    /// The same, with another limit for one resource.
+    pub(crate) fn with_limit(mut self, resource: Resource, limit: f64) -> Self {
+        self.limits[resource] = limit;
+        self
+    }
+
+    /// The same, with no regard to `separate`.
+    pub(crate) fn together(self) -> Self {
+        Self { apart: false, ..self }
     }
 }
 
-/// All there is.
-pub(crate) const WHOLE: Limits = Limits {
-    cpu: 100.0,
-    mem: 100.0,
-    net: 100.0,
-};
-
-/// For actors that have to go somewhere: on a full processor or network they slow down, but memory that is not there can't
-/// be used.
-pub(crate) const MEMORY_ONLY: Limits = Limits {
-    cpu: f64::INFINITY,
-    mem: 100.0,
-    net: f64::INFINITY,
-};
-
 /// Why a unit can't go to a server; `None` if it can.
-pub(crate) fn obstacle(policy: &Policy, unit: &Unit, target: &Server, limits: &Limits) -> Option<Refusal> {
+pub(crate) fn obstacle(policy: &Policy, unit: &Unit, target: &Server, terms: &Terms) -> Option<Refusal> {
+    obstacle_with(policy, unit, target, terms, &PerResource::default())
+}
+
+/// The same, if more comes to the server than is planned so far.
+fn obstacle_with(
+    policy: &Policy,
+    unit: &Unit,
+    target: &Server,
+    terms: &Terms,
+    extra: &PerResource<f64>,
+) -> Option<Refusal> {
     if target.is_draining() {
         return Some(Refusal::Draining);
     }
@@ -54,7 +90,12 @@ pub(crate) fn obstacle(policy: &Policy, unit: &Unit, target: &Server, limits: &L
     if unit.refused_by.contains(&target.node()) {
         return Some(Refusal::RefusedBefore);
     }
-    separation(policy, unit, target).or_else(|| no_room(unit, target, limits))
+    let kept_apart = if terms.apart {
+        separation(policy, unit, target)
+    } else {
+        None
+    };
+    kept_apart.or_else(|| no_room(unit, target, terms, extra))
 }
 
 fn separation(policy: &Policy, unit: &Unit, target: &Server) -> Option<Refusal> {
@@ -81,10 +122,11 @@ fn intersects(some: &[ActorId], others: &[ActorId]) -> bool {
     some.iter().any(|actor| others.contains(actor))
 }
 
-fn no_room(unit: &Unit, target: &Server, limits: &Limits) -> Option<Refusal> {
+fn no_room(unit: &Unit, target: &Server, terms: &Terms, extra: &PerResource<f64>) -> Option<Refusal> {
     Resource::ALL.into_iter().find_map(|resource| {
-        let percent = target.percent_with(unit, resource)?;
-        let limit = limits[resource];
+        let capacity = target.capacity(resource)?;
+        let percent = target.percent_with(unit, resource)? + 100.0 * extra[resource] / capacity;
+        let limit = terms.limits[resource];
         (unit.used[resource] > 0.0 && percent > limit).then_some(Refusal::NoRoom {
             resource,
             percent,
@@ -101,7 +143,7 @@ pub(crate) fn candidates(
     unit: &Unit,
     from: NodeId,
     resource: Resource,
-    limits: &Limits,
+    terms: &Terms,
 ) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = view
         .servers
@@ -110,7 +152,7 @@ pub(crate) fn candidates(
         .map(|server| Candidate {
             node: server.node(),
             score: 100.0 - server.percent_with(unit, resource).unwrap_or(0.0),
-            refused: obstacle(policy, unit, server, limits),
+            refused: obstacle(policy, unit, server, terms),
         })
         .collect();
     candidates.sort_by(by_quality);
@@ -128,6 +170,25 @@ pub(crate) fn by_quality(one: &Candidate, other: &Candidate) -> Ordering {
         .then(one.node.cmp(&other.node))
 }
 
+/// The candidates under the first terms that some server can meet; under the last ones if none can.
+pub(crate) fn candidates_under(
+    policy: &Policy,
+    view: &View,
+    unit: &Unit,
+    from: NodeId,
+    resource: Resource,
+    terms: &[Terms],
+) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for terms in terms {
+        found = candidates(policy, view, unit, from, resource, terms);
+        if best(&found).is_some() {
+            break;
+        }
+    }
+    found
+}
+
 /// The best of some candidates, if it can take the unit.
 pub(crate) fn best(candidates: &[Candidate]) -> Option<NodeId> {
     candidates
@@ -136,35 +197,52 @@ pub(crate) fn best(candidates: &[Candidate]) -> Option<NodeId> {
         .map(|candidate| candidate.node)
 }
 
-/// Where the units of a server would go if it were emptied of them; `None` if the others have no room for all of them.
-/// The largest go first, because they are the hardest to place.
-pub(crate) fn pack(
+/// Whether the others have room for some units of a server. The largest go first, because they are the hardest to place.
+/// `without` is a unit that leaves its server anyway.
+pub(crate) fn others_have_room(
     policy: &Policy,
     view: &View,
     from: NodeId,
-    leads: &[ActorId],
+    units: &[&Unit],
     resource: Resource,
-    limits: &Limits,
-) -> Option<Vec<(ActorId, NodeId)>> {
-    let mut view = view.clone();
-    let mut units: Vec<Unit> = view
-        .get(from)?
-        .report
-        .units
-        .iter()
-        .filter(|unit| leads.contains(&unit.lead))
-        .cloned()
-        .collect();
+    terms: &Terms,
+    without: Option<(NodeId, &Unit)>,
+) -> bool {
+    let mut coming: BTreeMap<NodeId, PerResource<f64>> = BTreeMap::new();
+    if let Some((node, unit)) = without {
+        add(coming.entry(node).or_default(), unit, -1.0);
+    }
+    let mut units = units.to_vec();
     units.sort_by(|one, other| {
         other.used[resource]
             .total_cmp(&one.used[resource])
             .then_with(|| one.lead.cmp(&other.lead))
     });
-    let mut placed = Vec::with_capacity(units.len());
-    for unit in units {
-        let target = best(&candidates(policy, &view, &unit, from, resource, limits))?;
-        view.plan_move(&unit.lead, from, target);
-        placed.push((unit.lead, target));
+    units.into_iter().all(|unit| {
+        let fullness = |server: &Server| {
+            let extra = coming.get(&server.node()).copied().unwrap_or_default();
+            let capacity = server.capacity(resource).unwrap_or(f64::INFINITY);
+            (server.load[resource] + extra[resource] + unit.used[resource]) / capacity
+        };
+        let fits = |server: &&Server| {
+            let extra = coming.get(&server.node()).copied().unwrap_or_default();
+            server.node() != from && obstacle_with(policy, unit, server, terms, &extra).is_none()
+        };
+        let target = view
+            .servers
+            .values()
+            .filter(fits)
+            .min_by(|one, other| fullness(one).total_cmp(&fullness(other)))
+            .map(Server::node);
+        if let Some(target) = target {
+            add(coming.entry(target).or_default(), unit, 1.0);
+        }
+        target.is_some()
+    })
+}
+
+fn add(sum: &mut PerResource<f64>, unit: &Unit, times: f64) {
+    for resource in Resource::ALL {
+        sum[resource] += times * unit.used[resource];
     }
-    Some(placed)
 }

@@ -1,20 +1,20 @@
 //! How many servers there are: more when moves can't bring all below the upper bound, fewer when all are below the lower one.
 
-use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
+use elastin_types::{NodeId, Resource, ServerState, Time};
 
 use super::Gem;
 use super::balance::{Rule, share};
 use super::event::GemCommand;
-use super::room::{Limits, named_limits, pack};
+use super::room::{Terms, others_have_room};
 use super::view::Server;
 use crate::settings::RELEASE_PERIODS;
-use crate::{Cause, Change, Direction, Outcome, Refusal};
+use crate::{Cause, Change, Direction, Outcome, Refusal, Unit};
 
 impl Gem {
     /// Asks for servers if some stay above the upper bound whatever is moved.
     pub(super) fn plan_growth(&mut self, now: Time, rule: &Rule, out: &mut Vec<GemCommand>) {
         let Some(fullest) = self.still_over(rule) else { return };
-        let cause = self.balance_cause(rule, fullest);
+        let cause = rule.cause(fullest).cloned();
         let count = self.missing_servers(rule);
         match self.objection_to_growth(now, rule, fullest) {
             Some(refusal) => self.refuse_growth(now, cause, count, refusal, out),
@@ -77,7 +77,7 @@ impl Gem {
                 .any(|member| member.hosts && self.view.get(member.node).is_none())
     }
 
-    fn changed_recently(&self, now: Time) -> bool {
+    pub(super) fn changed_recently(&self, now: Time) -> bool {
         self.last_size_change
             .is_some_and(|change| now.since(change) < self.settings.period)
     }
@@ -121,7 +121,7 @@ impl Gem {
         let Some(node) = self.removable(rule.resource(), rule.limit - self.settings.noise_margin) else {
             return false;
         };
-        let cause = self.balance_cause(rule, node);
+        let cause = rule.cause(node).cloned();
         self.ask_others(now, rule.index, Direction::Shrink, cause, 1, Some(node), out);
         true
     }
@@ -136,11 +136,11 @@ impl Gem {
                 .then(one.node().cmp(&other.node()))
         });
         // Filled up to the very bound, the others would soon be above it: there must be room for noise.
-        let mut limits = named_limits(&self.policy);
-        limits[resource] = limits[resource].min(limit);
+        let named = Terms::named(&self.policy);
+        let terms = named.with_limit(resource, named.limits[resource].min(limit));
         servers
             .into_iter()
-            .find(|server| self.fits_elsewhere(server, resource, &limits))
+            .find(|server| self.fits_elsewhere(server, resource, &terms))
             .map(Server::node)
     }
 
@@ -152,14 +152,14 @@ impl Gem {
         server.report.pinned == 0 && !only_global && !self.leaving.contains(&server.node())
     }
 
-    fn fits_elsewhere(&self, server: &Server, resource: Resource, limits: &Limits) -> bool {
-        let leads: Vec<ActorId> = server.report.units.iter().map(|unit| unit.lead.clone()).collect();
-        let packed = pack(&self.policy, &self.view, server.node(), &leads, resource, limits).is_some();
+    fn fits_elsewhere(&self, server: &Server, resource: Resource, terms: &Terms) -> bool {
+        let units: Vec<&Unit> = server.report.units.iter().collect();
+        let packed = others_have_room(&self.policy, &self.view, server.node(), &units, resource, terms, None);
         // Actors that are not listed are small: they fit if the others have room for the sum of all.
         let (mut used, mut room) = (server.load[resource], 0.0);
         for other in self.view.common().filter(|other| other.node() != server.node()) {
             used += other.load[resource];
-            room += other.capacity(resource).unwrap_or(0.0) * limits[resource] / 100.0;
+            room += other.capacity(resource).unwrap_or(0.0) * terms.limits[resource] / 100.0;
         }
         packed && (server.report.server.actors == 0 || used <= room)
     }
@@ -169,13 +169,13 @@ impl Gem {
         if self.size() <= self.settings.servers_min || self.changed_recently(now) || self.asking.is_some() {
             return;
         }
-        let limits = named_limits(&self.policy);
+        let terms = Terms::named(&self.policy);
         let surplus = self
             .view
             .common()
             .filter(|server| server.report.added_for_reserve && server.report.free_periods >= RELEASE_PERIODS)
             .filter(|server| !server.report.unsettled && server.report.wishes.is_empty() && self.may_leave(server))
-            .find(|server| self.fits_elsewhere(server, Resource::Cpu, &limits))
+            .find(|server| self.fits_elsewhere(server, Resource::Cpu, &terms))
             .map(Server::node);
         if let Some(node) = surplus {
             self.remove_server(now, None, node, out);

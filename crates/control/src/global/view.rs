@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use elastin_types::{ActorId, NodeId, PerResource, Resource, ServerState, Snapshot, Time};
+use elastin_types::{ActorId, ActorType, NodeId, PerResource, Resource, ServerState, Snapshot, Time};
 
 use crate::limits::asked_for;
 use crate::{Held, Report, Reservation, ServerDigest, Streak, Unit};
+
+/// How many servers an answer tells of: enough to find a place for an actor without asking again.
+const DIGESTS_MAX: usize = 64;
 
 /// One server, as last reported and changed by what was planned since.
 #[derive(Clone, Debug)]
@@ -129,18 +132,25 @@ impl View {
             return;
         };
         let mut unit = source.report.units.remove(index);
-        source.report.server.actors = source.report.server.actors.saturating_sub(unit.actors.len() as u64);
+        source.report.server.actors = source.report.server.actors.saturating_sub(unit.count);
         source.report.wishes.retain(|wish| wish.unit.lead != *lead);
         for resource in Resource::ALL {
             source.load[resource] = (source.load[resource] - unit.used[resource]).max(0.0);
         }
+        let separated: Vec<ActorType> = source.report.separated_kinds.clone();
         let Some(target) = self.servers.get_mut(&to) else {
             return;
         };
+        // What is kept apart from others is kept apart from those that come next, too.
+        let kinds = unit.actors.iter().map(|actor| actor.kind);
+        target
+            .report
+            .separated_kinds
+            .extend(kinds.filter(|kind| separated.contains(kind)));
         for resource in Resource::ALL {
             target.load[resource] += unit.used[resource];
         }
-        target.report.server.actors += unit.actors.len() as u64;
+        target.report.server.actors += unit.count;
         unit.held.get_or_insert(Held::Recent(unit.lead.clone()));
         target.report.units.push(unit);
     }
@@ -162,6 +172,15 @@ impl View {
     /// What others are told of the servers.
     pub(crate) fn digests(&self) -> Vec<ServerDigest> {
         self.servers.values().map(digest).collect()
+    }
+
+    /// The same, for an answer: only of the servers with most room, because every answer carries it.
+    pub(crate) fn digests_bounded(&self) -> Vec<ServerDigest> {
+        let mut digests = self.digests();
+        let percent = |digest: &ServerDigest| digest.server.usage.cpu.percent().unwrap_or(0.0);
+        digests.sort_by(|one, other| percent(one).total_cmp(&percent(other)));
+        digests.truncate(DIGESTS_MAX);
+        digests
     }
 }
 

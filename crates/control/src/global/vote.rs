@@ -4,6 +4,7 @@ use elastin_types::{NodeId, Time};
 
 use super::Gem;
 use super::event::GemCommand;
+use super::provision::Wanted;
 use crate::settings::part;
 use crate::{Adjustment, Cause, Change, ControlMessage, Direction, Outcome, Refusal, Vote};
 
@@ -156,7 +157,13 @@ impl Gem {
                 }
             }
             _ => {
-                if self.add_servers(now, asking.cause, asking.count, None, out) {
+                let wanted = Wanted {
+                    cause: asking.cause,
+                    count: asking.count,
+                    reserved: None,
+                    keep: false,
+                };
+                if self.add_servers(now, wanted, out) {
                     self.last_size_change = Some(now);
                 }
             }

@@ -4,7 +4,7 @@ use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
 
 use super::Lem;
 use super::event::LemCommand;
-use crate::limits::{asked_for, balance_limit};
+use crate::limits::{asked_for, balance_limit, separation_priority};
 use crate::settings::{PROMISE_PERIODS, part};
 use crate::{ControlMessage, Query, QueryReply, Refusal};
 
@@ -117,7 +117,7 @@ impl Lem {
             // A server is dedicated only when nobody else is on it, or on the way to it.
             let server = self.own_server();
             let empty = server.is_some_and(|server| server.actors == 0) && self.promises.is_empty();
-            let wants_alone = query.reservation.is_some() && !query.drain;
+            let wants_alone = query.reservation.is_some() && !query.must_leave;
             return (wants_alone && !empty).then_some(Refusal::AwaitingRoom);
         };
         let is_reserved_here = |actor: &ActorId| {
@@ -142,7 +142,8 @@ impl Lem {
     }
 
     fn refusal_by_separation(&self, query: &Query) -> Option<Refusal> {
-        if query.drain {
+        let outranked = separation_priority(&self.policy).is_none_or(|separate| query.priority > separate);
+        if query.must_leave || outranked {
             return None;
         }
         let told = query.apart_from.iter().find(|other| self.is_expected_here(other));
@@ -183,7 +184,7 @@ impl Lem {
             Resource::Mem => Some(100.0),
             Resource::Cpu | Resource::Net => None,
         };
-        if query.drain || query.reservation.is_some() || !self.reservations.is_empty() {
+        if query.must_leave || query.reservation.is_some() || !self.reservations.is_empty() {
             return whole;
         }
         match balance_limit(&self.policy, resource) {

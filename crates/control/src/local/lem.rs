@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_policy::Policy;
-use elastin_types::{ActorId, NodeId, ServerState, Snapshot, Time};
+use elastin_types::{ActorId, ActorStats, Caller, NodeId, ServerState, Snapshot, Time};
 
 use super::admission::WaitingQuery;
 use super::event::{LemCommand, LemEvent};
@@ -34,6 +34,8 @@ pub struct Lem {
     pub(super) members: Vec<Member>,
     /// The last period's statistics.
     pub(super) snapshot: Snapshot,
+    /// Where the actors stand in it.
+    pub(super) listed: BTreeMap<ActorId, usize>,
     pub(super) relations: Relations,
     pub(super) units: Units,
     pub(super) reservations: Reservations,
@@ -59,6 +61,8 @@ pub struct Lem {
     /// Actors that a server of their own has been asked for, and how long that counts.
     pub(super) awaiting: BTreeMap<ActorId, Time>,
     pub(super) free_periods: u32,
+    /// For how many periods this server has been draining.
+    draining_periods: u32,
     decisions: u64,
     pub(super) rounds: u64,
     pub(super) numbers: u64,
@@ -76,6 +80,7 @@ impl Lem {
             random: Random::new(config.seed),
             members: Vec::new(),
             snapshot: Snapshot::default(),
+            listed: BTreeMap::new(),
             relations: Relations::default(),
             units: Units::default(),
             reservations: Reservations::default(),
@@ -95,6 +100,7 @@ impl Lem {
             added_for_reserve: false,
             awaiting: BTreeMap::new(),
             free_periods: 0,
+            draining_periods: 0,
             decisions: 0,
             rounds: 0,
             numbers: 0,
@@ -108,7 +114,7 @@ impl Lem {
             LemEvent::Period(snapshot) => self.end_period(now, snapshot, out),
             LemEvent::Message { from, message } => self.receive(now, from, message, out),
             LemEvent::MoveEnded { id, result } => self.end_move(now, id, result, out),
-            LemEvent::Members(members) => self.change_members(members, out),
+            LemEvent::Members(members) => self.change_members(members),
             LemEvent::PolicyChanged(policy) => self.change_policy(policy),
             LemEvent::Place { request, new } => self.ask_place(now, request, new, out),
             LemEvent::Tick => {}
@@ -157,12 +163,11 @@ impl Lem {
         self.expire_round(now, out);
     }
 
-    fn change_members(&mut self, members: Vec<Member>, out: &mut Vec<LemCommand>) {
+    fn change_members(&mut self, members: Vec<Member>) {
         self.members = members;
         let is_there = |node: NodeId| self.members.iter().any(|member| member.node == node);
         self.known.retain(|digest| is_there(digest.server.node));
         self.last_global = self.last_global.filter(|node| is_there(*node));
-        self.leave_if_empty(out);
     }
 
     fn change_policy(&mut self, policy: Arc<Policy>) {
@@ -195,10 +200,16 @@ impl Lem {
         }
     }
 
-    pub(super) fn leave_if_empty(&self, out: &mut Vec<LemCommand>) {
-        let server = self.snapshot.servers.iter().find(|server| server.node == self.node);
-        let empty = server.is_some_and(|server| server.actors == 0);
-        if empty && self.state() == ServerState::Draining && self.promises.is_empty() {
+    /// Says that this server may go, once it has been empty at the end of a whole period in which it took no actors: one
+    /// that was sent before everybody knew that it is being emptied has arrived by then.
+    pub(super) fn leave_if_empty(&mut self, out: &mut Vec<LemCommand>) {
+        if self.state() == ServerState::Active {
+            self.draining_periods = 0;
+            return;
+        }
+        self.draining_periods += 1;
+        let empty = self.own_server().is_some_and(|server| server.actors == 0);
+        if empty && self.promises.is_empty() && self.draining_periods > 1 {
             out.push(LemCommand::Leave);
         }
     }
@@ -231,24 +242,25 @@ impl Lem {
         }
     }
 
+    /// The statistics of an actor of this server in the last period.
+    pub(super) fn stats(&self, actor: &ActorId) -> Option<&ActorStats> {
+        self.listed.get(actor).map(|index| &self.snapshot.actors[*index])
+    }
+
     /// How often two actors called each other in the last period, as far as it was recorded on this server.
     pub(super) fn calls_between(&self, one: &ActorId, other: &ActorId) -> u64 {
-        // Calls between two actors of this server are in the callee's table and in the caller's: only one may count.
-        let between = |stats: &elastin_types::ActorStats, peer: &ActorId| -> u64 {
-            let incoming = stats.calls_in.iter().filter_map(|call| match &call.caller {
-                elastin_types::Caller::Actor(caller) if caller == peer => Some(call.count),
-                _ => None,
-            });
-            let outgoing = stats
-                .calls_out
-                .iter()
-                .filter(|call| call.callee == *peer)
-                .map(|call| call.count);
-            incoming.sum::<u64>() + outgoing.sum::<u64>()
-        };
-        let stats = |actor: &ActorId| self.snapshot.actors.iter().find(|stats| stats.actor == *actor);
-        let seen_by_one = stats(one).map_or(0, |stats| between(stats, other));
-        let seen_by_other = stats(other).map_or(0, |stats| between(stats, one));
-        seen_by_one.max(seen_by_other)
+        // Calls between two actors of this server stand in the caller's table and in the callee's: they count once.
+        let seen_by = |actor: &ActorId, peer: &ActorId| self.stats(actor).map_or(0, |stats| calls_with(stats, peer));
+        seen_by(one, other).max(seen_by(other, one))
     }
+}
+
+/// How often an actor called another or was called by it.
+fn calls_with(stats: &ActorStats, peer: &ActorId) -> u64 {
+    let incoming = stats.calls_in.iter().filter_map(|call| match &call.caller {
+        Caller::Actor(caller) if caller == peer => Some(call.count),
+        _ => None,
+    });
+    let outgoing = stats.calls_out.iter().filter(|call| call.callee == *peer);
+    incoming.sum::<u64>() + outgoing.map(|call| call.count).sum::<u64>()
 }

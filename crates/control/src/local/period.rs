@@ -23,6 +23,8 @@ impl Lem {
     /// Takes the statistics of a period in and starts its round.
     pub(super) fn end_period(&mut self, now: Time, snapshot: Snapshot, out: &mut Vec<LemCommand>) {
         self.end_lost_moves(now, out);
+        let listed = snapshot.actors.iter().enumerate();
+        self.listed = listed.map(|(index, stats)| (stats.actor.clone(), index)).collect();
         self.snapshot = snapshot;
         self.gone.clear();
         self.refused_before = std::mem::take(&mut self.refused);
@@ -38,12 +40,7 @@ impl Lem {
             0
         };
         self.leave_if_empty(out);
-        let wishes = if self.is_draining() {
-            Vec::new()
-        } else {
-            self.wishes(now, &fired)
-        };
-        self.start_round(now, wishes, out);
+        self.start_round(now, &fired, out);
     }
 
     /// Evaluates the rules, and renews or ends what rules have in force.
@@ -64,16 +61,17 @@ impl Lem {
             .flat_map(|reservation| companions(&self.policy, &facts, &self.snapshot, reservation))
             .collect();
 
-        let here: BTreeSet<&ActorId> = self.snapshot.actors.iter().map(|stats| &stats.actor).collect();
-        self.relations.age(|actor| here.contains(actor));
+        self.relations.age(|actor| self.listed.contains_key(actor));
         for firing in fired.iter().chain(&companions) {
             self.relations.refresh(&self.policy, firing);
         }
 
         drop(facts);
-        let snapshot = &self.snapshot;
+        let (snapshot, listed) = (&self.snapshot, &self.listed);
         let ended = self.reservations.review(now, |reservation| Reviewed {
-            used: used_by(snapshot, reservation),
+            used: listed
+                .get(&reservation.actor)
+                .map(|index| snapshot.actors[*index].used[reservation.resource]),
             holds: needed.contains(&reservation.actor),
         });
         for (reservation, reason) in ended {
@@ -209,10 +207,4 @@ impl Lem {
         });
         left || came
     }
-}
-
-/// What a reserved actor uses of the resource that it was reserved for; `None` if it is not here.
-fn used_by(snapshot: &Snapshot, reservation: &Reservation) -> Option<f64> {
-    let stats = snapshot.actors.iter().find(|stats| stats.actor == reservation.actor)?;
-    Some(stats.used[reservation.resource])
 }

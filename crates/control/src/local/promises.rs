@@ -76,6 +76,11 @@ impl Promises {
         self.by_query.values().any(|promise| promise.actors.contains(actor))
     }
 
+    /// The actors that have been promised a place.
+    pub(crate) fn actors(&self) -> impl Iterator<Item = &ActorId> {
+        self.by_query.values().flat_map(|promise| &promise.actors)
+    }
+
     /// Whether nobody has been promised anything.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_query.is_empty()

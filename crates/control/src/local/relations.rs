@@ -102,6 +102,16 @@ impl Relations {
             }
         })
     }
+
+    /// The same for all actors at once.
+    pub(crate) fn apart_by_actor(&self) -> BTreeMap<&ActorId, Vec<&ActorId>> {
+        let mut by_actor: BTreeMap<&ActorId, Vec<&ActorId>> = BTreeMap::new();
+        for (one, other) in self.apart.keys() {
+            by_actor.entry(one).or_default().push(other);
+            by_actor.entry(other).or_default().push(one);
+        }
+        by_actor
+    }
 }
 
 /// Among several rules that ask for the same relation the highest priority counts, then the earlier rule.

@@ -13,9 +13,12 @@ use crate::{Cause, Held, Report, Rest, Unit, Wish};
 /// How many `reserve` wishes a report carries: those of the highest priority, then of the greatest use.
 const WISHES_MAX: usize = 32;
 
+/// How many actors of a unit a report names.
+const UNIT_ACTORS_MAX: usize = 256;
+
 impl Lem {
     /// The report of this period; `None` before the first statistics.
-    pub(super) fn report(&self, now: Time, wishes: Vec<Wish>) -> Option<Report> {
+    pub(super) fn report(&self, now: Time, fired: &[Fired]) -> Option<Report> {
         let server = self.own_server()?;
         let mut units: Vec<&Unit> = self.units.iter().filter(|unit| self.is_reportable(unit)).collect();
         units.sort_by(|one, other| {
@@ -25,7 +28,7 @@ impl Lem {
                 .then_with(|| one.lead.cmp(&other.lead))
         });
         units.truncate(self.settings.report_units_max);
-        let units: Vec<Unit> = units.into_iter().map(|unit| self.with_hold(unit, now)).collect();
+        let units: Vec<Unit> = units.into_iter().map(|unit| self.reported(unit, now)).collect();
         Some(Report {
             round: self.rounds,
             promised: self.promises.used(),
@@ -35,7 +38,8 @@ impl Lem {
             units,
             pinned: u32::try_from(self.relations.pins.len()).unwrap_or(u32::MAX),
             separated_kinds: self.separated_kinds(),
-            wishes,
+            wishes: self.wishes(now, fired),
+            balances: self.balances(fired),
             streaks: self.streaks.values().copied().collect(),
             added_for_reserve: self.added_for_reserve,
             free_periods: self.free_periods,
@@ -43,12 +47,19 @@ impl Lem {
         })
     }
 
-    /// A unit with why it can't move at present.
-    fn with_hold(&self, unit: &Unit, now: Time) -> Unit {
-        Unit {
+    /// A unit as it is reported: bounded, and with why it can't move at present.
+    fn reported(&self, unit: &Unit, now: Time) -> Unit {
+        let mut reported = Unit {
             held: self.held(unit, now),
             ..unit.clone()
+        };
+        if reported.actors.len() > UNIT_ACTORS_MAX {
+            let is_reserved = |actor: &ActorId| self.reservations.get(actor).is_some();
+            reported.actors.sort_by_cached_key(|actor| !is_reserved(actor));
+            reported.actors.truncate(UNIT_ACTORS_MAX);
         }
+        reported.apart_from.truncate(UNIT_ACTORS_MAX);
+        reported
     }
 
     /// Why a unit can't move at present.
@@ -100,16 +111,13 @@ impl Lem {
             .fold(0.0, f64::max)
     }
 
-    /// The types on this server that a rule keeps apart from others.
+    /// The types on this server, or on the way to it, that a rule keeps apart from others.
     pub(super) fn separated_kinds(&self) -> Vec<ActorType> {
         if self.policy.type_separations().next().is_none() {
             return Vec::new();
         }
-        let kinds: BTreeSet<ActorType> = self
-            .units
-            .iter()
-            .flat_map(|unit| unit.actors.iter().map(|actor| actor.kind))
-            .collect();
+        let here = self.units.iter().flat_map(|unit| &unit.actors);
+        let kinds: BTreeSet<ActorType> = here.chain(self.promises.actors()).map(|actor| actor.kind).collect();
         let named = |kind: ActorType| {
             let variables = |rule: usize| &self.policy.rules()[rule].variables;
             self.policy
@@ -126,9 +134,29 @@ impl Lem {
             .any(|other| separates_kinds(&self.policy, kind, other))
     }
 
+    /// The rules that fired here and balance, besides what they do with actors.
+    fn balances(&self, fired: &[Fired]) -> Vec<Cause> {
+        let mut seen = BTreeSet::new();
+        let balances = |firing: &&Fired| firing.actions.iter().any(|action| matches!(action, Action::Balance(_)));
+        let first = fired.iter().filter(balances).filter(|firing| seen.insert(firing.rule));
+        first
+            .map(|firing| {
+                let rule = &self.policy.rules()[firing.rule];
+                Cause {
+                    server: Some(self.node),
+                    ..Cause::new(firing, rule.name.as_deref(), &rule.text)
+                }
+            })
+            .collect()
+    }
+
     /// The `reserve` behaviours that fired for actors which have no server of their own, each actor once.
-    pub(super) fn wishes(&self, now: Time, fired: &[Fired]) -> Vec<Wish> {
+    fn wishes(&self, now: Time, fired: &[Fired]) -> Vec<Wish> {
         let mut wishes: Vec<Wish> = Vec::new();
+        if self.is_draining() {
+            return wishes;
+        }
+        let mut wished: BTreeSet<&ActorId> = BTreeSet::new();
         for firing in fired {
             for action in &firing.actions {
                 let Action::Reserve { actor, resource } = action else {
@@ -139,9 +167,8 @@ impl Lem {
                     .get(actor)
                     .is_some_and(|reservation| reservation.arrived && reservation.shares_with.is_none());
                 let Some(unit) = self.units.of(actor) else { continue };
-                let used = self.snapshot.actors.iter().find(|stats| stats.actor == *actor);
-                let wished = wishes.iter().any(|wish| wish.actor == *actor);
-                if satisfied || wished {
+                let used = self.stats(actor);
+                if satisfied || !wished.insert(actor) {
                     continue;
                 }
                 let rule = &self.policy.rules()[firing.rule];
@@ -151,7 +178,7 @@ impl Lem {
                     resource: *resource,
                     used: used.map_or(0.0, |stats| stats.used[*resource]),
                     priority: self.policy.priority(firing.rule, action),
-                    unit: self.with_hold(unit, now),
+                    unit: self.reported(unit, now),
                     awaiting: self.awaiting.get(actor).is_some_and(|until| *until > now),
                 });
             }
@@ -172,7 +199,7 @@ impl Lem {
 
 /// The part of a server that is in no listed unit.
 fn rest(server: &ServerStats, units: &[Unit]) -> Rest {
-    let listed: u64 = units.iter().map(|unit| unit.actors.len() as u64).sum();
+    let listed: u64 = units.iter().map(|unit| unit.count).sum();
     let mut used = PerResource::default();
     for resource in Resource::ALL {
         let of_units: f64 = units.iter().map(|unit| unit.used[resource]).sum();

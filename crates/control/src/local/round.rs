@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use elastin_policy::Fired;
 use elastin_types::{ActorId, NodeId, ServerState, Time};
 
 use super::Lem;
@@ -10,9 +11,7 @@ use super::event::LemCommand;
 use super::settling::OpenSettle;
 use crate::arbitrate::{best_first, is_better};
 use crate::settings::{PROMISE_PERIODS, part};
-use crate::{
-    Change, ControlMessage, Held, Outcome, Proposal, Purpose, Query, QueryReply, Refusal, ReportReply, Unit, Wish,
-};
+use crate::{Change, ControlMessage, Held, Outcome, Proposal, Purpose, Query, QueryReply, Refusal, ReportReply, Unit};
 
 /// How many servers a manager remembers from an answer.
 const KNOWN_MAX: usize = 1_024;
@@ -56,7 +55,7 @@ pub(crate) struct OpenQuery {
 
 impl Lem {
     /// Starts the period's round with a report to a global manager, picked at random.
-    pub(super) fn start_round(&mut self, now: Time, wishes: Vec<Wish>, out: &mut Vec<LemCommand>) {
+    pub(super) fn start_round(&mut self, now: Time, fired: &[Fired], out: &mut Vec<LemCommand>) {
         self.rounds += 1;
         let globals: Vec<NodeId> = self
             .members
@@ -65,7 +64,7 @@ impl Lem {
             .map(|member| member.node)
             .collect();
         let picked = self.random.pick(&globals).copied();
-        let (Some(global), Some(report)) = (picked, self.report(now, wishes)) else {
+        let (Some(global), Some(report)) = (picked, self.report(now, fired)) else {
             return self.start_settling(now, Vec::new(), out);
         };
         self.round = Some(Round {
@@ -231,6 +230,7 @@ impl Lem {
             unreachable!("only moves are admitted");
         };
         *with = unit.actors.iter().filter(|other| *other != actor).cloned().collect();
+        let must_leave = matches!(purpose, Purpose::Drain | Purpose::MakeRoom { .. });
         let beside = match purpose {
             Purpose::Colocate(other) => Some(other.clone()),
             _ => None,
@@ -246,7 +246,7 @@ impl Lem {
             actors: unit.actors.clone(),
             used: unit.used,
             priority: proposal.priority,
-            drain: is_drain(&proposal),
+            must_leave,
             beside,
             apart_from: unit.apart_from,
             reservation: reservation.map(|reservation| crate::Reservation {

@@ -1,6 +1,7 @@
 //! `separate`: two actors that are on this server and must not be. One of them goes to a server that can take it.
 
-use elastin_types::{ActorId, Resource, ServerState, Time};
+use elastin_policy::{Index, Variable};
+use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
 
 use super::Lem;
 use crate::place::separates_kinds;
@@ -8,6 +9,9 @@ use crate::{Candidate, Cause, Change, Proposal, Purpose, Refusal, ServerDigest, 
 
 /// How many separations are proposed in one period; the others follow in the next ones.
 const SEPARATIONS_MAX: usize = 64;
+
+/// How many units of each type a rule between types looks at in one period.
+const SIDE_MAX: usize = 256;
 
 /// One actor that has to leave another.
 struct Separation {
@@ -23,7 +27,7 @@ impl Lem {
         let separations: Vec<Separation> = self
             .pairs_to_separate(now)
             .into_iter()
-            .chain(self.types_to_separate())
+            .chain(self.types_to_separate(now))
             .take(SEPARATIONS_MAX)
             .collect();
         // Servers that a separation of this round has chosen are not as empty as they look: later ones go elsewhere.
@@ -61,47 +65,68 @@ impl Lem {
             .collect()
     }
 
-    /// A rule between types is never expanded into pairs: the type with less use on this server leaves it.
-    fn types_to_separate(&self) -> Vec<Separation> {
+    /// A rule between types is never expanded into all pairs: each unit of the type that leaves is told apart from one that
+    /// stays.
+    fn types_to_separate(&self, now: Time) -> Vec<Separation> {
         let mut separations = Vec::new();
-        for rule_index in self.policy.type_separations() {
-            let rule = &self.policy.rules()[rule_index];
+        let has_condition = |rule: &usize| !self.policy.rules()[*rule].condition.is_trivial();
+        let conditional = self.policy.type_separations().any(|rule| has_condition(&rule));
+        let facts = conditional.then(|| Index::new(&self.snapshot));
+        for index in self.policy.type_separations() {
+            let rule = &self.policy.rules()[index];
+            let priority = rule.priority_of(&rule.behaviours[0]);
             let [first, second] = &rule.variables[..] else { continue };
-            let of = |variable: &elastin_policy::Variable| -> Vec<&Unit> {
-                let admitted = |unit: &&Unit| unit.actors.iter().any(|actor| variable.admits(actor.kind));
-                self.units.iter().filter(admitted).collect()
-            };
-            let (ones, others) = (of(first), of(second));
-            let used = |units: &[&Unit]| units.iter().map(|unit| unit.used[Resource::Cpu]).sum::<f64>();
-            let (leaving, staying) = if used(&ones) <= used(&others) {
-                (ones, others)
-            } else {
-                (others, ones)
+            let (leaving, staying) = self.sides(now, first, second, priority);
+            let holds = |unit: &Unit, other: &Unit| {
+                // One that has actors of both types stays together by another rule. Of a type that is kept apart from
+                // itself, the lowest stays.
+                let apart = unit.lead != other.lead && (other.lead < unit.lead || !has_both(unit, first, second));
+                apart && (!has_condition(&index) || self.rule_holds(facts.as_ref(), index, unit, other))
             };
             for unit in leaving {
-                // An actor of a type that is kept apart from itself counts on both sides; one of them stays.
-                let Some(other) = staying
-                    .iter()
-                    .find(|other| other.lead < unit.lead || !both(first, second, unit))
-                else {
+                let Some(other) = staying.iter().find(|other| holds(unit, other)) else {
                     continue;
                 };
                 separations.push(Separation {
                     leaving: unit.lead.clone(),
                     other: other.lead.clone(),
                     cause: Cause {
-                        rule: rule_index,
+                        rule: index,
                         name: rule.name.clone(),
                         text: rule.text.clone(),
                         binding: Vec::new(),
                         server: None,
                         values: Vec::new(),
                     },
-                    priority: rule.priority_of(&rule.behaviours[0]),
+                    priority,
                 });
             }
         }
         separations
+    }
+
+    /// The units of the type that leaves, and of the type that stays: the one that may leave, then the one with less use.
+    fn sides(&self, now: Time, first: &Variable, second: &Variable, priority: i32) -> (Vec<&Unit>, Vec<&Unit>) {
+        let of = |variable: &Variable| -> Vec<&Unit> {
+            let admitted = |unit: &&Unit| unit.actors.iter().any(|actor| variable.admits(actor.kind));
+            self.units.iter().filter(admitted).take(SIDE_MAX).collect()
+        };
+        let weight = |units: &[&Unit]| {
+            let held = |unit: &&&Unit| self.held(unit, now).is_some_and(|held| held.holds_against(priority));
+            let stuck = units.iter().filter(held).count();
+            let used: f64 = units.iter().map(|unit| unit.used.cpu).sum();
+            (stuck, used)
+        };
+        let (ones, others) = (of(first), of(second));
+        if weight(&ones) <= weight(&others) {
+            (ones, others)
+        } else {
+            (others, ones)
+        }
+    }
+
+    fn rule_holds(&self, facts: Option<&Index<'_>>, rule: usize, unit: &Unit, other: &Unit) -> bool {
+        facts.is_some_and(|facts| self.policy.separates(facts, rule, &unit.lead, &other.lead))
     }
 
     /// Whether of two units the first is the one to leave: the one that is free to, then the one that uses less.
@@ -114,7 +139,7 @@ impl Lem {
         }
     }
 
-    fn separation(&mut self, now: Time, separation: Separation, chosen: &[elastin_types::NodeId]) -> Proposal {
+    fn separation(&mut self, now: Time, separation: Separation, chosen: &[NodeId]) -> Proposal {
         let mut candidates: Vec<Candidate> = match self.units.of(&separation.leaving) {
             Some(unit) => self
                 .known
@@ -156,7 +181,7 @@ impl Lem {
     }
 
     /// A server that a unit could go to, scored by the room that is left there afterwards.
-    fn candidate(&self, unit: &Unit, digest: &ServerDigest, chosen: &[elastin_types::NodeId]) -> Candidate {
+    fn candidate(&self, unit: &Unit, digest: &ServerDigest, chosen: &[NodeId]) -> Candidate {
         let server = &digest.server;
         let resource = self.policy.critical_resource(unit.lead.kind).unwrap_or(Resource::Cpu);
         let usage = server.usage[resource];
@@ -196,7 +221,7 @@ impl Lem {
 }
 
 /// Whether a unit has actors that both variables of a rule admit.
-fn both(first: &elastin_policy::Variable, second: &elastin_policy::Variable, unit: &Unit) -> bool {
-    let admits = |variable: &elastin_policy::Variable| unit.actors.iter().any(|actor| variable.admits(actor.kind));
+fn has_both(unit: &Unit, first: &Variable, second: &Variable) -> bool {
+    let admits = |variable: &Variable| unit.actors.iter().any(|actor| variable.admits(actor.kind));
     admits(first) && admits(second)
 }

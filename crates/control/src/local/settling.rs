@@ -6,6 +6,7 @@ use elastin_types::{ActorId, NodeId, Resource, Time};
 
 use super::Lem;
 use super::event::LemCommand;
+use super::relations::Pair;
 use super::round::{Phase, Round};
 use crate::settings::part;
 use crate::{
@@ -14,6 +15,10 @@ use crate::{
 
 /// How many pairs a server settles in one period; the others follow in the next ones.
 const SETTLES_MAX: usize = 1_024;
+
+/// How many times more calls another pinned partner must have for an actor to leave the one it is with: counts differ a
+/// little from period to period.
+const MORE_CALLS: f64 = 1.25;
 
 /// The host of a related actor was asked who moves, and has not answered yet.
 #[derive(Clone, Debug)]
@@ -138,6 +143,14 @@ impl Lem {
         if own.node == settle.mine.node {
             return SettleAnswer::Stay;
         }
+        if let Some(weaker) = self.weaker_pinned_partners(&settle) {
+            // Of several pinned partners, the one with most calls wins.
+            for pair in weaker {
+                self.relations.give_up(pair);
+            }
+            self.rebuild_units();
+            return self.answer_settle(now, settle, out);
+        }
         match who_moves(&settle.mine, &own, settle.priority) {
             Err(refusal) => SettleAnswer::Refuse(refusal),
             Ok(Mover::First) => SettleAnswer::Come(own.node),
@@ -147,6 +160,33 @@ impl Lem {
                 SettleAnswer::Stay
             }
         }
+    }
+
+    /// The pairs that hold the asked actor beside pinned ones here, if it may leave them all for a pinned one elsewhere that
+    /// it has more calls with.
+    fn weaker_pinned_partners(&self, settle: &Settle) -> Option<Vec<Pair>> {
+        let asked = &settle.other;
+        let unit = self.units.of(asked)?;
+        if settle.mine.pinned.is_none() || self.relations.pinned(asked).is_some() {
+            return None;
+        }
+        let mut weaker = Vec::new();
+        for (own, _) in self.relations.pairs_together() {
+            let partner = match own {
+                (one, other) if one == asked => other,
+                (one, other) if other == asked => one,
+                _ => continue,
+            };
+            if unit.actors.binary_search(partner).is_err() || self.relations.pinned(partner).is_none() {
+                continue;
+            }
+            let calls = self.calls_between(asked, partner) as f64;
+            if settle.calls as f64 <= MORE_CALLS * calls {
+                return None;
+            }
+            weaker.push(own.clone());
+        }
+        (!weaker.is_empty()).then_some(weaker)
     }
 
     /// The host of the other end has answered.

@@ -47,6 +47,7 @@ impl Units {
                 forest.join(*one, *other);
             }
         }
+        let apart = relations.apart_by_actor();
         let mut members: BTreeMap<usize, Vec<&ActorStats>> = BTreeMap::new();
         for (index, stats) in actors.iter().enumerate() {
             members.entry(forest.root(index)).or_default().push(stats);
@@ -55,7 +56,7 @@ impl Units {
         let since = members.values().map(latest).collect();
         let units: Vec<Unit> = members
             .into_values()
-            .map(|members| unit(members, relations, circumstances))
+            .map(|members| unit(members, relations, &apart, circumstances))
             .collect();
         let unit_of = units
             .iter()
@@ -97,7 +98,12 @@ impl Units {
     }
 }
 
-fn unit(members: Vec<&ActorStats>, relations: &Relations, circumstances: &Circumstances<'_>) -> Unit {
+fn unit(
+    members: Vec<&ActorStats>,
+    relations: &Relations,
+    apart: &BTreeMap<&ActorId, Vec<&ActorId>>,
+    circumstances: &Circumstances<'_>,
+) -> Unit {
     let mut actors: Vec<ActorId> = members.iter().map(|stats| stats.actor.clone()).collect();
     actors.sort();
     let mut used = PerResource::default();
@@ -112,9 +118,10 @@ fn unit(members: Vec<&ActorStats>, relations: &Relations, circumstances: &Circum
         .map(|(priority, actor)| Held::Pinned(actor.clone(), priority));
     let apart_from: BTreeSet<ActorId> = actors
         .iter()
-        .flat_map(|actor| relations.apart_from(actor))
+        .filter_map(|actor| apart.get(actor))
+        .flatten()
         .filter(|other| actors.binary_search(other).is_err())
-        .cloned()
+        .map(|other| (*other).clone())
         .collect();
     let refused_by: BTreeSet<NodeId> = actors
         .iter()
@@ -124,6 +131,7 @@ fn unit(members: Vec<&ActorStats>, relations: &Relations, circumstances: &Circum
         .collect();
     Unit {
         lead: actors[0].clone(),
+        count: actors.len() as u64,
         held: pinned,
         used,
         apart_from: apart_from.into_iter().collect(),

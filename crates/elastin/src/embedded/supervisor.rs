@@ -218,7 +218,7 @@ impl Supervisor {
                     self.drain(record.name.clone());
                 }
             }
-            GemCommand::Record(decision) => self.status.lock().decided(decision),
+            GemCommand::Record(decision) => self.status.lock().decided(*decision),
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     let rules = &report.policy.rules;
     let mut pins = Places::new();
     let mut reserves = Places::new();
-    let mut separates: Vec<(At, usize, usize)> = Vec::new();
+    let mut separates = Places::new();
     let mut colocates: Vec<(At, usize, usize)> = Vec::new();
     let mut balances: Vec<(At, &Balance)> = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -39,7 +39,10 @@ pub(super) fn check(report: &mut Report<'_>) {
                 Behaviour::Pin(actor) => put(&mut pins, *actor),
                 Behaviour::Reserve { actor, .. } => put(&mut reserves, *actor),
                 Behaviour::Colocate(one, other) => colocates.push((at, *one, *other)),
-                Behaviour::Separate(one, other) => separates.push((at, *one, *other)),
+                Behaviour::Separate(one, other) => {
+                    put(&mut separates, *one);
+                    put(&mut separates, *other);
+                }
                 Behaviour::Balance(balance) => balances.push((at, balance)),
             }
         }
@@ -220,50 +223,42 @@ fn both_ends(
     }
 }
 
-fn colocates_against_separates(
-    report: &mut Report<'_>,
-    colocates: &[(At, usize, usize)],
-    separates: &[(At, usize, usize)],
-) {
-    for (apart_at, apart_one, apart_other) in separates {
-        for (at, one, other) in colocates {
-            for (left, right) in [(*apart_one, *apart_other), (*apart_other, *apart_one)] {
-                let rules = &report.policy.rules;
-                let kind = |variable: usize| rules[at.0].variables[variable].kind;
-                let admits = |variable: usize, apart: usize| {
-                    let apart = rules[apart_at.0].variables[apart].kind;
-                    apart.is_none() || kind(variable).is_none() || apart == kind(variable)
-                };
-                if !admits(*one, left) || !admits(*other, right) {
-                    continue;
-                }
-                let mut world = World::default();
-                let first = world.actor(kind(*one));
-                let second = world.actor(kind(*other));
-                let mut fits = world.add(rules, at.0, &[(*one, first), (*other, second)]);
-                if at.0 != apart_at.0 {
-                    fits &= world.add(rules, apart_at.0, &[(left, first), (right, second)]);
-                } else if (left, right) != (*one, *other) {
-                    continue;
-                }
-                if !fits {
-                    continue;
-                }
-                if let Some(answer) = report.can_hold(&world) {
-                    let (text, apart) = (report.behaviour_text(*at), report.behaviour_text(*apart_at));
-                    let message = format!("`{text}` and `{apart}` {} be about the same actors", answer.can);
-                    let resolution = "the one with the higher priority wins".into();
-                    warn(
-                        report,
-                        "colocate-against-separate",
-                        *apart_at,
-                        *at,
-                        message,
-                        answer,
-                        resolution,
-                    );
-                    break;
-                }
+fn colocates_against_separates(report: &mut Report<'_>, colocates: &[(At, usize, usize)], separates: &Places) {
+    for (at, one, other) in colocates {
+        let rules = &report.policy.rules;
+        let kind = |variable: usize| rules[at.0].variables[variable].kind;
+        let mut warned: Vec<At> = Vec::new();
+        // Each end of a `separate` in turn is the first actor of the `colocate`; the other end is then the second.
+        for place in of_kind(separates, kind(*one)) {
+            let Behaviour::Separate(left, right) = rules[place.at.0].behaviours[place.at.1] else {
+                unreachable!("only `separate` was put here");
+            };
+            let opposite = if place.variable == left { right } else { left };
+            let mut world = World::default();
+            let (first, second) = (world.actor(kind(*one)), world.actor(kind(*other)));
+            let mut fits = world.add(rules, at.0, &[(*one, first), (*other, second)]);
+            if at.0 != place.at.0 {
+                fits &= world.add(rules, place.at.0, &[(place.variable, first), (opposite, second)]);
+            } else {
+                fits &= (place.variable, opposite) == (*one, *other);
+            }
+            if !fits || warned.contains(&place.at) {
+                continue;
+            }
+            if let Some(answer) = report.can_hold(&world) {
+                warned.push(place.at);
+                let (text, apart) = (report.behaviour_text(*at), report.behaviour_text(place.at));
+                let message = format!("`{text}` and `{apart}` {} be about the same actors", answer.can);
+                let resolution = "the one with the higher priority wins".into();
+                warn(
+                    report,
+                    "colocate-against-separate",
+                    place.at,
+                    *at,
+                    message,
+                    answer,
+                    resolution,
+                );
             }
         }
     }

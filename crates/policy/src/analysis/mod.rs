@@ -7,6 +7,7 @@ mod conflict;
 mod interval;
 mod sense;
 mod shadow;
+mod sight;
 mod witness;
 mod world;
 
@@ -34,6 +35,7 @@ pub(crate) fn warnings(policy: &Policy, ast: &Ast, schema: &Schema) -> Vec<Diagn
     }
     conflict::check(&mut report);
     shadow::check(&mut report);
+    sight::check(&mut report);
     if report.questions >= QUESTIONS_MAX {
         let message = format!("only the first {QUESTIONS_MAX} combinations of rules were searched for conflicts");
         report.add(Diagnostic::warning("many-rules", Span::default(), message));

@@ -153,11 +153,14 @@ impl Space {
 
     /// An example of the values, in words.
     pub(super) fn describe(&self) -> String {
-        let values: Vec<String> = self
-            .ranges
-            .values()
-            .map(|(range, measured)| format!("`{measured}` = {}", range.example()))
-            .collect();
+        let mut values: Vec<String> = Vec::new();
+        for (range, measured) in self.ranges.values() {
+            let value = format!("`{measured}` = {}", range.example());
+            // The same rule for two actors has the same words for both.
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
         values.join(", ")
     }
 }

@@ -10,7 +10,7 @@ mod join;
 mod measure;
 mod seen;
 
-use elastin_types::{ActorId, NodeId};
+use elastin_types::{ActorId, NodeId, Resource};
 
 use join::Join;
 pub(crate) use join::Visit;
@@ -222,7 +222,9 @@ impl<F: Facts> Evaluation<'_, F> {
             .filter_map(|actor| {
                 let node = self.facts.node(*actor)?;
                 let elsewhere = matches!(scope, Scope::Local(own) if own != node);
-                (!elsewhere).then_some((node, Some(*actor)))
+                // `server` is each server in turn, so it is one that was measured.
+                let unknown = self.rule.is_global() && self.facts.usage(node, Resource::Cpu).is_none();
+                (!elsewhere && !unknown).then_some((node, Some(*actor)))
             })
             .collect()
     }

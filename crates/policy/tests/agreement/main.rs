@@ -3,7 +3,9 @@
 mod naive;
 mod random;
 
-use elastin_policy::{Action, Fired, Index, Scope, Syntax, compile, parse_schema};
+use elastin_policy::{
+    Action, Diagnostics, Fired, Index, Policy, Scope, Syntax, compile, distinct_actions, parse_schema,
+};
 use elastin_types::{NodeId, Schema};
 
 /// How many policies with a snapshot are tried. Each is evaluated in three scopes.
@@ -37,10 +39,60 @@ fn comparable(fired: &[Fired]) -> Vec<String> {
     texts
 }
 
+/// What the compiler claims about rules must be true of what they do. Returns how many claims there were.
+fn check_claims(warnings: &Diagnostics, policy: &Policy, fired: &[Fired], seed: u64) -> usize {
+    let rule_at = |place: usize| {
+        let span = warnings.items()[place].labels.last().unwrap().span;
+        policy
+            .rules()
+            .iter()
+            .position(|rule| rule.span.start <= span.start && span.end <= rule.span.end)
+    };
+    let actions = |rule: usize| -> Vec<String> {
+        let of_rule: Vec<Fired> = fired.iter().filter(|one| one.rule == rule).cloned().collect();
+        let texts = of_rule
+            .iter()
+            .flat_map(|one| distinct_actions(std::slice::from_ref(one), &schema()));
+        // A wider `balance` covers a narrower one.
+        let without_types = |text: String| match (text.find('{'), text.find('}')) {
+            (Some(open), Some(close)) => format!("{}{}", &text[..open], &text[close..]),
+            _ => text,
+        };
+        texts.map(without_types).collect()
+    };
+    let mut claims = 0;
+    for (place, warning) in warnings.items().iter().enumerate() {
+        match warning.code.as_str() {
+            "never-holds" if warning.message.starts_with("this condition") => {
+                let rule = rule_at(place).unwrap();
+                assert!(
+                    fired.iter().all(|one| one.rule != rule),
+                    "seed {seed}: {}",
+                    warnings.render()
+                );
+                claims += 1;
+            }
+            "shadowed" => {
+                let narrow = policy
+                    .rules()
+                    .iter()
+                    .position(|rule| rule.span == warning.span())
+                    .unwrap();
+                let wide = actions(rule_at(place).unwrap());
+                let covered = actions(narrow).iter().all(|action| wide.contains(action));
+                assert!(covered, "seed {seed}: {}", warnings.render());
+                claims += 1;
+            }
+            _ => {}
+        }
+    }
+    claims
+}
+
 #[test]
 fn the_evaluator_agrees_with_the_naive_one() {
     let schema = schema();
-    let (mut compared, mut bindings, mut mirrored, mut firing, mut seed) = (0, 0, 0, 0, 0);
+    let (mut compared, mut bindings, mut mirrored, mut firing, mut claims, mut seed) = (0, 0, 0, 0, 0, 0);
     while compared < CASES {
         seed += 1;
         assert!(seed < 10 * CASES, "most random policies compile");
@@ -61,6 +113,7 @@ fn the_evaluator_agrees_with_the_naive_one() {
                 comparable(&slow),
                 "seed {seed}, {scope:?}\n{source}\n{snapshot:#?}"
             );
+            claims += check_claims(&compiled.warnings, &compiled.policy, &fast, seed);
             bindings += fast.len();
             mirrored += mirrors;
             firing += usize::from(!fast.is_empty());
@@ -68,7 +121,7 @@ fn the_evaluator_agrees_with_the_naive_one() {
     }
     // The comparison is worth something only if rules fire often, and with mirror images.
     assert!(
-        firing > 3_000 && bindings > 10_000 && mirrored > 100,
-        "{firing} firing, {bindings} bindings, {mirrored} mirror images"
+        firing > 3_000 && bindings > 10_000 && mirrored > 100 && claims > 500,
+        "{firing} firing, {bindings} bindings, {mirrored} mirror images, {claims} claims of the compiler"
     );
 }

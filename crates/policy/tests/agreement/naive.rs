@@ -117,6 +117,9 @@ impl Naive<'_> {
                 None => servers.extend(self.snapshot.servers.iter().map(|server| server.node)),
             }
             for server in servers {
+                if only_balance && self.server(server).is_none() {
+                    continue;
+                }
                 if matches!(scope, Scope::Local(own) if own != server) {
                     continue;
                 }

@@ -1,6 +1,6 @@
 //! The directory slots that this node owns: where actors are, who may host them next, and how a slot changes hands.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Overloaded, SlotEpoch};
 
@@ -12,8 +12,47 @@ use crate::{Body, Command, DirectoryBody, Entry, Slot, View};
 /// How often placement is asked about one actor before its callers are told that there is no place: an answer may name a
 /// node that has just died, but not for ever.
 const PLACEMENTS_MAX: u32 = 4;
-/// Directory entries in one frame.
+/// Directory entries in one frame: some tens of kilobytes.
 const ENTRIES_PER_FRAME: usize = 512;
+/// Slots that are handed over together. They open together, so a few large ones should not keep many small ones closed.
+const SLOTS_PER_FRAME: usize = 64;
+
+/// What goes to a slot's new owner.
+#[derive(Default)]
+struct Given {
+    slots: Vec<(Slot, SlotEpoch)>,
+    entries: Vec<Entry>,
+    waiting: Vec<Held>,
+}
+
+impl Given {
+    fn take_from(&mut self, owned: OwnedSlot) {
+        let queue = match owned.phase {
+            SlotPhase::Open => VecDeque::new(),
+            SlotPhase::Awaiting { queue, .. } | SlotPhase::Recovering { queue, .. } => queue,
+        };
+        // Whoever asked something asks the new owner by itself.
+        self.waiting.extend(queue.into_iter().filter_map(|question| match question {
+            Question::Pass(held) => Some(held),
+            Question::Ask(..) => None,
+        }));
+        for (actor, whereabouts) in owned.entries {
+            match whereabouts {
+                Whereabouts::Hosted {
+                    node,
+                    epoch,
+                    attempts_void,
+                } => self.entries.push(Entry {
+                    actor,
+                    node,
+                    epoch,
+                    attempts_void,
+                }),
+                Whereabouts::Placing(placing) => self.waiting.extend(placing.held),
+            }
+        }
+    }
+}
 
 impl Node {
     /// A message came for an actor that is not here: it goes to the owner of the slot, or on from there.
@@ -143,12 +182,7 @@ impl Node {
     /// A node asks something of a slot's owner.
     pub(super) fn on_question(&mut self, from: NodeId, question: DirectoryBody) {
         match question {
-            DirectoryBody::HandOver {
-                slot,
-                epoch,
-                entries,
-                last,
-            } => self.on_hand_over(slot, epoch, entries, last),
+            DirectoryBody::HandOver { slots, entries, last } => self.on_hand_over(slots, entries, last),
             DirectoryBody::Recovered { entries, done } => self.on_recovered(from, entries, done),
             DirectoryBody::Ended { ref actor, .. }
             | DirectoryBody::Commit { ref actor, .. }
@@ -255,21 +289,28 @@ impl Node {
     /// Takes the slots that the view gives to this node, and hands over those that it takes away.
     pub(super) fn update_slots(&mut self) {
         let view = self.links.view().clone();
+        let mut given: BTreeMap<(NodeId, bool), Given> = BTreeMap::new();
         for slot in Slot::all() {
             let owner = view.slots.owner(slot);
-            let owned = self.slots.get_mut(&slot);
-            if owner.node == self.links.me {
-                match owned {
-                    Some(owned) if owned.epoch == owner.epoch => self.look_after_closed(slot, &view),
-                    Some(_) => self.hand_over(slot, owner.node, owner.epoch),
-                    None => self.take_slot(slot, owner.epoch, owner.previous, &view),
-                }
-            } else if owned.is_some() {
-                self.hand_over(slot, owner.node, owner.epoch);
+            if owner.node == self.links.me && self.slots.get(&slot).is_some_and(|owned| owned.epoch == owner.epoch) {
+                self.look_after_closed(slot, &view);
+                continue;
+            }
+            if let Some(owned) = self.slots.remove(&slot) {
+                self.recovery_wanted.remove(&slot);
+                let given = given.entry((owner.node, owned.is_open())).or_default();
+                given.slots.push((slot, owner.epoch));
+                given.take_from(owned);
             } else if owner.previous == Some(self.links.me) && self.handed_over.get(&slot) < Some(&owner.epoch) {
                 // The slot came and went between two views of this node, and the new owner waits for a hand-over.
-                self.send_hand_over(slot, owner.node, owner.epoch, false, Vec::new());
+                given.entry((owner.node, false)).or_default().slots.push((slot, owner.epoch));
             }
+            if owner.node == self.links.me {
+                self.take_slot(slot, owner.epoch, owner.previous, &view);
+            }
+        }
+        for ((to, known), given) in given {
+            self.hand_over(to, known, given);
         }
         self.ask_for_recovery();
     }
@@ -331,66 +372,35 @@ impl Node {
         }
     }
 
-    /// Gives a slot to its new owner: what is known of it first, then the messages that wait in it.
-    fn hand_over(&mut self, slot: Slot, to: NodeId, epoch: SlotEpoch) {
-        let owned = self.slots.remove(&slot).expect("the caller has looked");
-        self.recovery_wanted.remove(&slot);
-        let mut waiting = VecDeque::new();
-        let mut entries = Vec::new();
-        let mut open = false;
-        match owned.phase {
-            SlotPhase::Open => {
-                open = true;
-                for (actor, whereabouts) in owned.entries {
-                    match whereabouts {
-                        Whereabouts::Hosted {
-                            node,
-                            epoch,
-                            attempts_void,
-                        } => entries.push(Entry {
-                            actor,
-                            node,
-                            epoch,
-                            attempts_void,
-                        }),
-                        Whereabouts::Placing(placing) => waiting.extend(placing.held),
-                    }
-                }
+    /// Gives slots to their new owner: what is known of them first, then the messages that wait in them.
+    fn hand_over(&mut self, to: NodeId, known: bool, given: Given) {
+        let Given {
+            slots,
+            mut entries,
+            waiting,
+        } = given;
+        if to != self.links.me {
+            self.handed_over.extend(slots.iter().copied());
+            entries.sort_unstable_by(|one, other| one.actor.cmp(&other.actor));
+            for slots in slots.chunks(SLOTS_PER_FRAME) {
+                let (now, later): (Vec<Entry>, Vec<Entry>) = entries
+                    .into_iter()
+                    .partition(|entry| slots.iter().any(|(slot, _)| *slot == Slot::of(&entry.actor)));
+                entries = later;
+                self.send_hand_over(to, slots, now, known);
             }
-            SlotPhase::Awaiting { queue, .. } | SlotPhase::Recovering { queue, .. } => {
-                waiting.extend(queue.into_iter().filter_map(|question| match question {
-                    Question::Pass(held) => Some(held),
-                    // Whoever asked asks the new owner by itself.
-                    Question::Ask(..) => None,
-                }));
-            }
-        }
-        entries.sort_unstable_by(|one, other| one.actor.cmp(&other.actor));
-        self.send_hand_over(slot, to, epoch, open, entries);
-        if to == self.links.me {
-            let previous = Some(self.links.me);
-            let view = self.links.view().clone();
-            self.take_slot(slot, epoch, previous, &view);
         }
         for Held { message, hops } in waiting {
             self.ask_directory(message, hops);
         }
     }
 
-    fn send_hand_over(&mut self, slot: Slot, to: NodeId, epoch: SlotEpoch, open: bool, mut entries: Vec<Entry>) {
-        if to == self.links.me {
-            return;
-        }
-        self.handed_over.insert(slot, epoch);
+    fn send_hand_over(&mut self, to: NodeId, slots: &[(Slot, SlotEpoch)], mut entries: Vec<Entry>, known: bool) {
         loop {
             let rest = entries.split_off(entries.len().min(ENTRIES_PER_FRAME));
-            let last = open.then_some(rest.is_empty());
-            let body = DirectoryBody::HandOver {
-                slot,
-                epoch,
-                entries,
-                last,
-            };
+            let last = known.then_some(rest.is_empty());
+            let slots = slots.to_vec();
+            let body = DirectoryBody::HandOver { slots, entries, last };
             self.links.say(to, Body::Directory(body));
             if rest.is_empty() {
                 return;
@@ -399,17 +409,23 @@ impl Node {
         }
     }
 
-    /// The previous owner gives up a slot.
-    fn on_hand_over(&mut self, slot: Slot, epoch: SlotEpoch, entries: Vec<Entry>, last: Option<bool>) {
+    /// The previous owner gives up slots.
+    fn on_hand_over(&mut self, slots: Vec<(Slot, SlotEpoch)>, mut entries: Vec<Entry>, last: Option<bool>) {
+        for (slot, epoch) in slots {
+            let (now, later): (Vec<Entry>, Vec<Entry>) =
+                entries.into_iter().partition(|entry| Slot::of(&entry.actor) == slot);
+            entries = later;
+            self.take_over(slot, epoch, now, last);
+        }
+        self.ask_for_recovery();
+    }
+
+    fn take_over(&mut self, slot: Slot, epoch: SlotEpoch, entries: Vec<Entry>, last: Option<bool>) {
         let owner = self.links.view().slots.owner(slot);
         if owner.node != self.links.me {
             // The slot went on to another owner, who may be waiting for just this.
-            let body = DirectoryBody::HandOver {
-                slot,
-                epoch: owner.epoch,
-                entries,
-                last,
-            };
+            let slots = vec![(slot, owner.epoch)];
+            let body = DirectoryBody::HandOver { slots, entries, last };
             self.links.say(owner.node, Body::Directory(body));
             return;
         }
@@ -429,7 +445,6 @@ impl Node {
             None => {
                 let phase = self.recovering(queue, slot);
                 self.slots.get_mut(&slot).expect("it was there").phase = phase;
-                self.ask_for_recovery();
             }
         }
     }
@@ -520,7 +535,7 @@ impl Node {
             Phase::Activating | Phase::Closed | Phase::Active => Some(here(hosted.epoch, hosted.attempts)),
             Phase::MovingOut(out) => {
                 let void = match out.step {
-                    OutStep::Aborting { .. } => out.attempt + 1,
+                    OutStep::Aborting(_) => out.attempt + 1,
                     _ => out.attempt,
                 };
                 Some(here(hosted.epoch, void))
@@ -535,7 +550,7 @@ impl Node {
                 epoch: releasing.to_epoch,
                 attempts_void: 0,
             }),
-            Phase::Departed(departed) if !departed.confirmed => Some(Entry {
+            Phase::Departed(departed) if departed.until.is_none() => Some(Entry {
                 actor: actor.clone(),
                 node: departed.to,
                 epoch: departed.to_epoch,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Overloaded, SlotEpoch};
+use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Overloaded, SlotEpoch, Time};
 
 use super::Node;
 use crate::hosted::{Held, Hosted, Phase};
@@ -27,7 +27,8 @@ impl Node {
                 if self.is_own_sending(&message, hops) {
                     // The route that followed the actor was forgotten because it was quiet.
                     self.send_along_route(message);
-                } else if self.links.is_dead(to) {
+                } else if self.links.is_dead(to) || self.links.directory_of(&message.target) == self.links.me {
+                    // The directory knows better than a memory.
                     self.ask_directory(message, hops);
                 } else {
                     self.pass_on(message, hops, to, Some(epoch));
@@ -86,6 +87,7 @@ impl Node {
                 to: self.links.me,
                 epoch: None,
                 hops,
+                caller: message.header.caller.clone(),
             },
         );
         Held { message, hops }
@@ -106,9 +108,12 @@ impl Node {
                 to,
                 epoch,
                 hops,
+                caller: message.header.caller.clone(),
             },
         );
-        self.links.say(to, Body::Passed { message, epoch, hops });
+        // Only the owner of the slot knows of a grant that may still be on its way; a memory may be old.
+        let granted = epoch.filter(|_| self.links.directory_of(&message.target) == self.links.me);
+        self.links.say(to, Body::Passed { message, granted, hops });
     }
 
     /// Sends what was held for an actor that is not here after all on its way again, in order.
@@ -293,8 +298,8 @@ impl Node {
     }
 
     /// Nobody needs to be told any more where an actor went.
-    pub(super) fn tombstone_due(&mut self, actor: &ActorId) {
-        let is_old = |hosted: &Hosted| matches!(&hosted.phase, Phase::Departed(departed) if departed.confirmed);
+    pub(super) fn tombstone_due(&mut self, actor: &ActorId, at: Time) {
+        let is_old = |hosted: &Hosted| matches!(&hosted.phase, Phase::Departed(departed) if departed.until == Some(at));
         if self.hosted.get(actor).is_some_and(is_old) {
             self.remove_hosted(actor);
         }

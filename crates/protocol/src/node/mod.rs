@@ -16,7 +16,7 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDel
 
 use crate::hosted::Hosted;
 use crate::links::Links;
-use crate::route::Route;
+use crate::route::{Pass, Route};
 use crate::slots::OwnedSlot;
 use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, Event, Frame, Map, NodeConfig, Slot, View};
@@ -31,15 +31,13 @@ pub struct Node {
     links: Links,
     /// Calls of callers here, by sequence number.
     calls: Map<u64, PendingCall>,
-    /// The highest sequence number of a call or tell made here.
-    last_sequence: u64,
     routes: Map<ActorId, Route>,
     /// Routes to look at when this peer acknowledges something.
     routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
     hosted: Map<ActorId, Hosted>,
     /// Hosted actors whose held messages may still have to go elsewhere.
     limbo: BTreeSet<ActorId>,
-    /// Actors whose release waits until what they sent from here has settled.
+    /// Actors that went from here, and may not run at their new place until what they sent from here has settled.
     settling: BTreeSet<ActorId>,
     /// Actors that move away from here, before the decision; bounded by [`Limits::moves_out`](crate::Limits).
     moving_out: BTreeSet<ActorId>,
@@ -85,7 +83,6 @@ impl Node {
             hosts: config.hosts,
             links: Links::new(config.me, config.limits),
             calls: Map::default(),
-            last_sequence: 0,
             routes: Map::default(),
             routes_waiting: BTreeMap::new(),
             hosted: Map::default(),
@@ -144,7 +141,7 @@ impl Node {
         std::mem::swap(&mut self.links.out, out);
         self.dispatch(event);
         self.drain_loopback();
-        self.release_settled();
+        self.tell_settled();
         std::mem::swap(&mut self.links.out, out);
     }
 
@@ -174,7 +171,6 @@ impl Node {
 
     /// A caller here sends.
     fn on_send(&mut self, message: Message) {
-        self.last_sequence = self.last_sequence.max(message.header.call.sequence);
         self.expect_outcome(&message);
         if self.links.view.is_none() {
             return self.turn_away(message, 0, CallError::NotDelivered(NotDelivered::Unreachable));
@@ -184,7 +180,11 @@ impl Node {
 
     /// Sends a message of a caller here: to an actor that is here, unless earlier ones are still on another path.
     fn send_own(&mut self, message: Message) {
-        if self.hosted.contains_key(&message.target) && !self.routes.contains_key(&message.target) {
+        let here = match self.hosted.get(&message.target) {
+            Some(hosted) => hosted.phase.holds_own() || !self.routes.contains_key(&message.target),
+            None => false,
+        };
+        if here {
             self.accept(message, 0);
         } else {
             self.send_along_route(message);
@@ -195,14 +195,23 @@ impl Node {
     fn on_body(&mut self, from: NodeId, body: Body) {
         match body {
             Body::Message(message) => self.on_message(message, None, 0),
-            Body::Passed { message, epoch, hops } => self.on_message(message, epoch, hops),
+            Body::Passed { message, granted, hops } => self.on_message(message, granted, hops),
             Body::PassedOn {
                 actor,
                 call,
                 to,
                 epoch,
                 hops,
-            } => self.on_passed_on(from, actor, call, to, epoch, hops),
+                caller,
+            } => {
+                let pass = Pass::Open {
+                    from,
+                    to,
+                    caller,
+                    void_at: None,
+                };
+                self.on_passed_on(actor, call, hops, pass, epoch);
+            }
             Body::Landed { actor, call, hops } => self.on_landed(from, actor, call, hops),
             Body::Reply { call, outcome } => self.complete(call, outcome),
             Body::Ping => self.links.acknowledge_soon(from),
@@ -213,10 +222,10 @@ impl Node {
     }
 
     /// A message came for an actor that may be here.
-    fn on_message(&mut self, message: Message, epoch: Option<ActivationEpoch>, hops: u8) {
+    fn on_message(&mut self, message: Message, granted: Option<ActivationEpoch>, hops: u8) {
         if self.hosted.contains_key(&message.target) {
             self.accept(message, hops);
-        } else if let Some(epoch) = epoch {
+        } else if let Some(epoch) = granted {
             self.expect(message, epoch, hops);
         } else {
             self.ask_directory(message, hops);
@@ -254,22 +263,31 @@ impl Node {
         if self.links.is_dead(from) {
             return;
         }
-        if self.links.take_frame(from, frame) {
-            self.settle_routes_waiting_for(from);
-            self.stages_go_on(from);
-        }
+        self.links.take_frame(from, frame);
         self.handle_frames(from);
     }
 
     /// Handles what a peer has said, as far as this node knows the view that it was said in.
     fn handle_frames(&mut self, from: NodeId) {
-        while let Some(body) = self.links.next_frame(from) {
+        while let Some((acknowledged, body)) = self.links.next_frame(from) {
             self.on_body(from, body);
             // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged.
             self.drain_loopback();
-            self.links.frame_done(from);
+            if self.links.frame_done(from, acknowledged) {
+                self.on_acknowledged(from);
+            }
+        }
+        if self.links.take_later_acknowledgement(from) {
+            self.on_acknowledged(from);
         }
         self.links.acknowledge(from);
+    }
+
+    /// A peer has handled more of what this node said.
+    fn on_acknowledged(&mut self, peer: NodeId) {
+        self.settle_routes_waiting_for(peer);
+        self.stages_go_on(peer);
+        self.drain_loopback();
     }
 
     /// Handles what this node has said to itself.
@@ -328,9 +346,10 @@ impl Node {
         self.routes_waiting.remove(&node);
         let mine = self.messages_to_send_again(never_sent);
         self.calls_lost_with(node);
+        // Routes come first: what moves give back is sent along them.
+        self.routes_lost_with(node, mine);
         self.moves_out_lost_with(node);
         self.moves_in_lost_with(node);
-        self.routes_lost_with(node, mine);
     }
 
     /// Of what certainly never left, the messages of callers here. What was being passed on for others is lost: its origin
@@ -353,7 +372,7 @@ impl Node {
                 Due::Acknowledge(peer) => self.links.acknowledge_due(peer),
                 Due::Retransmit(peer) => self.links.retransmit_due(peer),
                 Due::Move(actor) => self.move_is_late(&actor, at),
-                Due::Tombstone(actor) => self.tombstone_due(&actor),
+                Due::Tombstone(actor) => self.tombstone_due(&actor, at),
             }
         }
     }

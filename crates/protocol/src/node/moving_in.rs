@@ -28,6 +28,7 @@ impl Node {
             MoveStep::Release { to_epoch, queue, last } => {
                 self.on_release(from, &actor, epoch, attempt, to_epoch, queue, last);
             }
+            MoveStep::Settled => self.on_settled(&actor, epoch, attempt),
             MoveStep::Arrived => self.on_arrived(&actor, epoch),
         }
     }
@@ -52,6 +53,7 @@ impl Node {
             step: InStep::Settling,
             image: BytesMut::new(),
             queue: VecDeque::new(),
+            released: false,
         };
         self.insert_hosted(actor.clone(), epoch, Phase::MovingIn(incoming));
         self.hosted.get_mut(&actor).expect("it was inserted").held = held;
@@ -100,7 +102,6 @@ impl Node {
             incoming.step = InStep::Accepted;
             let (from, epoch, attempt) = (incoming.from, hosted.epoch, incoming.attempt);
             self.tell_source(from, actor.clone(), epoch, attempt, MoveStep::Accept);
-            self.routes.remove(actor);
         }
     }
 
@@ -226,9 +227,19 @@ impl Node {
         }
         if let Some(incoming) = self.move_in_of(actor, epoch, attempt) {
             incoming.queue.extend(queue);
+            incoming.released = last;
         }
         if last {
             self.tell_source(from, actor.clone(), epoch, attempt, MoveStep::Arrived);
+        }
+    }
+
+    /// What the actor has sent from its old host has settled: now it may run here.
+    fn on_settled(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32) {
+        if let Some(incoming) = self.move_in_of(actor, epoch, attempt)
+            && incoming.released
+            && let InStep::Committed(to_epoch) = incoming.step
+        {
             self.arrive(actor, to_epoch);
         }
     }

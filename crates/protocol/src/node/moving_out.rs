@@ -142,7 +142,6 @@ impl Node {
 
     /// The runtime has stopped the actor at a turn boundary, or could not.
     pub(super) fn on_frozen(&mut self, actor: ActorId, epoch: ActivationEpoch, image: Option<Bytes>) {
-        let sent_until = self.last_sequence;
         let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch == epoch) else {
             return;
         };
@@ -159,7 +158,6 @@ impl Node {
                 out.step = OutStep::Staging {
                     image,
                     under_way: Default::default(),
-                    sent_until,
                 };
                 self.hurry_settling();
                 self.stage(&actor);
@@ -173,12 +171,7 @@ impl Node {
             let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) else {
                 return;
             };
-            let OutStep::Staging {
-                image,
-                under_way,
-                sent_until,
-            } = &mut out.step
-            else {
+            let OutStep::Staging { image, under_way } = &mut out.step else {
                 return;
             };
             let acknowledged = self.links.acknowledged(out.to);
@@ -192,8 +185,7 @@ impl Node {
             let chunk = image.split_to(image.len().min(self.links.limits.chunk_bytes));
             let last = image.is_empty();
             if last {
-                let sent_until = *sent_until;
-                out.step = OutStep::Deciding { sent_until };
+                out.step = OutStep::Deciding;
             }
             let number = self.tell_target(actor, MoveStep::Stage { chunk, last });
             if let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase)
@@ -232,12 +224,11 @@ impl Node {
                 given_up.get_or_insert(why);
             }
             OutStep::Staging { .. } => self.call_off(actor, true, why),
-            OutStep::Deciding { sent_until } => {
-                let sent_until = *sent_until;
-                out.step = OutStep::Aborting { sent_until, why };
+            OutStep::Deciding => {
+                out.step = OutStep::Aborting(why);
                 self.ask_to_abort(actor);
             }
-            OutStep::Aborting { .. } => {}
+            OutStep::Aborting(_) => {}
         }
     }
 
@@ -273,15 +264,13 @@ impl Node {
             return;
         };
         match out.step {
-            OutStep::Deciding { sent_until } | OutStep::Aborting { sent_until, .. } if now > epoch => {
-                self.begin_release(actor, node, now, sent_until);
-            }
-            OutStep::Aborting { why, .. } => self.call_off(actor, true, why),
+            OutStep::Deciding | OutStep::Aborting(_) if now > epoch => self.begin_release(actor, node, now),
+            OutStep::Aborting(why) => self.call_off(actor, true, why),
             _ => {}
         }
     }
 
-    fn begin_release(&mut self, actor: &ActorId, to: NodeId, to_epoch: ActivationEpoch, sent_until: u64) {
+    fn begin_release(&mut self, actor: &ActorId, to: NodeId, to_epoch: ActivationEpoch) {
         let hosted = self.hosted.get_mut(actor).expect("the caller has it");
         let epoch = hosted.epoch;
         let Phase::MovingOut(out) = &hosted.phase else {
@@ -296,8 +285,6 @@ impl Node {
                 to,
                 to_epoch,
                 attempt,
-                sent_until,
-                queue: None,
             }),
         );
         let result = Ok(to_epoch);
@@ -306,7 +293,7 @@ impl Node {
         self.links.command(Command::Release { actor, epoch });
     }
 
-    /// The runtime has given up the activation and its queue.
+    /// The runtime has given up the activation and its queue: both it and what has come since follow the actor.
     pub(super) fn on_released(&mut self, actor: ActorId, epoch: ActivationEpoch, queue: Vec<Message>) {
         let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch == epoch) else {
             return;
@@ -314,61 +301,21 @@ impl Node {
         let Phase::Releasing(releasing) = &mut hosted.phase else {
             return;
         };
+        let (to, to_epoch, attempt) = (releasing.to, releasing.to_epoch, releasing.attempt);
+        let held = std::mem::take(&mut hosted.held);
         for message in &queue {
-            self.last_sequence = match message.header.call {
-                call if call.origin == self.links.me => self.last_sequence.max(call.sequence),
-                _ => self.last_sequence,
-            };
-        }
-        let local: Vec<Message> = queue.clone();
-        releasing.queue = Some(queue);
-        self.settling.insert(actor);
-        for message in &local {
             self.expect_outcome(message);
         }
-    }
-
-    /// Lets those go whose own messages have all found their place: at their new node they may send again.
-    pub(super) fn release_settled(&mut self) {
-        if self.settling.is_empty() {
-            return;
-        }
-        let settled: Vec<ActorId> = self
-            .settling
-            .iter()
-            .filter(|actor| match &self.hosted[*actor].phase {
-                Phase::Releasing(releasing) => self.is_sender_settled(actor, releasing.sent_until),
-                _ => unreachable!("settling actors are being released"),
-            })
-            .cloned()
-            .collect();
-        for actor in settled {
-            self.settling.remove(&actor);
-            self.finish_release(&actor);
-        }
-        self.drain_loopback();
-    }
-
-    /// Sends the queue and what has come since after the actor.
-    fn finish_release(&mut self, actor: &ActorId) {
-        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
-        let epoch = hosted.epoch;
-        let held = std::mem::take(&mut hosted.held);
-        let Phase::Releasing(releasing) = &mut hosted.phase else {
-            unreachable!("the caller has looked");
-        };
-        let queue = releasing.queue.take().expect("settling actors have given up their queue");
-        let (to, to_epoch, attempt) = (releasing.to, releasing.to_epoch, releasing.attempt);
         if self.links.is_dead(to) || to == self.links.me {
             // Its new place is lost already, but the queue is not: it never left.
-            self.remove_hosted(actor);
+            self.remove_hosted(&actor);
             for message in queue {
                 self.send_on_from_queue(message);
             }
             self.send_elsewhere(held);
             return;
         }
-        self.send_queue(actor, epoch, attempt, to, to_epoch, queue);
+        self.send_queue(&actor, epoch, attempt, to, to_epoch, queue);
         let mut own = Vec::new();
         for held in held {
             if held.hops == 0 {
@@ -377,17 +324,44 @@ impl Node {
                 self.pass_on(held.message, held.hops, to, Some(to_epoch));
             }
         }
-        self.set_phase(
-            actor,
-            Phase::Departed(Departed {
-                to,
-                to_epoch,
-                confirmed: false,
-            }),
-        );
-        self.route_follows(actor, to, to_epoch, 0);
+        let departed = Departed {
+            to,
+            to_epoch,
+            attempt,
+            until: None,
+        };
+        self.set_phase(&actor, Phase::Departed(departed));
+        self.route_follows(&actor, to, to_epoch, 0);
         for message in own {
             self.send_along_route(message);
+        }
+        self.settling.insert(actor);
+    }
+
+    /// Tells the new hosts of those whose own messages have all found their place that they may run.
+    pub(super) fn tell_settled(&mut self) {
+        if self.settling.is_empty() {
+            return;
+        }
+        let settled: Vec<ActorId> = self
+            .settling
+            .iter()
+            .filter(|actor| self.is_sender_settled(actor))
+            .cloned()
+            .collect();
+        for actor in settled {
+            self.settling.remove(&actor);
+            if let Some(hosted) = self.hosted.get(&actor)
+                && let Phase::Departed(departed) = &hosted.phase
+            {
+                let body = MoveBody {
+                    actor,
+                    epoch: hosted.epoch,
+                    attempt: departed.attempt,
+                    step: MoveStep::Settled,
+                };
+                self.links.say(departed.to, Body::Move(body));
+            }
         }
     }
 
@@ -417,6 +391,7 @@ impl Node {
                 to,
                 epoch: Some(to_epoch),
                 hops: 1,
+                caller: message.header.caller.clone(),
             };
             self.links.say(call.origin, body);
         }
@@ -439,8 +414,8 @@ impl Node {
             && hosted.epoch == epoch
             && let Phase::Departed(departed) = &mut hosted.phase
         {
-            departed.confirmed = true;
             let until = self.links.now + self.links.limits.tombstone_for;
+            departed.until = Some(until);
             self.links.timers.set(until, Due::Tombstone(actor.clone()));
         }
     }
@@ -462,7 +437,7 @@ impl Node {
     pub(super) fn moves_out_follow_owners(&mut self, changed: impl Fn(&ActorId) -> bool) {
         let concerned: Vec<ActorId> = self.moving_out.iter().filter(|actor| changed(actor)).cloned().collect();
         for actor in concerned {
-            if matches!(&self.hosted[&actor].phase, Phase::MovingOut(out) if matches!(out.step, OutStep::Aborting { .. })) {
+            if matches!(&self.hosted[&actor].phase, Phase::MovingOut(out) if matches!(out.step, OutStep::Aborting(_))) {
                 self.ask_to_abort(&actor);
             }
         }

@@ -1,7 +1,5 @@
 //! Paths to actors: where messages of callers here go, and how a path changes without breaking their order.
 
-use std::collections::VecDeque;
-
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, Overloaded};
 
 use super::Node;
@@ -83,13 +81,15 @@ impl Node {
     /// A message was passed on: its path is not what this node thought.
     pub(super) fn on_passed_on(
         &mut self,
-        from: NodeId,
         actor: ActorId,
         call: CallId,
-        to: NodeId,
-        epoch: Option<ActivationEpoch>,
         hops: u8,
+        pass: Pass,
+        epoch: Option<ActivationEpoch>,
     ) {
+        let Pass::Open { from, to, .. } = pass else {
+            unreachable!("it was just passed on");
+        };
         let dead = self.links.is_dead(to);
         if !dead {
             self.call_may_be_at(call, to);
@@ -104,7 +104,7 @@ impl Node {
         if hops > 1 {
             unsettled.close(call, hops - 1, from);
         }
-        let was_confirmed = unsettled.open(call, hops, from, to);
+        let was_confirmed = unsettled.open(call, hops, pass);
         if dead && !was_confirmed {
             // It went to a node that is already known to be dead: nothing of it is under way any more.
             unsettled.passes.remove(&(call, hops));
@@ -289,7 +289,7 @@ impl Node {
             return;
         };
         for pass in unsettled.passes.values_mut() {
-            if let Pass::Open { from, to, void_at } = pass
+            if let Pass::Open { from, to, void_at, .. } = pass
                 && *from == dead
                 && void_at.is_none()
             {
@@ -318,16 +318,12 @@ impl Node {
         }
     }
 
-    /// Whether everything that an actor sent from here has a place in its receiver's queue. Nothing that it sent has a
-    /// higher number than `sent_until`.
-    pub(super) fn is_sender_settled(&self, sender: &ActorId, sent_until: u64) -> bool {
-        let is_its = |message: &Message| matches!(&message.header.caller, Caller::Actor(caller) if caller == sender);
-        let is_under_way = |bodies: &VecDeque<Body>| {
-            bodies
-                .iter()
-                .any(|body| matches!(body, Body::Message(message) if is_its(message)))
-        };
-        if self.links.unacknowledged().any(|(_, bodies)| is_under_way(bodies)) {
+    /// Whether everything that an actor sent from here has a place in its receiver's queue.
+    pub(super) fn is_sender_settled(&self, sender: &ActorId) -> bool {
+        let is_it = |caller: &Caller| matches!(caller, Caller::Actor(caller) if caller == sender);
+        let is_its = |message: &Message| is_it(&message.header.caller);
+        let is_under_way = |body: &Body| matches!(body, Body::Message(message) if is_its(message));
+        if self.links.unacknowledged().any(|(_, mut bodies)| bodies.any(is_under_way)) {
             return false;
         }
         let is_held = self.limbo.iter().any(|actor| {
@@ -337,12 +333,12 @@ impl Node {
         if is_held {
             return false;
         }
-        // Whose messages were passed on is not kept, so others' may be waited for too; there are few.
         self.routes.values().all(|route| match &route.unsettled {
             None => true,
             Some(unsettled) => {
-                !unsettled.held.iter().any(is_its)
-                    && !unsettled.passes.keys().any(|(call, _)| call.sequence <= sent_until)
+                let passes = unsettled.passes.values();
+                let mut under_way = passes.filter(|pass| matches!(pass, Pass::Open { caller, .. } if is_it(caller)));
+                under_way.next().is_none() && !unsettled.held.iter().any(is_its)
             }
         })
     }
@@ -352,8 +348,7 @@ impl Node {
         let peers: Vec<NodeId> = self
             .links
             .unacknowledged()
-            .filter(|(_, bodies)| bodies.iter().any(|body| matches!(body, Body::Message(_))))
-            .map(|(peer, _)| peer)
+            .filter_map(|(peer, mut bodies)| bodies.any(|body| matches!(body, Body::Message(_))).then_some(peer))
             .collect();
         for peer in peers {
             self.links.say(peer, Body::Ping);

@@ -253,11 +253,11 @@ pub enum CoordinationRequest {
 }
 
 impl CoordinationRequest {
-    /// Whether a good outcome changes what is stored, or how long a lease lives.
+    /// Whether a good outcome changes what is kept over a restart. A sign of life does not.
     pub fn is_write(&self) -> bool {
-        !matches!(
+        matches!(
             self,
-            CoordinationRequest::Get { .. } | CoordinationRequest::Range { .. }
+            CoordinationRequest::Grant { .. } | CoordinationRequest::Revoke { .. } | CoordinationRequest::Commit(_)
         )
     }
 

@@ -85,9 +85,9 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Mail from elsewhere for an activation that is here.
-    pub(super) fn deliver_mail(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Mail> {
+    pub(super) fn deliver_mail(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Box<Mail>> {
         if self.mailbox.lock().epoch != Some(epoch) {
-            return Err(mail);
+            return Err(Box::new(mail));
         }
         let turn = match decode::<A>(&self.shared, mail) {
             Ok(turn) => turn,
@@ -103,7 +103,7 @@ impl<A: Handlers> ActorSeat<A> {
         if mailbox.epoch != Some(epoch) {
             drop(mailbox);
             return match turn.encode(&self.id) {
-                Some((message, reply)) => Err(Mail { message, reply }),
+                Some((message, reply)) => Err(Box::new(Mail { message, reply })),
                 None => Ok(()),
             };
         }
@@ -178,7 +178,10 @@ impl<A: Handlers> ActorSeat<A> {
             if mailbox.epoch.is_some() {
                 return;
             }
-            let queue = mailbox.rest_if_any().map(|rest| std::mem::take(&mut rest.queue)).unwrap_or_default();
+            let queue = mailbox
+                .rest_if_any()
+                .map(|rest| std::mem::take(&mut rest.queue))
+                .unwrap_or_default();
             if queue.is_empty() {
                 mailbox.rerouting = false;
                 return;

@@ -13,13 +13,14 @@ impl<A: Handlers> ActorSeat<A> {
     /// Notes the state's size and references, as they are between two turns.
     pub(super) fn note_state(&self, body: &Body<A>) {
         let mut references: Vec<References> = Vec::new();
-        body.state.visit_references(&mut |property, actor| match references.last_mut() {
-            Some(last) if last.property == property => last.actors.push(actor.clone()),
-            _ => references.push(References {
-                property,
-                actors: vec![actor.clone()],
-            }),
-        });
+        body.state
+            .visit_references(&mut |property, actor| match references.last_mut() {
+                Some(last) if last.property == property => last.actors.push(actor.clone()),
+                _ => references.push(References {
+                    property,
+                    actors: vec![actor.clone()],
+                }),
+            });
         let noted = Noted {
             state_bytes: encoded_state_size(&body.state),
             references,
@@ -82,7 +83,9 @@ impl<A: Handlers> ActorSeat<A> {
         let noted = profile.noted.take().unwrap_or_default();
         let busy_ms = profile.busy.as_secs_f64() * 1000.0;
         let (calls_in, calls_out) = profile.edges(|callee| self.node_of(callee));
-        let came = calls_in.iter().filter(|call| call.node != Some(node) || is_client(&call.caller));
+        let came = calls_in
+            .iter()
+            .filter(|call| call.node != Some(node) || is_client(&call.caller));
         let left = calls_out.iter().filter(|call| call.node != Some(node));
         let bytes = came.map(|call| call.bytes).sum::<u64>() + left.map(|call| call.bytes).sum::<u64>();
         ActorStats {
@@ -101,7 +104,11 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     fn node_of(&self, actor: &ActorId) -> Option<NodeId> {
-        let here = self.shared.registry.get(actor).is_some_and(|seat| seat.epoch().is_some());
+        let here = self
+            .shared
+            .registry
+            .get(actor)
+            .is_some_and(|seat| seat.epoch().is_some());
         if here {
             return Some(self.shared.settings.node);
         }

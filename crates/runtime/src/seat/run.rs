@@ -76,7 +76,11 @@ impl<A: Handlers> ActorSeat<A> {
             Some(rest) => {
                 put_back(&mut rest.queue, batch);
                 let has_room = rest.queue.len() < self.shared.settings.mailbox_max;
-                if has_room { std::mem::take(&mut rest.room) } else { Vec::new() }
+                if has_room {
+                    std::mem::take(&mut rest.room)
+                } else {
+                    Vec::new()
+                }
             }
             None => {
                 debug_assert!(batch.is_empty(), "an actor with mail has a place for it");
@@ -113,7 +117,10 @@ impl<A: Handlers> ActorSeat<A> {
         if turn.is_abandoned() {
             return Ran::Skipped(body);
         }
-        let header = turn.as_mut().take_header().expect("a turn that has not started has its header");
+        let header = turn
+            .as_mut()
+            .take_header()
+            .expect("a turn that has not started has its header");
         if header.deadline.is_some() && expired(&header, self.shared.clock.now()) {
             turn.as_mut().fail(CallError::DeadlineExceeded);
             return Ran::Skipped(body);

@@ -41,9 +41,13 @@ impl<A: Handlers> ActorSeat<A> {
 
     fn saved(&self, number: u64, result: Result<(), SaveError>) {
         let mut mailbox = self.mailbox.lock();
-        let saving = mailbox.rest_if_any().and_then(|rest| rest.saving.take_if(|saving| saving.number == number));
+        let saving = mailbox
+            .rest_if_any()
+            .and_then(|rest| rest.saving.take_if(|saving| saving.number == number));
         // The activation may have been discarded meanwhile; its caller has been told.
-        let Some(Saving { mut body, turn, .. }) = saving else { return };
+        let Some(Saving { mut body, turn, .. }) = saving else {
+            return;
+        };
         match result {
             Ok(()) => {
                 body.changed = false;
@@ -61,6 +65,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     fn not_saved(&self, mut turn: AnyTurn<A>) {
-        self.shared.when_unfenced(move || turn.as_mut().fail(CallError::Unknown(Unknown::NotSaved)));
+        self.shared
+            .when_unfenced(move || turn.as_mut().fail(CallError::Unknown(Unknown::NotSaved)));
     }
 }

@@ -17,7 +17,11 @@ impl<A: Handlers> ActorSeat<A> {
         let id = TimerId(rest.next_timer);
         let wake = self.wake_for(id, timer.after);
         rest.timers.insert(id, ActorTimer { timer, wake });
-        let surplus = if rest.timers.len() > TIMERS_MAX { rest.timers.pop_first() } else { None };
+        let surplus = if rest.timers.len() > TIMERS_MAX {
+            rest.timers.pop_first()
+        } else {
+            None
+        };
         drop(mailbox);
         if let Some((_, timer)) = surplus {
             tracing::warn!(actor = ?self.id, "an actor has more than {TIMERS_MAX} timers: the oldest was stopped");
@@ -27,7 +31,11 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     pub(super) fn remove_timer(&self, id: TimerId) {
-        let timer = self.mailbox.lock().rest_if_any().and_then(|rest| rest.timers.remove(&id));
+        let timer = self
+            .mailbox
+            .lock()
+            .rest_if_any()
+            .and_then(|rest| rest.timers.remove(&id));
         if let Some(timer) = timer {
             self.shared.timers.cancel(timer.wake);
         }
@@ -40,11 +48,18 @@ impl<A: Handlers> ActorSeat<A> {
                 seat.fire(id);
             }
         };
-        self.shared.timers.at(self.shared.clock.now() + after, Due::Run(Box::new(fire)))
+        self.shared
+            .timers
+            .at(self.shared.clock.now() + after, Due::Run(Box::new(fire)))
     }
 
     fn fire(&self, id: TimerId) {
-        let Some(mut fired) = self.mailbox.lock().rest_if_any().and_then(|rest| rest.timers.remove(&id)) else {
+        let Some(mut fired) = self
+            .mailbox
+            .lock()
+            .rest_if_any()
+            .and_then(|rest| rest.timers.remove(&id))
+        else {
             return;
         };
         let epoch = self.mailbox.lock().epoch;

@@ -41,7 +41,10 @@ impl Pair {
                 pair: pair.clone(),
                 node,
             });
-            let builder = Runtime::builder().node(NodeId(node as u64 + 1)).workers(1).outside(side);
+            let builder = Runtime::builder()
+                .node(NodeId(node as u64 + 1))
+                .workers(1)
+                .outside(side);
             let runtime = setup(builder).build().unwrap();
             assert!(pair.runtimes[node].set(runtime).is_ok());
         }
@@ -63,14 +66,18 @@ impl Pair {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let done = move |image| assert!(sender.send(image).is_ok(), "the mover waits for the freeze");
         source.freeze(actor, from.epoch, source.now() + wait_max, Box::new(done));
-        let Ok(image) = receiver.await.expect("a freeze always ends") else { return false };
+        let Ok(image) = receiver.await.expect("a freeze always ends") else {
+            return false;
+        };
         let to = Place {
             node: 1 - from.node,
             epoch: from.epoch.next(),
         };
         let mut directory = self.directory.lock();
         let mail = source.release(actor, from.epoch).expect("it is frozen");
-        self.runtime(to.node).activate(actor, to.epoch, Some(image), self.remember(mail)).unwrap();
+        self.runtime(to.node)
+            .activate(actor, to.epoch, Some(image), self.remember(mail))
+            .unwrap();
         directory.insert(actor.clone(), to);
         true
     }
@@ -107,7 +114,10 @@ impl Outside for Side {
         match directory.get(&actor) {
             Some(place) => {
                 let place = *place;
-                self.pair.runtime(place.node).deliver(mail, place.epoch).expect("the directory knows");
+                self.pair
+                    .runtime(place.node)
+                    .deliver(mail, place.epoch)
+                    .expect("the directory knows");
             }
             None => {
                 let place = Place {
@@ -116,7 +126,9 @@ impl Outside for Side {
                 };
                 directory.insert(actor.clone(), place);
                 let runtime = self.pair.runtime(self.node);
-                runtime.activate(&actor, place.epoch, None::<StateImage>, vec![mail]).unwrap();
+                runtime
+                    .activate(&actor, place.epoch, None::<StateImage>, vec![mail])
+                    .unwrap();
             }
         }
     }
@@ -131,7 +143,11 @@ impl Outside for Side {
     }
 
     fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {
-        self.pair.directory.lock().get(actor).map(|place| NodeId(place.node as u64 + 1))
+        self.pair
+            .directory
+            .lock()
+            .get(actor)
+            .map(|place| NodeId(place.node as u64 + 1))
     }
 
     fn passivated(&self, actor: &ActorId, _epoch: ActivationEpoch) {

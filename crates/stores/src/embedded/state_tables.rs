@@ -1,12 +1,13 @@
 //! The rows of a state store in redb tables, within one transaction.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use elastin_protocol::store::{
     Space, StateTables, StoreFailure, StoredActor, StoredLock, ValueKey, Version, Versioned,
 };
 use elastin_types::{ActivationEpoch, ActorId, NodeId, Time};
 use redb::{ReadableTable, Table, TableDefinition, TableHandle, WriteTransaction};
-use std::time::Duration;
 
 use super::file::{failure, storage_failure};
 use super::row;
@@ -215,5 +216,56 @@ impl StateTables for RedbTables<'_> {
         let result = self.numbers.insert(LAST_VERSION, next).map(drop);
         self.wrote(result)?;
         Ok(Version(next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elastin_types::{ActorType, SlotEpoch};
+    use redb::Database;
+    use redb::backends::InMemoryBackend;
+
+    use super::*;
+
+    fn content(table: &Rows<'_>, key: &[u8]) -> String {
+        let row = table.get(key).unwrap().unwrap();
+        let content = row::unseal(table.name(), key, row.value()).unwrap();
+        content.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn rows_are_a_format() {
+        // A change here needs a new format number, and code that still reads the old one.
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let mut tables = RedbTables::open(&transaction).unwrap();
+        let actor = ActorId::new(ActorType::of("Folder"), 7);
+        let slot = SlotEpoch(1);
+        let epoch = ActivationEpoch { slot, counter: 300 };
+        let claimer = Some(NodeId(5));
+        tables.set_actor(&actor, StoredActor { epoch, claimer }).unwrap();
+        tables.set_state(&actor, Some("state".into())).unwrap();
+        let name = "name".into();
+        let space = Space::System;
+        let key = ValueKey { space, name };
+        let version = tables.next_version().unwrap();
+        let value = Some(Versioned {
+            version,
+            value: "value".into(),
+        });
+        tables.set_value(&key, value).unwrap();
+        let lock = Some(StoredLock {
+            token: Version(2),
+            ttl: Duration::from_millis(1500),
+            until: Time(9),
+        });
+        tables.set_lock(&key, lock).unwrap();
+
+        let actor = row::actor_key(&actor);
+        assert_eq!(content(&tables.actors, &actor), "01ac020105");
+        assert_eq!(content(&tables.states, &actor), "7374617465");
+        let key = row::value_key(&key);
+        assert_eq!(content(&tables.values, &key), "010576616c7565");
+        assert_eq!(content(&tables.locks, &key), "020180cab5ee0109");
     }
 }

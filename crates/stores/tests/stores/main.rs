@@ -1,5 +1,6 @@
 //! The stores from outside: conformance, faults and recovery.
 
+mod agreement;
 mod blocking;
 mod broken_links;
 mod conformance;

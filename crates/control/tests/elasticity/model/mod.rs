@@ -288,6 +288,31 @@ impl Model {
         self.announce();
     }
 
+    pub(crate) fn lem(&mut self, node: NodeId) -> &mut Lem {
+        &mut self.hosts.get_mut(&node).expect("the server is there").lem
+    }
+
+    /// An operator empties a server.
+    pub(crate) fn drain(&mut self, node: NodeId) {
+        self.hosts.get_mut(&node).expect("the server is there").state = ServerState::Draining;
+        self.announce();
+    }
+
+    /// An operator applies another policy.
+    pub(crate) fn change_policy(&mut self, policy: Arc<Policy>) {
+        self.policy = Arc::clone(&policy);
+        for node in self.servers() {
+            self.tell_lem(node, LemEvent::PolicyChanged(Arc::clone(&policy)));
+        }
+        for node in self.gems() {
+            self.tell_gem(node, GemEvent::PolicyChanged(Arc::clone(&policy)));
+        }
+    }
+
+    pub(crate) fn gems(&self) -> Vec<NodeId> {
+        self.gems.keys().copied().collect()
+    }
+
     pub(crate) fn servers(&self) -> Vec<NodeId> {
         self.hosts.keys().copied().collect()
     }

@@ -1,0 +1,83 @@
+//! Calls and tells within one process: Elastin, other actor libraries, and the floor, in one run, alternating.
+//!
+//! `local [ROUNDS] [CONTENDER…]`: five rounds of everybody unless said otherwise.
+
+mod floor;
+mod ours;
+mod with_actix;
+mod with_coerce;
+mod with_kameo;
+mod with_ractor;
+mod workload;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use workload::Row;
+
+/// How many rounds there are unless the command line says otherwise.
+const ROUNDS: usize = 5;
+
+/// How many threads everybody has.
+const WORKERS: usize = 2;
+
+type Measure = fn(Row, usize) -> Duration;
+
+const CONTENDERS: [(&str, Measure); 6] = [
+    ("elastin", ours::measure),
+    ("floor", floor::measure),
+    ("actix", with_actix::measure),
+    ("coerce", with_coerce::measure),
+    ("kameo", with_kameo::measure),
+    ("ractor", with_ractor::measure),
+];
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1).peekable();
+    let rounds = arguments.next_if(|argument| argument.parse::<usize>().is_ok());
+    let rounds = rounds.map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
+    let wanted: Vec<String> = arguments.collect();
+    let contenders: Vec<_> = CONTENDERS
+        .iter()
+        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name))
+        .collect();
+    // Nanoseconds per operation.
+    let mut samples: BTreeMap<(Row, &str), Vec<f64>> = BTreeMap::new();
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
+        for row in Row::ALL {
+            for (name, measure) in &contenders {
+                let taken = measure(row, WORKERS);
+                let each = taken.as_secs_f64() * 1e9 / row.operations() as f64;
+                samples.entry((row, name)).or_default().push(each);
+            }
+        }
+    }
+    let mut results = Vec::new();
+    for row in Row::ALL {
+        println!("\n{}", row.name());
+        let ours = samples.get(&(row, "elastin")).map(|samples| spread(samples).1);
+        for (name, _) in &contenders {
+            let (low, median, high) = spread(&samples[&(row, *name)]);
+            let ratio = ours.map_or(String::new(), |ours| format!("{:6.2}x", median / ours));
+            println!("  {name:10} {median:9.1} ns   ({low:.1} to {high:.1})   elastin is {ratio}");
+            results.push(serde_json::json!({
+                "row": row.name(),
+                "contender": name,
+                "ns": { "median": median, "low": low, "high": high },
+                "elastin_is_times_faster": ours.map(|ours| median / ours),
+            }));
+        }
+    }
+    std::fs::create_dir_all("target/bench")?;
+    let text = serde_json::to_string_pretty(&results)?;
+    std::fs::write("target/bench/local.json", text).context("the results can't be written")
+}
+
+/// The lowest, the median and the highest.
+fn spread(samples: &[f64]) -> (f64, f64, f64) {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1])
+}

@@ -1,0 +1,80 @@
+//! coerce.
+
+use std::time::Duration;
+
+use coerce::actor::context::ActorContext;
+use coerce::actor::message::{Handler, Message};
+use coerce::actor::system::ActorSystem;
+use coerce::actor::{Actor, IntoActor, LocalActorRef};
+
+use crate::workload::{MANY, Row, clients, timed};
+
+struct Counter {
+    count: u64,
+}
+
+#[async_trait::async_trait]
+impl Actor for Counter {}
+
+struct Add(u64, bool);
+
+impl Message for Add {
+    type Result = u64;
+}
+
+#[async_trait::async_trait]
+impl Handler<Add> for Counter {
+    async fn handle(&mut self, message: Add, _context: &mut ActorContext) -> u64 {
+        if message.1 {
+            tokio::task::yield_now().await;
+        }
+        self.count += message.0;
+        self.count
+    }
+}
+
+async fn one_after_another(counter: LocalActorRef<Counter>, calls: u64, later: bool) {
+    for _ in 0..calls {
+        counter.send(Add(1, later)).await.expect("the actor replies");
+    }
+}
+
+pub fn measure(row: Row, workers: usize) -> Duration {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build()
+        .expect("tokio starts");
+    let operations = row.operations();
+    let work = async move {
+        let system = ActorSystem::new();
+        let mut counters = Vec::new();
+        for key in 0..MANY {
+            let counter = Counter { count: 0 }.into_actor(Some(key.to_string()), &system).await;
+            counters.push(counter.expect("the actor starts"));
+        }
+        let first = counters[0].clone();
+        match row {
+            Row::CallIdle => timed(one_after_another(first, operations, false)).await,
+            Row::CallAwaits => timed(one_after_another(first, operations, true)).await,
+            Row::Tell => {
+                timed(async {
+                    for _ in 0..operations {
+                        first.notify(Add(1, false)).expect("the actor is there");
+                    }
+                    one_after_another(first, 1, false).await;
+                })
+                .await
+            }
+            Row::Many | Row::ManyAwait => {
+                let later = row == Row::ManyAwait;
+                timed(clients(operations, |index, each| {
+                    one_after_another(counters[index as usize].clone(), each, later)
+                }))
+                .await
+            }
+            Row::Hot => timed(clients(operations, |_, each| one_after_another(first.clone(), each, false))).await,
+        }
+    };
+    runtime.block_on(async { tokio::spawn(work).await.expect("the workload does not panic") })
+}

@@ -1,0 +1,121 @@
+//! Dedicated servers take no others: those that are there have to leave.
+
+use elastin_policy::Action;
+use elastin_types::{NodeId, Time};
+
+use super::Gem;
+use super::event::GemCommand;
+use super::provision::Wanted;
+use super::room::{Terms, best, candidates_under};
+use super::view::Server;
+use crate::limits::separation_priority;
+use crate::{Change, Held, Outcome, Proposal, Purpose, Refusal, Reservation, Unit};
+
+impl Gem {
+    /// The units on a dedicated server that do not belong there.
+    pub(super) fn foreign_units(&self, server: &Server) -> Vec<Unit> {
+        // Companions may arrive before the reserved actor does, and then have nobody to belong to yet.
+        let awaits = server.reservations.iter().any(|reservation| !reservation.arrived);
+        let may_be_companion = |unit: &Unit| awaits && matches!(unit.held, Some(Held::Recent(_)));
+        let units = server.report.units.iter();
+        units
+            .filter(|unit| !server.is_reserved_unit(unit) && !may_be_companion(unit))
+            .cloned()
+            .collect()
+    }
+
+    /// Moves all that do not belong there away from dedicated servers.
+    pub(super) fn plan_room(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+        let dedicated: Vec<NodeId> = self
+            .view
+            .servers
+            .values()
+            .filter(|server| server.is_open && server.is_reserved() && !server.is_draining())
+            .map(Server::node)
+            .collect();
+        for node in dedicated {
+            let server = self.view.get(node).expect("it was there a moment ago");
+            let reservation = server.reservations[0].clone();
+            let mut homeless = false;
+            for unit in self.foreign_units(server) {
+                homeless |= !self.make_room(now, node, &unit, &reservation, out);
+            }
+            if homeless && self.a_server_would_help(now) {
+                let wanted = Wanted {
+                    cause: Some(reservation.cause),
+                    count: 1,
+                    reserved: Some(reservation.actor),
+                    keep: false,
+                };
+                self.add_servers(now, wanted, out);
+                self.last_size_change = Some(now);
+            }
+        }
+    }
+
+    /// Whether another server is allowed at present, and those that have none of their own to go to could use it.
+    fn a_server_would_help(&self, now: Time) -> bool {
+        let on_the_way = self.provisions.has_common();
+        let has_empty = self.view.common().any(Server::is_empty);
+        !on_the_way && !has_empty && self.may_grow() && !self.changed_recently(now)
+    }
+
+    /// Proposes a place for a unit that has to leave a dedicated server; `false` if there is none.
+    fn make_room(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        unit: &Unit,
+        reservation: &Reservation,
+        out: &mut Vec<GemCommand>,
+    ) -> bool {
+        let priority = self.reserve_priority(reservation);
+        if unit.held.as_ref().is_some_and(|held| held.holds_against(priority)) {
+            return true;
+        }
+        let resource = reservation.resource;
+        let named = Terms::named(&self.policy);
+        let mut terms = vec![named, Terms::WHOLE];
+        if separation_priority(&self.policy).is_some_and(|separate| priority > separate) {
+            // A server that is dedicated can't take either, so there is none that can.
+            terms.extend([named.together(), Terms::WHOLE.together()]);
+        }
+        if !reservation.arrived {
+            // It was chosen because there is room once the actor has left for it: until then, the others crowd together.
+            terms.push(Terms::FORCED);
+        }
+        let candidates = candidates_under(&self.policy, &self.view, unit, node, resource, &terms);
+        let to = best(&candidates);
+        let change = Change::Move {
+            actor: unit.lead.clone(),
+            with: Vec::new(),
+            from: node,
+            to,
+            purpose: Purpose::MakeRoom {
+                reserved: reservation.actor.clone(),
+            },
+        };
+        let decision = self.decision(now, Some(reservation.cause.clone()), change, candidates);
+        if to.is_none() {
+            let refused = decision.with_outcome(Outcome::Refused(Refusal::NoServer));
+            out.push(GemCommand::record(refused));
+            return false;
+        }
+        let proposal = Proposal {
+            decision,
+            priority,
+            score: unit.used[resource],
+            reservation: None,
+        };
+        self.propose(proposal, &unit.lead);
+        true
+    }
+
+    fn reserve_priority(&self, reservation: &Reservation) -> i32 {
+        let action = Action::Reserve {
+            actor: reservation.actor.clone(),
+            resource: reservation.resource,
+        };
+        self.policy.priority(reservation.cause.rule, &action)
+    }
+}

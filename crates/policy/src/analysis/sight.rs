@@ -1,0 +1,54 @@
+//! Rules that look where their manager can't see.
+//!
+//! The manager of the subject's server evaluates a rule. Of an actor on another server it knows only the calls and
+//! references that lead to or from its own actors. A rule that needs more fires only while that actor is on the same
+//! server, so that a `colocate` comes too late to be of use.
+
+use super::Report;
+use crate::{Atom, CallerClass, Diagnostic, Feature, Rule, Statistic};
+
+pub(super) fn check(report: &mut Report<'_>) {
+    for (index, rule) in report.policy.rules.iter().enumerate() {
+        let Some(subject) = rule.subject.filter(|_| !rule.between_types) else {
+            continue;
+        };
+        let hidden = |alternative: &Vec<usize>| {
+            let mut atoms = alternative.iter();
+            atoms.find_map(|atom| Some((*atom, needs(&rule.atoms[*atom], subject)?)))
+        };
+        // One alternative that can be seen is enough for the rule to be of use.
+        let found: Option<Vec<(usize, usize)>> = report.policy.alternatives[index].iter().map(hidden).collect();
+        if let Some((atom, other)) = found.and_then(|found| found.first().copied()) {
+            let warning = out_of_sight(rule, report.rule(index).condition.span(), atom, subject, other);
+            report.add(warning);
+        }
+    }
+}
+
+/// An actor other than the subject that an atom needs to be measured.
+fn needs(atom: &Atom, subject: usize) -> Option<usize> {
+    let needed = match atom {
+        Atom::Refers { holder, .. } => *holder,
+        Atom::Compare(comparison) => match comparison.feature {
+            Feature::Server(_) => return None,
+            Feature::Actor(actor, _) => actor,
+            Feature::Calls { caller, callee, .. } => match caller {
+                // The caller's side knows how often it called, but not what share of all calls that was.
+                CallerClass::Variable(caller) if caller == subject && comparison.statistic != Statistic::Perc => caller,
+                _ => callee,
+            },
+        },
+    };
+    (needed != subject).then_some(needed)
+}
+
+fn out_of_sight(rule: &Rule, span: crate::Span, atom: usize, subject: usize, other: usize) -> Diagnostic {
+    let (subject, other) = (&rule.variables[subject].name, &rule.variables[other].name);
+    let message = format!(
+        "this rule fires only while `{other}` is on the server of `{subject}`: `{}` is not known elsewhere",
+        rule.atoms[atom].text()
+    );
+    Diagnostic::warning("out-of-sight", span, message).help(format!(
+        "the first actor that the behaviours name is the one whose server evaluates the rule: name `{other}` first"
+    ))
+}

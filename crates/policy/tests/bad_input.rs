@@ -1,0 +1,131 @@
+//! Bad input never panics: policies with random damage go through parser, checker, formatter and reader of compiled files.
+//!
+//! `DAMAGE_ROUNDS=1000000 cargo test --release -p elastin-policy --test bad_input` tries for longer.
+
+mod common;
+
+use elastin_policy::{Policy, Scenarios, Syntax, compile, decode, format};
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
+    }
+}
+
+/// Pieces that change the meaning of what is around them.
+const PIECES: [&str; 32] = [
+    "(", ")", "{", "}", ";", ",", ".", ":", "@", "=>", "⇒", "<", ">=", "and", "or", "in", "true", "rule", "ref", "any",
+    "server", "client", "balance", "pin(", "1e308", "-0.0", "/*", "*/", "//", "\n", "\u{feff}", "é",
+];
+
+fn rounds() -> usize {
+    let wanted = std::env::var("DAMAGE_ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok());
+    wanted.unwrap_or(5_000)
+}
+
+fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
+    for _ in 0..1 + random.below(6) {
+        let at = random.below(bytes.len() + 1);
+        let end = (at + random.below(12)).min(bytes.len());
+        match random.below(4) {
+            0 => drop(bytes.drain(at..end)),
+            1 => {
+                let piece = PIECES[random.below(PIECES.len())];
+                bytes.splice(at..at, piece.bytes());
+            }
+            2 => {
+                let copy = bytes[at..end].to_vec();
+                let to = random.below(bytes.len() + 1);
+                bytes.splice(to..to, copy);
+            }
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = random.below(256) as u8;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_policies_are_answered() {
+    let policies: Vec<String> = common::POLICIES.map(|name| common::read(&format!("{name}.epl"))).into();
+    let schema = common::schema();
+    let own = "period 5 s; @priority(3) rule a: (Folder(f).call(File(g).read).count > 1 or g in ref(f.files)) and \
+               client.call(f.open).perc < 50 => reserve(f, cpu); colocate(f, g); true => separate(File(a), Player(b));";
+    let mut compiled_anyway = 0;
+    for round in 0..rounds() {
+        let mut random = Random(round as u64);
+        let mut bytes = match random.below(policies.len() + 5) {
+            index if index < policies.len() => policies[index].clone(),
+            _ => own.to_string(),
+        }
+        .into_bytes();
+        damage(&mut random, &mut bytes);
+        let Ok(source) = decode("damaged.epl", &bytes) else {
+            continue;
+        };
+        let syntax = Syntax::parse(&source);
+        let text: String = syntax.tokens().iter().map(|token| token.span.text(&source)).collect();
+        assert_eq!(text, source, "round {round}: the tree is lossless");
+        syntax.mentions();
+        match compile("damaged.epl", &source, &schema) {
+            Ok(compiled) => {
+                compiled_anyway += 1;
+                compiled.warnings.render();
+                let file = compiled.policy.to_file();
+                assert_eq!(Policy::from_file(&file).as_ref(), Ok(&compiled.policy), "round {round}");
+            }
+            Err(diagnostics) => {
+                assert!(diagnostics.has_errors(), "round {round}: {source}");
+                assert!(!diagnostics.render().is_empty());
+            }
+        }
+        if let Ok(formatted) = format("damaged.epl", &source) {
+            assert_eq!(
+                format("damaged.epl", &formatted).as_ref(),
+                Ok(&formatted),
+                "round {round}:\n{source}"
+            );
+        }
+    }
+    assert!(compiled_anyway > 0, "some damage leaves a policy whole");
+}
+
+#[test]
+fn damaged_files_are_answered() {
+    let tests = common::read("media-service.test.json");
+    let schema = Scenarios::parse(&tests).unwrap().schema().unwrap().unwrap();
+    let file = compile("policy.epl", &common::read("media-service.epl"), &schema)
+        .unwrap()
+        .policy
+        .to_file();
+    for round in 0..rounds() / 10 {
+        let mut random = Random(round as u64);
+        for original in [&file, &tests] {
+            let mut bytes = original.clone().into_bytes();
+            damage(&mut random, &mut bytes);
+            let text = String::from_utf8_lossy(&bytes);
+            if let Ok(policy) = Policy::from_file(&text) {
+                // What is accepted can be used.
+                for case in &Scenarios::parse(&tests).unwrap().cases {
+                    case.run(&policy, &schema).unwrap();
+                }
+            }
+            if let Ok(scenarios) = Scenarios::parse(&text) {
+                for case in &scenarios.cases {
+                    let _ = case.snapshot(&schema);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Runs many seeds and prints what was met: `cargo run --release -p elastin-sim --example sweep -- [first] [count]`.
+#![expect(clippy::print_stdout, reason = "it is a command")]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use elastin_sim::{options_of_seed, run, run_traced};
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
+    let first = numbers.next().unwrap_or(0);
+    let count = numbers.next().unwrap_or(500);
+    #[expect(clippy::disallowed_methods, reason = "it measures real time")]
+    let start = Instant::now();
+    let mut counters: BTreeMap<&str, u64> = BTreeMap::new();
+    let (mut events, mut simulated) = (0, Duration::ZERO);
+    for seed in first..first + count {
+        let options = options_of_seed(seed);
+        let report = run(seed, &options);
+        events += report.events;
+        simulated += report.simulated;
+        for (what, times) in report.counters {
+            *counters.entry(what).or_insert(0) += times;
+        }
+        if !report.violations.is_empty() {
+            let report = run_traced(seed, &options);
+            println!("{}", report.trace.join("\n"));
+            println!("seed {seed}: {:#?}\n{options:?}", report.violations);
+            std::process::exit(1);
+        }
+    }
+    for (what, times) in counters {
+        println!("{times:>10}  {what}");
+    }
+    let real = start.elapsed().as_secs_f64();
+    let simulated = simulated.as_secs_f64();
+    println!(
+        "{count} seeds, {events} events, {simulated:.0} s simulated in {real:.1} s: {:.0} events/s, {:.0} simulated s/s",
+        events as f64 / real,
+        simulated / real
+    );
+}
