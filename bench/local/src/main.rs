@@ -1,6 +1,6 @@
 //! Calls and tells within one process: Elastin, other actor libraries, and the floor, in one run, alternating.
 //!
-//! `local [ROUNDS] [CONTENDER…]`: five rounds of everybody unless said otherwise.
+//! `local [ROUNDS] [CONTENDER…] [ROW…]`: five rounds of everybody and everything unless said otherwise.
 
 mod floor;
 mod ours;
@@ -38,15 +38,14 @@ fn main() -> Result<()> {
     let rounds = arguments.next_if(|argument| argument.parse::<usize>().is_ok());
     let rounds = rounds.map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
     let wanted: Vec<String> = arguments.collect();
-    let contenders: Vec<_> = CONTENDERS
-        .iter()
-        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name))
-        .collect();
+    let is_wanted = |name: &str| wanted.iter().any(|wanted| wanted == name);
+    let contenders = chosen(&CONTENDERS, |(name, _)| is_wanted(name));
+    let rows = chosen(&Row::ALL, |row| is_wanted(row.key()));
     // Nanoseconds per operation.
     let mut samples: BTreeMap<(Row, &str), Vec<f64>> = BTreeMap::new();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        for row in Row::ALL {
+        for &row in &rows {
             for (name, measure) in &contenders {
                 let taken = measure(row, WORKERS);
                 let each = taken.as_secs_f64() * 1e9 / row.operations() as f64;
@@ -55,7 +54,7 @@ fn main() -> Result<()> {
         }
     }
     let mut results = Vec::new();
-    for row in Row::ALL {
+    for row in rows {
         println!("\n{}", row.name());
         let ours = samples.get(&(row, "elastin")).map(|samples| spread(samples).1);
         for (name, _) in &contenders {
@@ -73,6 +72,12 @@ fn main() -> Result<()> {
     std::fs::create_dir_all("target/bench")?;
     let text = serde_json::to_string_pretty(&results)?;
     std::fs::write("target/bench/local.json", text).context("the results can't be written")
+}
+
+/// Those that are wanted, or all if none is.
+fn chosen<T: Copy>(all: &[T], wanted: impl Fn(&T) -> bool) -> Vec<T> {
+    let some: Vec<T> = all.iter().copied().filter(|one| wanted(one)).collect();
+    if some.is_empty() { all.to_vec() } else { some }
 }
 
 /// The lowest, the median and the highest.

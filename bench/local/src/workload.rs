@@ -35,6 +35,18 @@ impl Row {
         Row::Hot,
     ];
 
+    /// The name on the command line.
+    pub fn key(self) -> &'static str {
+        match self {
+            Row::CallIdle => "call-idle",
+            Row::CallAwaits => "call-awaits",
+            Row::Tell => "tell",
+            Row::Many => "many",
+            Row::ManyAwait => "many-await",
+            Row::Hot => "hot",
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Row::CallIdle => "call, idle actor, one after another",

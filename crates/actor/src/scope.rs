@@ -3,25 +3,76 @@
 //! Scopes nest: an inline call runs inside its caller's poll, and the caller's scope waits in `previous` meanwhile. The
 //! chain of scopes on a thread is therefore the chain of inline calls, which is how a cycle among them is found.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_types::{ActorId, CallId, Caller, ChainId, Header, Method, RequestContext, TenantId, Time, TraceContext};
+use elastin_types::{
+    ActorId, CallId, Caller, ChainId, Header, Method, NodeId, RequestContext, TenantId, Time, TraceContext,
+};
 
 use crate::body::Body;
 use crate::host::{Host, Seat, TurnMeasure};
 
+/// How many calls of a measured turn are measured one by one before only some are.
+const EXACT_CALLS: u32 = 16;
+
+/// How many calls of a measured turn one stands for when there are many.
+const CALL_STRIDE: u32 = 16;
+
 /// How many scopes a thread keeps for later turns: inline calls nest less deep than this almost always.
-const POOLED_MAX: usize = 64;
+const POOLED_MAX: u32 = 64;
+
+/// What a thread knows of the turns it is in. One variable, because every call looks at all of it.
+struct Thread {
+    depth: Cell<u32>,
+    current: Cell<Option<Box<Scope>>>,
+    /// Scopes for later turns, each one the `previous` of the one before.
+    pool: Cell<Option<Box<Scope>>>,
+    pooled: Cell<u32>,
+}
 
 thread_local! {
-    /// Apart from `CURRENT` because every call reads it first.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static CURRENT: Cell<Option<Box<Scope>>> = const { Cell::new(None) };
-    // Boxed because scopes travel between threads and scopes as boxes; only the boxes are kept here.
-    #[allow(clippy::vec_box)]
-    static POOL: RefCell<Vec<Box<Scope>>> = const { RefCell::new(Vec::new()) };
+    static THREAD: Thread = const {
+        Thread {
+            depth: Cell::new(0),
+            current: Cell::new(None),
+            pool: Cell::new(None),
+            pooled: Cell::new(0),
+        }
+    };
+}
+
+impl Thread {
+    /// A scope with nothing in it.
+    #[inline]
+    fn fresh(&self) -> Box<Scope> {
+        match self.pool.take() {
+            Some(mut scope) => {
+                self.pool.set(scope.previous.take());
+                self.pooled.set(self.pooled.get() - 1);
+                scope
+            }
+            None => Box::new(Scope::empty()),
+        }
+    }
+
+    /// Keeps a scope that is not needed any longer. INVARIANT: what is in the pool has nothing in it.
+    #[inline]
+    fn keep(&self, mut scope: Box<Scope>) {
+        scope.clear();
+        if self.pooled.get() < POOLED_MAX {
+            scope.previous = self.pool.take();
+            self.pool.set(Some(scope));
+            self.pooled.set(self.pooled.get() + 1);
+        }
+    }
+
+    #[inline]
+    fn enter(&self, scope: Box<Scope>) {
+        self.current.set(Some(scope));
+        self.depth.set(self.depth.get() + 1);
+    }
 }
 
 /// What flows from a turn to the calls it makes.
@@ -45,6 +96,10 @@ struct Measure {
     busy: Duration,
     /// The time of inline calls in the present poll.
     inlined: Duration,
+    /// How many calls the turn has made.
+    calls: u32,
+    /// How many inline calls of its caller this turn stands for: its time is taken off the caller's that many times.
+    stands_for: u32,
     bytes: u64,
 }
 
@@ -55,21 +110,25 @@ pub struct Scope {
     inherited: Inherited,
     /// The call and its caller. `None` for an inline call, whose caller is the previous scope.
     origin: Option<(CallId, Caller)>,
-    measure: Option<Measure>,
+    /// Boxed, because most turns are not measured.
+    measure: Option<Box<Measure>>,
     previous: Option<Box<Scope>>,
 }
 
 /// How many turns this thread is inside of: 0 outside any turn.
+#[inline]
 pub(crate) fn depth() -> u32 {
-    DEPTH.get()
+    THREAD.with(|thread| thread.depth.get())
 }
 
 /// Shows the innermost turn of this thread, if there is one.
 pub(crate) fn with_current<T>(look: impl FnOnce(Option<&Scope>) -> T) -> T {
-    let current = CURRENT.take();
-    let result = look(current.as_deref());
-    CURRENT.set(current);
-    result
+    THREAD.with(|thread| {
+        let current = thread.current.take();
+        let result = look(current.as_deref());
+        thread.current.set(current);
+        result
+    })
 }
 
 /// Whether this thread is inside a turn of that actor, so that waiting for it would be waiting for itself.
@@ -115,10 +174,15 @@ pub(crate) fn header(host: &dyn Host, deadline: Option<Time>, one_way: bool) -> 
 
 /// Counts a call that does not run inline for the turn that makes it, if that turn is measured.
 pub(crate) fn record_call(callee: &ActorId, method: Method, size: impl FnOnce() -> u64) {
-    with_current(|scope| {
-        if let Some((scope, weight)) = scope.and_then(|scope| scope.weight().map(|weight| (scope, weight))) {
-            scope.seat().record_call(callee, method, size(), weight);
+    THREAD.with(|thread| {
+        let mut current = thread.current.take();
+        if let Some(scope) = &mut current
+            && let Some((stands_for, weight)) = scope.measure_call()
+            && weight > 0
+        {
+            scope.seat().record_call(callee, method, size(), weight * stands_for);
         }
+        thread.current.set(current);
     });
 }
 
@@ -130,6 +194,18 @@ fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
 }
 
 impl Inherited {
+    const NOTHING: Self = Self {
+        chain: ChainId(CallId {
+            origin: NodeId(0),
+            sequence: 0,
+        }),
+        tenant: TenantId(0),
+        deadline: None,
+        trace: None,
+        source_time_ms: 0,
+        context: None,
+    };
+
     fn root(host: &dyn Host, call: CallId) -> Self {
         Self {
             chain: ChainId(call),
@@ -151,73 +227,60 @@ impl Scope {
         size: impl FnOnce() -> u64,
     ) {
         let seat = body.seat.take().expect("an actor at rest has its seat");
-        let previous = CURRENT.take();
-        let (mut inherited, origin) = match &previous {
-            Some(caller) => (caller.inherited.clone(), None),
-            None => {
-                let host = seat.host();
-                let call = host.next_call();
-                let origin = (call, Caller::Client(host.node()));
-                (Inherited::root(&*host, call), Some(origin))
+        THREAD.with(|thread| {
+            let mut scope = thread.fresh();
+            let mut previous = thread.current.take();
+            match &previous {
+                Some(caller) => scope.inherited.clone_from(&caller.inherited),
+                None => scope.begin_chain(&*seat),
             }
-        };
-        inherited.deadline = earlier(deadline, inherited.deadline);
-        let measured = body.measure_next();
-        let caller_measured = previous.as_ref().is_some_and(|caller| caller.measure.is_some());
-        let measure = (measured.is_some() || caller_measured).then(|| {
-            let bytes = size();
-            if let Some(caller) = &previous
-                && let Some(weight) = caller.weight()
-            {
-                caller.seat().record_call(seat.id(), method, bytes, weight);
+            if deadline.is_some() {
+                scope.inherited.deadline = earlier(deadline, scope.inherited.deadline);
             }
-            Measure::new(measured.unwrap_or(0), seat.now(), bytes)
+            scope.method = method;
+            let measured = body.measure_next();
+            let called = previous.as_mut().and_then(|caller| caller.measure_call());
+            if measured.is_some() || called.is_some() {
+                scope.measure = Some(measure_inline(&*seat, method, measured, called, previous.as_deref(), size()));
+            }
+            scope.seat = Some(seat);
+            scope.previous = previous;
+            thread.enter(scope);
         });
-        Self {
-            seat: Some(seat),
-            method,
-            inherited,
-            origin,
-            measure,
-            previous,
-        }
-        .boxed()
-        .make_current();
     }
 
     /// The scope of a turn out of the mailbox, to be entered with [`resume`](Scope::resume).
     pub fn of_message<A>(body: &mut Body<A>, method: Method, header: Header, size: impl FnOnce() -> u64) -> Box<Self> {
+        let mut scope = THREAD.with(Thread::fresh);
         let seat = body.seat.take().expect("an actor at rest has its seat");
-        let measure = body
+        scope.measure = body
             .measure_next()
-            .map(|weight| Measure::new(weight, seat.now(), size()));
-        Self {
-            seat: Some(seat),
-            method,
-            inherited: Inherited {
-                chain: header.chain,
-                tenant: header.tenant,
-                deadline: header.deadline,
-                trace: header.trace,
-                source_time_ms: header.source_time_ms,
-                context: header.context,
-            },
-            origin: Some((header.call, header.caller)),
-            measure,
-            previous: None,
-        }
-        .boxed()
+            .map(|weight| Box::new(Measure::new(weight, seat.now(), size())));
+        scope.seat = Some(seat);
+        scope.method = method;
+        scope.inherited = Inherited {
+            chain: header.chain,
+            tenant: header.tenant,
+            deadline: header.deadline,
+            trace: header.trace,
+            source_time_ms: header.source_time_ms,
+            context: header.context,
+        };
+        scope.origin = Some((header.call, header.caller));
+        scope
     }
 
     /// Enters a turn that this thread polls.
     pub fn resume(mut self: Box<Self>) {
         assert!(self.previous.is_none(), "a scope that is not entered has no outer one");
-        self.previous = CURRENT.take();
         if let Some(measure) = &mut self.measure {
             measure.resumed = self.seat.as_ref().expect("a turn has its seat").now();
             measure.inlined = Duration::ZERO;
         }
-        self.make_current();
+        THREAD.with(|thread| {
+            self.previous = thread.current.take();
+            thread.enter(self);
+        });
     }
 
     /// Leaves the innermost turn of this thread after a poll.
@@ -225,55 +288,74 @@ impl Scope {
     /// # Panics
     /// If this thread is in no turn.
     pub fn leave() -> Box<Self> {
-        let mut scope = CURRENT.take().expect("a turn is left by the thread that entered it");
-        let mut previous = scope.previous.take();
-        if let Some(measure) = &mut scope.measure {
-            let now = scope.seat.as_ref().expect("a turn has its seat").now();
-            let elapsed = now.since(measure.resumed);
-            measure.busy += elapsed.saturating_sub(measure.inlined);
-            if let Some(caller) = previous.as_mut().and_then(|previous| previous.measure.as_mut()) {
-                caller.inlined += elapsed;
+        THREAD.with(|thread| {
+            let mut scope = thread.current.take().expect("a turn is left by the thread that entered it");
+            let mut previous = scope.previous.take();
+            if scope.measure.is_some() {
+                scope.stop_clock(previous.as_deref_mut());
             }
+            thread.current.set(previous);
+            thread.depth.set(thread.depth.get() - 1);
+            scope
+        })
+    }
+
+    /// Takes in the time of a poll that is over.
+    #[cold]
+    fn stop_clock(&mut self, mut previous: Option<&mut Scope>) {
+        let Some(measure) = &mut self.measure else { return };
+        let now = self.seat.as_ref().expect("a turn has its seat").now();
+        let elapsed = now.since(measure.resumed);
+        measure.busy += elapsed.saturating_sub(measure.inlined);
+        if let Some(caller) = previous.as_mut().and_then(|previous| previous.measure.as_mut()) {
+            caller.inlined += elapsed * measure.stands_for;
         }
-        if scope.origin.is_none() && scope.measure.is_some() {
-            scope.origin = previous.as_ref().map(|caller| caller.as_origin());
+        if self.origin.is_none() {
+            self.origin = previous.map(|caller| caller.as_origin());
         }
-        CURRENT.set(previous);
-        DEPTH.set(DEPTH.get() - 1);
-        scope
     }
 
     /// Ends the turn: hands in what was measured and gives back what was lent.
     pub fn finish<A>(mut self: Box<Self>, body: &mut Body<A>, waker: std::task::Waker) {
         let seat = self.seat.take().expect("a turn has its seat");
         if let Some(measure) = self.measure.take()
-            && measure.weight > 0
-            && let Some((call, caller)) = self.origin.take()
+            && let Some(stride) = self.hand_in(&*seat, &measure)
         {
-            let next = seat.record_turn(&TurnMeasure {
+            body.set_stride(stride);
+        }
+        body.restore(seat, waker);
+        THREAD.with(|thread| thread.keep(self));
+    }
+
+    /// Hands in what was measured; gives how many turns the next measured one stands for.
+    #[cold]
+    fn hand_in(&mut self, seat: &dyn Seat, measure: &Measure) -> Option<u32> {
+        let (call, caller) = self.origin.take()?;
+        (measure.weight > 0).then(|| {
+            seat.record_turn(&TurnMeasure {
                 weight: measure.weight,
                 busy: measure.busy,
                 caller,
                 from: call.origin,
                 method: self.method,
                 bytes: measure.bytes,
-            });
-            body.set_stride(next);
-        }
-        body.restore(seat, waker);
-        self.recycle();
+            })
+        })
     }
 
     /// Drops the scope of a turn that panicked or was torn down.
-    pub fn abandon(mut self: Box<Self>) {
-        self.seat = None;
-        self.recycle();
+    pub fn abandon(self: Box<Self>) {
+        THREAD.with(|thread| thread.keep(self));
     }
 
     /// Fills in who called while that is still at hand: an inline turn that is suspended outlives its caller's poll.
     pub(crate) fn remember_caller(&mut self) {
         if self.origin.is_none() {
             self.origin = with_current(|caller| caller.map(Scope::as_origin));
+        }
+        // What it does from here on is no longer within the caller's time.
+        if let Some(measure) = &mut self.measure {
+            measure.stands_for = 0;
         }
     }
 
@@ -320,37 +402,73 @@ impl Scope {
         self.seat.as_ref().expect("a turn has its seat")
     }
 
-    fn weight(&self) -> Option<u32> {
-        self.measure
-            .as_ref()
-            .map(|measure| measure.weight)
-            .filter(|weight| *weight > 0)
+    /// Counts a call that this turn makes. If it is to be measured, gives how many calls it stands for and how many turns
+    /// this one stands for.
+    fn measure_call(&mut self) -> Option<(u32, u32)> {
+        let measure = self.measure.as_mut()?;
+        measure.calls = measure.calls.wrapping_add(1);
+        if measure.calls <= EXACT_CALLS {
+            return Some((1, measure.weight));
+        }
+        (measure.calls % CALL_STRIDE == 0).then_some((CALL_STRIDE, measure.weight))
     }
 
-    fn make_current(self: Box<Self>) {
-        CURRENT.set(Some(self));
-        DEPTH.set(DEPTH.get() + 1);
-    }
-
-    fn boxed(self) -> Box<Self> {
-        match POOL.with_borrow_mut(Vec::pop) {
-            Some(mut pooled) => {
-                *pooled = self;
-                pooled
-            }
-            None => Box::new(self),
+    fn empty() -> Self {
+        Self {
+            seat: None,
+            method: Method::of(""),
+            inherited: Inherited::NOTHING,
+            origin: None,
+            measure: None,
+            previous: None,
         }
     }
 
-    fn recycle(mut self: Box<Self>) {
-        self.origin = None;
-        self.inherited.context = None;
-        POOL.with_borrow_mut(|pool| {
-            if pool.len() < POOLED_MAX {
-                pool.push(self);
-            }
-        });
+    /// Lets go of everything that is not plain data.
+    #[inline]
+    fn clear(&mut self) {
+        self.seat = None;
+        if self.origin.is_some() {
+            self.origin = None;
+        }
+        if self.measure.is_some() {
+            self.measure = None;
+        }
+        if self.inherited.context.is_some() {
+            self.inherited.context = None;
+        }
+        self.previous = None;
     }
+
+    /// The turn is the first of a chain of calls, from outside any turn.
+    #[cold]
+    fn begin_chain(&mut self, seat: &dyn Seat) {
+        let host = seat.host();
+        let call = host.next_call();
+        self.inherited = Inherited::root(&*host, call);
+        self.origin = Some((call, Caller::Client(host.node())));
+    }
+}
+
+/// Begins to measure an inline turn, because it is its turn to be measured or because its caller's call is.
+#[cold]
+fn measure_inline(
+    seat: &dyn Seat,
+    method: Method,
+    measured: Option<u32>,
+    called: Option<(u32, u32)>,
+    caller: Option<&Scope>,
+    bytes: u64,
+) -> Box<Measure> {
+    let mut measure = Measure::new(measured.unwrap_or(0), Time::ZERO, bytes);
+    if let (Some(caller), Some((stands_for, weight))) = (caller, called) {
+        measure.stands_for = stands_for;
+        if weight > 0 {
+            caller.seat().record_call(seat.id(), method, bytes, weight * stands_for);
+        }
+    }
+    measure.resumed = seat.now();
+    Box::new(measure)
 }
 
 impl Measure {
@@ -360,6 +478,8 @@ impl Measure {
             resumed: now,
             busy: Duration::ZERO,
             inlined: Duration::ZERO,
+            calls: 0,
+            stands_for: 0,
             bytes,
         }
     }

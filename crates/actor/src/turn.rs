@@ -83,13 +83,41 @@ pin_project! {
 
 pin_project! {
     /// The turn of one function. `Start` and `Running` are the function's `run` and its future, which have no names.
-    pub(crate) struct Envelope<F: Function, Start, Running> {
+    /// `Carried` is the header, or nothing for an inline turn, whose scope has all that a header would.
+    pub(crate) struct Envelope<F: Function, Start, Running, Carried> {
         #[pin]
         stage: Stage<F::Arguments, Running>,
         start: Start,
         reply: Option<F::Reply>,
         destination: Destination<F::Reply>,
-        header: Option<Header>,
+        header: Carried,
+    }
+}
+
+/// A header, or the lack of one.
+trait Carried: Send {
+    fn get(&self) -> Option<&Header>;
+
+    fn take(&mut self) -> Option<Header>;
+}
+
+impl Carried for Option<Header> {
+    fn get(&self) -> Option<&Header> {
+        self.as_ref()
+    }
+
+    fn take(&mut self) -> Option<Header> {
+        self.take()
+    }
+}
+
+impl Carried for () {
+    fn get(&self) -> Option<&Header> {
+        None
+    }
+
+    fn take(&mut self) -> Option<Header> {
+        None
     }
 }
 
@@ -99,14 +127,14 @@ pub(crate) fn running<F: Function>(
     arguments: F::Arguments,
 ) -> Pin<Box<impl InlineTurn<F> + Turn<F::Actor>>> {
     let start = F::run;
-    Box::pin(Envelope::<F, _, _> {
+    Box::pin(Envelope::<F, _, _, ()> {
         stage: Stage::Running {
             future: start(body, arguments),
         },
         start,
         reply: None,
         destination: Destination::Nowhere,
-        header: None,
+        header: (),
     })
 }
 
@@ -149,7 +177,7 @@ fn envelope<F: Function>(
         arguments: F::Arguments,
         header: Header,
         destination: Destination<F::Reply>,
-    ) -> Pin<Box<Envelope<F, Start, Running>>>
+    ) -> Pin<Box<Envelope<F, Start, Running, Option<Header>>>>
     where
         Start: Fn(Box<Body<F::Actor>>, F::Arguments) -> Running,
     {
@@ -173,7 +201,7 @@ pub(crate) trait InlineTurn<F: Function> {
     fn answer_at(self: Pin<&mut Self>, slot: Arc<Slot<F::Reply>>);
 }
 
-impl<F, Start, Running> InlineTurn<F> for Envelope<F, Start, Running>
+impl<F, Start, Running> InlineTurn<F> for Envelope<F, Start, Running, ()>
 where
     F: Function,
 {
@@ -186,9 +214,10 @@ where
     }
 }
 
-impl<F, Start, Running> Turn<F::Actor> for Envelope<F, Start, Running>
+impl<F, Start, Running, C> Turn<F::Actor> for Envelope<F, Start, Running, C>
 where
     F: Function,
+    C: Carried,
     Start: Fn(Box<Body<F::Actor>>, F::Arguments) -> Running + Send,
     Running: Future<Output = (Box<Body<F::Actor>>, F::Reply)> + Send,
 {
@@ -201,7 +230,7 @@ where
     }
 
     fn header(&self) -> Option<&Header> {
-        self.header.as_ref()
+        self.header.get()
     }
 
     fn take_header(self: Pin<&mut Self>) -> Option<Header> {

@@ -23,7 +23,11 @@ pub(crate) struct Alarm {
 
 impl Alarm {
     pub(crate) fn new() -> Self {
-        Self { wanted: AtomicU64::new(NEVER), asleep_until: AtomicU64::new(NEVER), earlier: Notify::new() }
+        Self {
+            wanted: AtomicU64::new(NEVER),
+            asleep_until: AtomicU64::new(NEVER),
+            earlier: Notify::new(),
+        }
     }
 
     /// Sets the alarm, instead of any earlier setting.
@@ -85,7 +89,10 @@ mod tests {
         });
         tokio::task::yield_now().await;
         alarm.set(Some(Time(Duration::from_millis(20).as_nanos() as u64)));
-        let rang = tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it rings").unwrap();
+        let rang = tokio::time::timeout(Duration::from_secs(10), waiting)
+            .await
+            .expect("it rings")
+            .unwrap();
         assert!(rang >= Duration::from_millis(20));
     }
 }

@@ -30,7 +30,9 @@ pub enum Class {
 
 impl Class {
     fn from_byte(byte: u8) -> Option<Class> {
-        [Class::Handshake, Class::Protocol, Class::Control, Class::Admin].into_iter().find(|class| *class as u8 == byte)
+        [Class::Handshake, Class::Protocol, Class::Control, Class::Admin]
+            .into_iter()
+            .find(|class| *class as u8 == byte)
     }
 }
 
@@ -66,7 +68,9 @@ pub(crate) fn put(out: &mut BytesMut, class: Class, payload: &[u8]) -> Result<()
 
 /// Takes the first frame off the front; `None` if it is not all there yet.
 pub(crate) fn take(input: &mut BytesMut) -> Result<Option<(Class, Bytes)>, FrameError> {
-    let Some(head) = input.get(..LENGTH_BYTES) else { return Ok(None) };
+    let Some(head) = input.get(..LENGTH_BYTES) else {
+        return Ok(None);
+    };
     let length = u32::from_le_bytes(head.try_into().expect("the slice has four bytes")) as usize;
     if length > FRAME_BYTES_MAX {
         return Err(FrameError::TooLarge { bytes: length });
@@ -104,18 +108,28 @@ mod tests {
         }
         assert_eq!(
             frames,
-            [(Class::Protocol, Bytes::from_static(b"first")), (Class::Control, Bytes::new())]
+            [
+                (Class::Protocol, Bytes::from_static(b"first")),
+                (Class::Control, Bytes::new())
+            ]
         );
     }
 
     #[test]
     fn a_frame_that_is_too_long_is_refused_before_its_bytes_arrive() {
         let mut input = BytesMut::from(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes()[..]);
-        assert_eq!(take(&mut input), Err(FrameError::TooLarge { bytes: FRAME_BYTES_MAX + 1 }));
+        assert_eq!(
+            take(&mut input),
+            Err(FrameError::TooLarge {
+                bytes: FRAME_BYTES_MAX + 1
+            })
+        );
         let mut out = BytesMut::new();
         assert_eq!(
             put(&mut out, Class::Protocol, &vec![0; FRAME_BYTES_MAX]),
-            Err(FrameError::TooLarge { bytes: FRAME_BYTES_MAX + 1 })
+            Err(FrameError::TooLarge {
+                bytes: FRAME_BYTES_MAX + 1
+            })
         );
         assert!(out.is_empty());
     }
@@ -123,6 +137,9 @@ mod tests {
     #[test]
     fn garbage_is_refused() {
         assert_eq!(take(&mut BytesMut::from(&[0, 0, 0, 0][..])), Err(FrameError::Empty));
-        assert_eq!(take(&mut BytesMut::from(&[1, 0, 0, 0, 99][..])), Err(FrameError::UnknownClass(99)));
+        assert_eq!(
+            take(&mut BytesMut::from(&[1, 0, 0, 0, 99][..])),
+            Err(FrameError::UnknownClass(99))
+        );
     }
 }

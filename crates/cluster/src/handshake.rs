@@ -111,9 +111,14 @@ where
         return Err(HandshakeError::Garbage("the greeting is not ours".into()));
     }
     let refusal = if hello.version != WIRE_VERSION {
-        Some(Refusal::Version { ours: WIRE_VERSION, theirs: hello.version })
+        Some(Refusal::Version {
+            ours: WIRE_VERSION,
+            theirs: hello.version,
+        })
     } else if hello.cluster != identity.cluster {
-        Some(Refusal::Cluster { ours: identity.cluster.clone() })
+        Some(Refusal::Cluster {
+            ours: identity.cluster.clone(),
+        })
     } else if hello.to != identity.me {
         Some(Refusal::NotMe { ours: identity.me })
     } else {
@@ -162,7 +167,10 @@ mod tests {
     use super::*;
 
     fn identity(cluster: &str, me: u64) -> Identity {
-        Identity { cluster: cluster.into(), me: NodeId(me) }
+        Identity {
+            cluster: cluster.into(),
+            me: NodeId(me),
+        }
     }
 
     async fn meet(dialler: Identity, wanted: NodeId, acceptor: Identity) -> (String, String) {

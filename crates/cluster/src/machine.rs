@@ -37,7 +37,13 @@ pub(crate) trait Hands {
 
 impl Machine {
     pub(crate) fn new(node: Node) -> Self {
-        Self { events: Mutex::default(), node: Mutex::new(Worker { node, commands: Vec::new() }) }
+        Self {
+            events: Mutex::default(),
+            node: Mutex::new(Worker {
+                node,
+                commands: Vec::new(),
+            }),
+        }
     }
 
     /// Lets the machine take in an event, now or as soon as the thread that runs it gets to it.

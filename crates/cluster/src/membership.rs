@@ -73,12 +73,18 @@ pub struct Roster {
 impl Roster {
     /// The member of this name.
     pub fn named(&self, name: &str) -> Option<NodeId> {
-        self.members.iter().find(|(_, record)| record.name == name).map(|(node, _)| *node)
+        self.members
+            .iter()
+            .find(|(_, record)| record.name == name)
+            .map(|(node, _)| *node)
     }
 
     /// The supervisor, if there is one.
     pub fn supervisor(&self) -> Option<NodeId> {
-        self.members.iter().find(|(_, record)| record.role == Role::Supervisor).map(|(node, _)| *node)
+        self.members
+            .iter()
+            .find(|(_, record)| record.role == Role::Supervisor)
+            .map(|(node, _)| *node)
     }
 }
 
@@ -127,9 +133,13 @@ impl Membership {
         let key = MemberRecord::key(&record.name);
         let commit = Commit::put_bound(&key, encode(record), lease).when(&key, KeyState::Absent);
         match coordination.call(commit).await {
-            Ok(CoordinationReply::Committed { revision }) => {
-                Ok(Membership { coordination, me: NodeId(revision.0), lease, ttl, granted })
-            }
+            Ok(CoordinationReply::Committed { revision }) => Ok(Membership {
+                coordination,
+                me: NodeId(revision.0),
+                lease,
+                ttl,
+                granted,
+            }),
             Ok(other) => unreachable!("a commit is answered by Committed, not {other:?}"),
             Err(CoordinationError::ConditionFailed { .. }) => Err(JoinError::NameTaken(record.name.clone())),
             Err(error) => Err(error.into()),
@@ -171,7 +181,11 @@ impl Membership {
 }
 
 /// Changes what a member's record says of being emptied.
-pub async fn set_draining(coordination: &dyn Coordination, name: &str, draining: bool) -> Result<(), CoordinationError> {
+pub async fn set_draining(
+    coordination: &dyn Coordination,
+    name: &str,
+    draining: bool,
+) -> Result<(), CoordinationError> {
     let key = MemberRecord::key(name);
     loop {
         let entry = match coordination.call(CoordinationRequest::Get { key: key.clone() }).await? {
@@ -295,9 +309,17 @@ async fn read_all(coordination: &dyn Coordination) -> Result<(BTreeMap<String, E
     let mut all = BTreeMap::new();
     loop {
         let after = all.keys().next_back().cloned();
-        let range = CoordinationRequest::Range { prefix: String::new(), after, limit: RANGE_LIMIT_MAX };
+        let range = CoordinationRequest::Range {
+            prefix: String::new(),
+            after,
+            limit: RANGE_LIMIT_MAX,
+        };
         match coordination.call(range).await? {
-            CoordinationReply::Entries { entries, revision, more } => {
+            CoordinationReply::Entries {
+                entries,
+                revision,
+                more,
+            } => {
                 all.extend(entries.into_iter().map(|entry| (entry.key.clone(), entry)));
                 if !more {
                     return Ok((all, revision));
@@ -326,12 +348,29 @@ fn enter(
         let _ = heard.send(Heard::Evicted);
         return;
     }
-    let Some(slots) = entries.get(SLOTS_KEY).and_then(|entry| postcard::from_bytes(&entry.value).ok()) else { return };
+    let Some(slots) = entries
+        .get(SLOTS_KEY)
+        .and_then(|entry| postcard::from_bytes(&entry.value).ok())
+    else {
+        return;
+    };
     let parts = members.iter().map(|(node, record)| {
-        (*node, Member { hosts: record.role == Role::Server, draining: record.draining })
+        (
+            *node,
+            Member {
+                hosts: record.role == Role::Server,
+                draining: record.draining,
+            },
+        )
     });
-    let view = View { revision: revision.0, members: Arc::new(parts.collect()), slots };
-    let addresses = members.iter().filter_map(|(node, record)| Some((*node, record.address?)));
+    let view = View {
+        revision: revision.0,
+        members: Arc::new(parts.collect()),
+        slots,
+    };
+    let addresses = members
+        .iter()
+        .filter_map(|(node, record)| Some((*node, record.address?)));
     peer.enter(view, addresses);
     let _ = heard.send(Heard::Roster(Roster { members }));
 }

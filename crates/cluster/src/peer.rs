@@ -119,7 +119,10 @@ impl Peer {
         assert!(inner.runtime.set(runtime).is_ok(), "a node has one runtime");
         let receiver = Arc::new(Ear(Arc::downgrade(inner)));
         let transport = Transport::start(&inner.cluster, inner.me, inner.listener.lock().take(), receiver);
-        assert!(inner.transport.set(transport).is_ok(), "a node goes on the network once");
+        assert!(
+            inner.transport.set(transport).is_ok(),
+            "a node goes on the network once"
+        );
         tokio::spawn(ring(Arc::downgrade(inner), Arc::clone(&inner.alarm)));
     }
 
@@ -207,7 +210,11 @@ impl Inner {
             return self.activated(actor, epoch, Ok(staged));
         }
         let this = self.this.clone();
-        let claim = StateRequest::Claim { actor: actor.clone(), epoch, claimer: self.me };
+        let claim = StateRequest::Claim {
+            actor: actor.clone(),
+            epoch,
+            claimer: self.me,
+        };
         self.state.submit(
             claim,
             Box::new(move |claimed| {
@@ -228,7 +235,14 @@ impl Inner {
     fn activated(&self, actor: ActorId, epoch: ActivationEpoch, image: Result<Option<StateImage>, StateError>) {
         let result = match image {
             Ok(image) => {
-                self.closed.lock().insert(actor.clone(), Closed { epoch, image, mail: Vec::new() });
+                self.closed.lock().insert(
+                    actor.clone(),
+                    Closed {
+                        epoch,
+                        image,
+                        mail: Vec::new(),
+                    },
+                );
                 Ok(())
             }
             Err(error) => {
@@ -240,12 +254,20 @@ impl Inner {
     }
 
     fn deliver(&self, epoch: ActivationEpoch, message: Message) -> Option<Event> {
-        if let Some(closed) = self.closed.lock().get_mut(&message.target).filter(|closed| closed.epoch == epoch) {
+        if let Some(closed) = self
+            .closed
+            .lock()
+            .get_mut(&message.target)
+            .filter(|closed| closed.epoch == epoch)
+        {
             closed.mail.push(message.into());
             return None;
         }
         let undeliverable = self.runtime().deliver(message, epoch).err()?;
-        Some(Event::Bounced { epoch, message: undeliverable.0.message })
+        Some(Event::Bounced {
+            epoch,
+            message: undeliverable.0.message,
+        })
     }
 
     fn open(&self, actor: ActorId, epoch: ActivationEpoch) -> Vec<Event> {
@@ -289,7 +311,10 @@ impl Inner {
                     reply.complete(Err(error.clone()));
                     None
                 }
-                None => Some(Event::Replied { call: message.header.call, outcome: Err(error.clone()) }),
+                None => Some(Event::Replied {
+                    call: message.header.call,
+                    outcome: Err(error.clone()),
+                }),
             })
             .collect()
     }
@@ -358,7 +383,11 @@ impl Hands for Inner {
             Command::Resume { actor, epoch } => drop(self.runtime().resume(&actor, epoch)),
             Command::Release { actor, epoch } => return vec![self.release(actor, epoch)],
             Command::Discard { actor, epoch } => return self.discard(&actor, epoch),
-            Command::NeedPlacement { actor, caller, caller_node } => {
+            Command::NeedPlacement {
+                actor,
+                caller,
+                caller_node,
+            } => {
                 self.above.need_placement(actor, caller, caller_node);
             }
             Command::MoveEnded { id, result } => self.above.move_ended(id, result),
@@ -381,7 +410,10 @@ impl Outside for Inner {
         let call = message.header.call;
         let bytes = message.body.len();
         if bytes > MESSAGE_BYTES_MAX {
-            let too_large = Rejected::TooLarge { bytes, max: MESSAGE_BYTES_MAX };
+            let too_large = Rejected::TooLarge {
+                bytes,
+                max: MESSAGE_BYTES_MAX,
+            };
             if let Some(reply) = reply {
                 reply.complete(Err(CallError::Rejected(too_large)));
             }
@@ -398,12 +430,22 @@ impl Outside for Inner {
     }
 
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
-        let request = StateRequest::Save { actor: actor.clone(), epoch, state };
-        self.state.submit(request, Box::new(move |saved| done(saved.map(drop).map_err(save_error))));
+        let request = StateRequest::Save {
+            actor: actor.clone(),
+            epoch,
+            state,
+        };
+        self.state.submit(
+            request,
+            Box::new(move |saved| done(saved.map(drop).map_err(save_error))),
+        );
     }
 
     fn passivated(&self, actor: &ActorId, epoch: ActivationEpoch) {
-        self.handle(Event::Passivated { actor: actor.clone(), epoch });
+        self.handle(Event::Passivated {
+            actor: actor.clone(),
+            epoch,
+        });
     }
 }
 

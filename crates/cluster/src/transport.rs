@@ -102,7 +102,11 @@ struct Outgoing {
 
 impl Link {
     fn new() -> Arc<Link> {
-        Arc::new(Link { outgoing: Mutex::default(), filled: Notify::new(), close: watch::Sender::new(false) })
+        Arc::new(Link {
+            outgoing: Mutex::default(),
+            filled: Notify::new(),
+            close: watch::Sender::new(false),
+        })
     }
 
     fn push(&self, class: Class, payload: &[u8]) -> Result<(), SendError> {
@@ -137,7 +141,10 @@ impl Transport {
     /// Must be called inside a tokio runtime, whose tasks carry the connections.
     pub fn start(cluster: &str, me: NodeId, listener: Option<TcpListener>, receiver: Arc<dyn Receiver>) -> Transport {
         let inner = Arc::new(Inner {
-            identity: Identity { cluster: cluster.into(), me },
+            identity: Identity {
+                cluster: cluster.into(),
+                me,
+            },
             receiver,
             handle: tokio::runtime::Handle::current(),
             dials_all: listener.is_none(),
@@ -173,7 +180,9 @@ impl Transport {
     /// Puts a frame behind those already sent to the peer, dialling it if need be. It is written as soon as the connection takes it; whether
     /// it arrives shows in the peer's answer, or in [`Receiver::link_down`].
     pub fn send(&self, to: NodeId, class: Class, payload: &[u8]) -> Result<(), SendError> {
-        self.inner.traffic_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
+        self.inner
+            .traffic_bytes
+            .fetch_add(payload.len() as u64, Ordering::Relaxed);
         self.inner.link(to).push(class, payload)
     }
 
@@ -204,7 +213,8 @@ impl Inner {
         let link = Link::new();
         let address = peers.addresses.get(&to).copied().filter(|_| !peers.closed);
         peers.links.insert(to, Arc::clone(&link));
-        self.handle.spawn(dial(Arc::clone(self), to, address, Arc::clone(&link)));
+        self.handle
+            .spawn(dial(Arc::clone(self), to, address, Arc::clone(&link)));
         link
     }
 
@@ -312,7 +322,11 @@ async fn accept(inner: Arc<Inner>, mut stream: TcpStream) {
     };
     let (reader, writer) = stream.into_split();
     let answers_here = !inner.peers.lock().addresses.contains_key(&peer);
-    let link = if answers_here { inner.adopt(peer) } else { inner.link(peer) };
+    let link = if answers_here {
+        inner.adopt(peer)
+    } else {
+        inner.link(peer)
+    };
     let reading = read_frames(Arc::clone(&inner), peer, reader, Arc::clone(&link));
     if answers_here {
         link.open();
@@ -418,7 +432,11 @@ mod tests {
             };
             let address = listener.as_ref().map(|listener| listener.local_addr().unwrap());
             let transport = Transport::start("test", NodeId(id), listener, Arc::new(Ear(ear)));
-            Node { transport, heard, address }
+            Node {
+                transport,
+                heard,
+                address,
+            }
         }
 
         async fn hears(&mut self, expected: Heard) {
@@ -427,7 +445,9 @@ mod tests {
         }
 
         fn sends(&self, to: u64, text: &str) {
-            self.transport.send(NodeId(to), Class::Protocol, text.as_bytes()).unwrap();
+            self.transport
+                .send(NodeId(to), Class::Protocol, text.as_bytes())
+                .unwrap();
         }
 
         /// Opens a connection by a frame that is dropped, and waits until it is there.

@@ -211,3 +211,168 @@ fn with_value(observed: &Observed) -> String {
         None => observed.text.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use elastin_types::{ActorSchema, ActorType, NodeId, Resource, Time};
+
+    use super::*;
+    use crate::{DecisionId, Manager, Refusal};
+
+    fn folder(key: u64) -> ActorId {
+        ActorId::new(ActorType::of("Folder"), key)
+    }
+
+    fn cause(name: Option<&str>) -> Cause {
+        let observed = |text: &str, value, held| Observed {
+            text: text.into(),
+            value,
+            held,
+        };
+        Cause {
+            rule: 2,
+            name: name.map(str::to_owned),
+            text: String::new(),
+            binding: Vec::new(),
+            server: Some(NodeId(3)),
+            values: vec![
+                observed("server.cpu.perc > 80", Some(97.16), true),
+                observed("client.call(Folder(fo).open).perc >= 40", Some(51.3), true),
+                observed("server.mem.perc < 10", Some(50.0), false),
+            ],
+        }
+    }
+
+    fn moving(with: u64, to: Option<u64>, purpose: Purpose) -> Change {
+        Change::Move {
+            actor: folder(0),
+            with: (1..=with).map(folder).collect(),
+            from: NodeId(3),
+            to: to.map(NodeId),
+            purpose,
+        }
+    }
+
+    fn check(change: Change, cause: Option<Cause>, outcome: Outcome, expected: &str) {
+        let mut schema = Schema::default();
+        let kind = ActorSchema {
+            name: "Folder".into(),
+            functions: Vec::new(),
+            properties: Vec::new(),
+        };
+        schema.add(kind).expect("there is one type");
+        let decision = Decision {
+            id: DecisionId {
+                manager: Manager::Global(NodeId(1)),
+                sequence: 1,
+            },
+            at: Time::ZERO,
+            cause,
+            change,
+            candidates: Vec::new(),
+            outcome,
+        };
+        assert_eq!(decision.explain(&schema), expected);
+    }
+
+    const VALUES: &str = "(server.cpu.perc 97.2 > 80, client.call(Folder(fo).open).perc 51.3 >= 40)";
+
+    #[test]
+    fn moves() {
+        let hot = || Some(cause(Some("hot_folder")));
+        let reserve = || moving(0, Some(5), Purpose::Reserve(Resource::Cpu));
+        check(
+            reserve(),
+            hot(),
+            Outcome::Done,
+            &format!("Folder/0 moved n3 → n5: rule hot_folder reserves it {VALUES}"),
+        );
+        check(
+            reserve(),
+            hot(),
+            Outcome::Refused(Refusal::NoRoom {
+                resource: Resource::Cpu,
+                percent: 91.44,
+                limit: 80.0,
+            }),
+            &format!(
+                "Folder/0 did not move n3 → n5: rule hot_folder reserves it {VALUES}, \
+                 but cpu there would be at 91.4 % of at most 80 %"
+            ),
+        );
+        check(
+            moving(8, Some(5), Purpose::Balance(Resource::Net)),
+            Some(cause(None)),
+            Outcome::Started,
+            &format!("Folder/0 with 8 more is moving n3 → n5: rule 3 balances net {VALUES}"),
+        );
+        check(
+            moving(0, None, Purpose::Separate(folder(7))),
+            hot(),
+            Outcome::Refused(Refusal::NoServer),
+            &format!(
+                "Folder/0 did not move away from n3: rule hot_folder separates it from Folder/7 {VALUES}, \
+                 but no server can take it"
+            ),
+        );
+        check(
+            moving(0, Some(5), Purpose::MakeRoom { reserved: folder(9) }),
+            hot(),
+            Outcome::Failed("n5 is gone".into()),
+            &format!(
+                "Folder/0 failed to move n3 → n5: rule hot_folder reserves n3 for Folder/9 {VALUES}, but n5 is gone"
+            ),
+        );
+        check(
+            moving(1, Some(5), Purpose::Drain),
+            None,
+            Outcome::Proposed,
+            "Folder/0 with 1 more should move n3 → n5: n3 is being emptied",
+        );
+    }
+
+    #[test]
+    fn servers() {
+        let dedicate = Change::Dedicate {
+            actor: folder(0),
+            node: NodeId(3),
+            resource: Resource::Cpu,
+            shared_with: Some(folder(1)),
+        };
+        check(
+            dedicate,
+            Some(cause(None)),
+            Outcome::Done,
+            &format!("n3 is dedicated to Folder/0 and Folder/1 together: rule 3 reserves it {VALUES}"),
+        );
+        let release = Change::Release {
+            actor: folder(0),
+            node: NodeId(3),
+            reason: ReleaseReason::NeverCame,
+        };
+        check(
+            release,
+            Some(cause(None)),
+            Outcome::Done,
+            "n3 is released by Folder/0: it never came",
+        );
+        let add = Change::AddServers {
+            count: 2,
+            reserved: None,
+        };
+        check(
+            add,
+            Some(cause(None)),
+            Outcome::Refused(Refusal::VotedDown { agreed: 1, answered: 3 }),
+            &format!(
+                "2 servers were not added: rule 3 finds the servers too busy {VALUES}, but only 1 of 3 managers agreed"
+            ),
+        );
+        check(
+            Change::RemoveServer { node: NodeId(4) },
+            None,
+            Outcome::Started,
+            "n4 is being emptied and leaves: the others have room for its actors",
+        );
+    }
+}

@@ -16,6 +16,7 @@
 //! or change from one period to the next.
 
 mod arbitrate;
+mod capacity;
 mod config;
 mod decision;
 mod explain;
@@ -29,6 +30,7 @@ mod random;
 mod refusal;
 mod settings;
 
+pub use capacity::Capacity;
 pub use config::Config;
 pub use decision::{Candidate, Cause, Change, Decision, DecisionId, Manager, Outcome, Purpose, ReleaseReason};
 pub use global::{Gem, GemCommand, GemEvent};

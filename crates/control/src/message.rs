@@ -76,7 +76,7 @@ pub struct Report {
     pub server: ServerStats,
     /// What the server has promised to actors that do not count in full yet.
     pub promised: PerResource<f64>,
-    /// Whether actors moved here or away during the period, so that the use is not yet what it will be.
+    /// Whether so much moved here or away during the period that the use is not yet what it will be.
     pub unsettled: bool,
     /// The reserved actors that the server is dedicated to; more than one share it.
     pub reservations: Vec<Reservation>,

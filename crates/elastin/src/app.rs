@@ -22,7 +22,10 @@ impl Elastin {
             schema: Schema::default(),
             saved_types: BTreeSet::new(),
             first_error: None,
-            policy: PolicySource { file_name: "no policy".into(), text: String::new() },
+            policy: PolicySource {
+                file_name: "no policy".into(),
+                text: String::new(),
+            },
         }
     }
 }
@@ -78,7 +81,10 @@ impl App {
 
     /// Sets the policy of a new cluster; `file_name` is what messages call it.
     pub fn policy(mut self, file_name: &str, text: &str) -> Self {
-        self.policy = PolicySource { file_name: file_name.into(), text: text.into() };
+        self.policy = PolicySource {
+            file_name: file_name.into(),
+            text: text.into(),
+        };
         self
     }
 
@@ -125,7 +131,9 @@ impl App {
     }
 
     pub(crate) fn register(&self, builder: Builder) -> Builder {
-        self.registrations.iter().fold(builder, |builder, register| register(builder))
+        self.registrations
+            .iter()
+            .fold(builder, |builder, register| register(builder))
     }
 
     pub(crate) fn compile(&self, source: &PolicySource) -> Result<Policy, AppError> {

@@ -63,7 +63,10 @@ enum Command {
 pub fn log_to_stderr() {
     if std::env::var_os("RUST_LOG").is_some() {
         let filter = tracing_subscriber::EnvFilter::from_default_env();
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .init();
     }
 }
 
@@ -81,12 +84,14 @@ pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> Ex
 fn carry_out(app: App, arguments: Arguments) -> ExitCode {
     log_to_stderr();
     let done = match arguments.command {
-        Command::Cluster { servers, servers_max, cpu_share, period, data } => {
-            cluster(app, servers, servers_max, cpu_share, period, data)
-        }
-        Command::Node { join, name, cpu_share } => {
-            block_on(node::run(app, NodeOptions { join, name, cpu_share }))
-        }
+        Command::Cluster {
+            servers,
+            servers_max,
+            cpu_share,
+            period,
+            data,
+        } => cluster(app, servers, servers_max, cpu_share, period, data),
+        Command::Node { join, name, cpu_share } => block_on(node::run(app, NodeOptions { join, name, cpu_share })),
         Command::Check { policy } => check(app, policy),
         Command::Schema => schema(&app),
     };
@@ -100,7 +105,11 @@ fn carry_out(app: App, arguments: Arguments) -> ExitCode {
 }
 
 fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(IO_THREADS).enable_all().build()?.block_on(work)
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(IO_THREADS)
+        .enable_all()
+        .build()?
+        .block_on(work)
 }
 
 /// Threads for connections and timers; actors run on threads of their own.
@@ -114,9 +123,16 @@ fn cluster(
     period: f64,
     data: Option<PathBuf>,
 ) -> anyhow::Result<()> {
-    anyhow::ensure!(period > 0.0 && period.is_finite(), "the period must be longer than 0 seconds");
+    anyhow::ensure!(
+        period > 0.0 && period.is_finite(),
+        "the period must be longer than 0 seconds"
+    );
     anyhow::ensure!(servers > 0, "a cluster needs at least one server");
-    let mut builder = app.embedded().servers(servers).servers_max(servers_max).period(Duration::from_secs_f64(period));
+    let mut builder = app
+        .embedded()
+        .servers(servers)
+        .servers_max(servers_max)
+        .period(Duration::from_secs_f64(period));
     if let Some(share) = cpu_share {
         anyhow::ensure!(share > 0.0 && share.is_finite(), "the CPU share must be more than 0");
         builder = builder.cpu_share(share);

@@ -15,7 +15,11 @@ pub(crate) fn members_of(roster: &Roster) -> Vec<Member> {
         .map(|(node, record)| Member {
             node: *node,
             hosts: record.role == Role::Server,
-            state: if record.draining { ServerState::Draining } else { ServerState::Active },
+            state: if record.draining {
+                ServerState::Draining
+            } else {
+                ServerState::Active
+            },
             // The embedded cluster has one global manager, at its supervisor.
             global: record.role == Role::Supervisor,
         })

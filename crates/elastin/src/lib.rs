@@ -38,10 +38,10 @@ mod wire;
 pub use app::{App, AppError, Elastin};
 pub use command::log_to_stderr;
 pub use elastin_actor::Client;
-pub use elastin_control::{Change, Decision, DecisionId, Outcome as DecisionOutcome, Settings as ElasticitySettings};
+pub use elastin_control::{Capacity, Change, Decision, DecisionId, Outcome as DecisionOutcome, Settings as ElasticitySettings};
 pub use elastin_protocol::MoveError;
-pub use embedded::{Embedded, EmbeddedBuilder, EmbeddedError, MoveFailed, ServerStatus};
 pub use elastin_types as types;
+pub use embedded::{Embedded, EmbeddedBuilder, EmbeddedError, MoveFailed, ServerStatus};
 
 /// What an application's code needs in scope.
 pub mod prelude {

@@ -25,9 +25,16 @@ pub(crate) enum Below {
     /// A frame of class control or admin.
     Frame { from: NodeId, class: Class, payload: Bytes },
     /// A new actor needs a place.
-    NeedPlacement { actor: ActorId, caller: Caller, caller_node: NodeId },
+    NeedPlacement {
+        actor: ActorId,
+        caller: Caller,
+        caller_node: NodeId,
+    },
     /// A move has ended.
-    MoveEnded { id: MoveId, result: Result<ActivationEpoch, MoveError> },
+    MoveEnded {
+        id: MoveId,
+        result: Result<ActivationEpoch, MoveError>,
+    },
 }
 
 /// Passes everything on to the task that steers the member, so that the driver never waits for it.
@@ -46,7 +53,11 @@ impl Above for PassOn {
     }
 
     fn need_placement(&self, actor: ActorId, caller: Caller, caller_node: NodeId) {
-        self.pass(Below::NeedPlacement { actor, caller, caller_node });
+        self.pass(Below::NeedPlacement {
+            actor,
+            caller,
+            caller_node,
+        });
     }
 
     fn move_ended(&self, id: MoveId, result: Result<ActivationEpoch, MoveError>) {
@@ -82,7 +93,11 @@ pub(crate) struct Leave {
 
 impl Leave {
     pub(crate) async fn now(&self) {
-        if let Err(error) = self.coordination.call(CoordinationRequest::Revoke { lease: self.lease }).await {
+        if let Err(error) = self
+            .coordination
+            .call(CoordinationRequest::Revoke { lease: self.lease })
+            .await
+        {
             tracing::debug!(%error, "the lease was not given back; it runs out");
         }
     }
@@ -96,29 +111,55 @@ impl Member {
             Role::Server | Role::Supervisor => Some(TcpListener::bind("127.0.0.1:0").await?),
         };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let record = MemberRecord { name: options.name, role: options.role, address, draining: false };
+        let record = MemberRecord {
+            name: options.name,
+            role: options.role,
+            address,
+            draining: false,
+        };
         let hosts = options.role == Role::Server;
         let membership = Membership::join(Arc::clone(&options.coordination), &record, LEASE_TTL).await?;
         if options.role == Role::Supervisor {
             membership.own_directory().await?;
         }
         let me = membership.me();
-        let leave = Leave { coordination: options.coordination, lease: membership.lease() };
+        let leave = Leave {
+            coordination: options.coordination,
+            lease: membership.lease(),
+        };
         let (pass_on, below) = mpsc::unbounded_channel();
         let config = PeerConfig {
             cluster: app.app_name().into(),
-            node: NodeConfig { me, hosts, limits: Limits::default() },
+            node: NodeConfig {
+                me,
+                hosts,
+                limits: Limits::default(),
+            },
             saved_types: app.saved_types().clone(),
             listener,
             state: options.state,
         };
         let peer = Peer::new(config, Arc::new(PassOn(pass_on)));
-        let builder = Runtime::builder().node(me).cpu_share(options.cpu_share).outside(peer.outside());
+        let builder = Runtime::builder()
+            .node(me)
+            .cpu_share(options.cpu_share)
+            .outside(peer.outside());
         // Only a server knows the types: for everybody else every actor is elsewhere.
-        let builder = if hosts { app.register(builder) } else { builder.workers(1) };
+        let builder = if hosts {
+            app.register(builder)
+        } else {
+            builder.workers(1)
+        };
         let runtime = builder.build()?;
         peer.attach(runtime.clone());
         let heard = membership.attend(peer.clone());
-        Ok(Member { me, peer, runtime, below, heard, leave })
+        Ok(Member {
+            me,
+            peer,
+            runtime,
+            below,
+            heard,
+            leave,
+        })
     }
 }

@@ -38,7 +38,13 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
     let state: Arc<dyn StateStore> = store;
     let settings = ClusterSettings::load(&coordination).await?;
     let policy = Arc::new(app.compile(&settings.policy)?);
-    let member = MemberOptions { name: options.name, role: Role::Server, coordination, state, cpu_share: options.cpu_share };
+    let member = MemberOptions {
+        name: options.name,
+        role: Role::Server,
+        coordination,
+        state,
+        cpu_share: options.cpu_share,
+    };
     let member = Member::join(&app, member).await?;
     let supervisor_ended = supervisor_ended();
     let leave = member.leave.clone();
@@ -123,24 +129,41 @@ impl Server {
     }
 
     fn end_period(&mut self) {
-        let draining = self.roster.members.get(&self.member.me).is_some_and(|record| record.draining);
+        let draining = self
+            .roster
+            .members
+            .get(&self.member.me)
+            .is_some_and(|record| record.draining);
         let interest = match draining {
             true => Interest::All,
             false => Interest::Types(self.policy.interest().kinds.clone()),
         };
         let measured = self.member.runtime.snapshot(&interest);
         let mut server = measured.server;
-        server.state = if draining { ServerState::Draining } else { ServerState::Active };
+        server.state = if draining {
+            ServerState::Draining
+        } else {
+            ServerState::Active
+        };
         server.usage.mem = self.usage.memory();
         server.usage.net = self.usage.network(self.member.peer.traffic_bytes());
         let at = self.member.runtime.now();
-        let snapshot = Snapshot { at, period: measured.period, servers: vec![server], actors: measured.actors };
+        let snapshot = Snapshot {
+            at,
+            period: measured.period,
+            servers: vec![server],
+            actors: measured.actors,
+        };
         self.tell(LemEvent::Period(snapshot));
     }
 
     fn hear(&mut self, below: Below) {
         match below {
-            Below::Frame { from, class: Class::Control, payload } => match wire::decode(from, &payload) {
+            Below::Frame {
+                from,
+                class: Class::Control,
+                payload,
+            } => match wire::decode(from, &payload) {
                 Some(ControlFrame::Message(message)) => self.tell(LemEvent::Message { from, message }),
                 Some(ControlFrame::Relayed { from, message }) => self.tell(LemEvent::Message { from, message }),
                 Some(other) => tracing::warn!(%from, ?other, "a frame for the supervisor came to a server"),
@@ -158,7 +181,10 @@ impl Server {
                     self.tell(LemEvent::MoveEnded { id, result });
                 }
                 Some(Asked::Operator { node, request }) => {
-                    let ended = AdminFrame::MoveEnded { request, result: result.map(drop) };
+                    let ended = AdminFrame::MoveEnded {
+                        request,
+                        result: result.map(drop),
+                    };
                     self.send(node, Class::Admin, &wire::encode(&ended));
                 }
                 None => {}

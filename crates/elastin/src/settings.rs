@@ -38,11 +38,17 @@ impl ClusterSettings {
     }
 
     pub(crate) async fn load(coordination: &Arc<dyn Coordination>) -> anyhow::Result<ClusterSettings> {
-        let entry = match coordination.call(CoordinationRequest::Get { key: SETTINGS_KEY.into() }).await? {
+        let entry = match coordination
+            .call(CoordinationRequest::Get {
+                key: SETTINGS_KEY.into(),
+            })
+            .await?
+        {
             CoordinationReply::Got { entry, .. } => entry,
             other => unreachable!("a get is answered by Got, not {other:?}"),
         };
-        let entry = entry.ok_or_else(|| anyhow::anyhow!("the cluster has no settings: was it started by a supervisor?"))?;
+        let entry =
+            entry.ok_or_else(|| anyhow::anyhow!("the cluster has no settings: was it started by a supervisor?"))?;
         Ok(serde_json::from_slice(&entry.value)?)
     }
 }

@@ -14,13 +14,20 @@ pub(crate) struct UsageMeter {
 impl UsageMeter {
     pub(crate) fn start() -> Self {
         let memory_capacity = proc_value("/proc/meminfo", "MemTotal:").map(|kib| kib * 1024.0);
-        Self { last_look: Instant::now(), last_traffic_bytes: 0, memory_capacity }
+        Self {
+            last_look: Instant::now(),
+            last_traffic_bytes: 0,
+            memory_capacity,
+        }
     }
 
     /// Memory in use now, out of the machine's.
     pub(crate) fn memory(&self) -> Usage {
         let used = proc_value("/proc/self/status", "VmRSS:").unwrap_or(0.0) * 1024.0;
-        Usage { used, capacity: self.memory_capacity }
+        Usage {
+            used,
+            capacity: self.memory_capacity,
+        }
     }
 
     /// Bytes per second since the last look, given all bytes so far. What the network could carry is not known.
@@ -29,7 +36,10 @@ impl UsageMeter {
         let bytes = traffic_bytes.saturating_sub(self.last_traffic_bytes);
         self.last_look = Instant::now();
         self.last_traffic_bytes = traffic_bytes;
-        Usage { used: bytes as f64 / span.as_secs_f64(), capacity: None }
+        Usage {
+            used: bytes as f64 / span.as_secs_f64(),
+            capacity: None,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! neither lost nor doubled nor reordered as long as both live.
 
 use bytes::Bytes;
-use elastin_types::{ActivationEpoch, ActorId, CallId, Caller, Message, NodeId, Outcome, SlotEpoch, Time};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, SlotEpoch, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::{MoveError, Slot};
@@ -25,43 +25,54 @@ pub struct Frame {
 /// What a frame says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {
-    /// A call or tell for an actor, to the node that is thought to host it or to the owner of its slot.
-    Message(Message),
-    /// The same, passed on by a node at which the actor was not. Its arrival is confirmed to the origin.
+    /// A call or tell for an actor.
+    Message {
+        /// The message.
+        message: Message,
+        /// The activation that it is meant for, which the receiving node is thought to host. Without one, the receiving
+        /// node is the owner of the actor's slot and shall pass it on.
+        epoch: Option<ActivationEpoch>,
+    },
+    /// A call or tell, from the owner of the slot to the host. Its arrival is confirmed to its origin.
     Passed {
         /// The message.
         message: Message,
-        /// From the owner of the slot: the activation that it has granted. A node where the grant has not arrived yet waits
-        /// for it.
-        granted: Option<ActivationEpoch>,
-        /// How often it was passed on.
-        hops: u8,
+        /// The activation that it is meant for. The grant of it may still be on the way from an earlier owner.
+        epoch: ActivationEpoch,
     },
-    /// To the origin of a message: it was passed on.
+    /// To the origin of a message: it went from this node to another.
     PassedOn {
         /// Its receiver.
         actor: ActorId,
         /// The message.
         call: CallId,
-        /// To whom it was passed on. The sender itself, if it is the owner of the slot and keeps the message until the
-        /// actor has a place.
+        /// To whom it went.
         to: NodeId,
-        /// The activation there, if known. Without one, `to` is the owner of the slot.
-        epoch: Option<ActivationEpoch>,
-        /// How often it was passed on, this time included.
-        hops: u8,
-        /// Who sent it, which its origin need not remember.
-        caller: Caller,
     },
-    /// To the origin of a message that was passed on: it has arrived in the receiver's queue, or needs no place there any
-    /// more because it was answered.
+    /// To the origin of a message that went from node to node: it has its place in the receiver's queue here.
     Landed {
         /// Its receiver.
         actor: ActorId,
         /// The message.
         call: CallId,
-        /// How often it had been passed on.
-        hops: u8,
+        /// The activation here.
+        epoch: ActivationEpoch,
+    },
+    /// Back to the origin of a message: that activation is not here.
+    Returned {
+        /// The message.
+        message: Message,
+        /// A later activation, if this node knows one.
+        place: Option<(NodeId, ActivationEpoch)>,
+    },
+    /// To the origin of a message: it will not run, for this reason.
+    TurnedAway {
+        /// Its receiver.
+        actor: ActorId,
+        /// The message.
+        call: CallId,
+        /// Why.
+        error: CallError,
     },
     /// The outcome of a call, from the node that ran it (or refused it) to its origin.
     Reply {
@@ -230,7 +241,7 @@ impl Body {
     /// Applies `change` to every message inside.
     fn each_message(&mut self, mut change: impl FnMut(&mut Message)) {
         match self {
-            Body::Message(message) | Body::Passed { message, .. } => change(message),
+            Body::Message { message, .. } | Body::Passed { message, .. } | Body::Returned { message, .. } => change(message),
             Body::Move(MoveBody {
                 step: MoveStep::Release { queue, .. },
                 ..

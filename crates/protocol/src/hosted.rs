@@ -24,9 +24,8 @@ pub(crate) struct Hosted {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) message: Message,
-    /// How often it was passed on, counting that this node keeps it; 0 if its origin takes it for settled, or if it comes
-    /// from a caller on this node.
-    pub(crate) hops: u8,
+    /// Its origin waits to hear that it has landed: it came through the directory.
+    pub(crate) passed: bool,
 }
 
 /// What is going on with an actor on this node.
@@ -143,7 +142,7 @@ impl Phase {
         matches!(self, Phase::MovingIn(incoming) if incoming.step != InStep::Settling)
     }
 
-    /// Whether messages that wait here may still have to go elsewhere, so that their origin can't take them for settled.
+    /// Whether messages that wait here may still have to go elsewhere.
     pub(crate) fn is_limbo(&self) -> bool {
         match self {
             Phase::Expected | Phase::Releasing(_) | Phase::Leaving => true,

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use elastin_types::{ActivationEpoch, ActorId, NodeId, SlotEpoch};
+use elastin_types::{ActivationEpoch, ActorId, Message, NodeId, SlotEpoch};
 
-use crate::hosted::Held;
 use crate::{DirectoryBody, Entry, Map};
 
 /// One slot, at its owner.
@@ -45,7 +44,7 @@ pub(crate) enum SlotPhase {
 #[derive(Debug)]
 pub(crate) enum Question {
     /// A message that is to be passed on.
-    Pass(Held),
+    Pass(Message),
     /// A request of a node.
     Ask(NodeId, DirectoryBody),
 }
@@ -70,7 +69,7 @@ pub(crate) struct Placing {
     /// How often placement was asked.
     pub(crate) asked: u32,
     /// The messages that wait for it, in order.
-    pub(crate) held: VecDeque<Held>,
+    pub(crate) held: VecDeque<Message>,
 }
 
 impl OwnedSlot {

@@ -180,10 +180,13 @@ impl<A: Handlers> ActorSeat<A> {
             });
         }
         rest.queue.push_back(turn);
-        // Inside the lock: an inline call that the sender makes after this must see that there is mail before it.
-        self.raise(MAIL);
-        if let Some(body) = self.idle.take() {
-            mailbox.waiting = Some(body);
+        // Where there was mail before, whoever has the body knows already.
+        if self.attention() & MAIL == 0 {
+            // Inside the lock: an inline call that the sender makes after this must see that there is mail before it.
+            self.raise(MAIL);
+            if let Some(body) = self.idle.take() {
+                mailbox.waiting = Some(body);
+            }
         }
         if mailbox.waiting.is_some() {
             // Who calls waits, and its thread is free for this actor; who tells goes on.

@@ -374,5 +374,7 @@ async fn a_hook_that_panics_fails_the_call_and_not_the_node() {
             Err(CallError::Panicked)
         );
     }
-    assert_eq!(runtime.stats().panics, 3);
+    // A call may find the actor inactive again right after the hook of an activation that it asked for itself.
+    assert!(runtime.stats().panics >= 3);
+    assert_eq!(runtime.stats().activations, 0);
 }

@@ -849,9 +849,14 @@ fn show_body(frame: &Frame) -> String {
     use elastin_protocol::Body;
     match &frame.body {
         None => "-".into(),
-        Some(Body::Message(message)) => format!("message {} to {}", show_call(message.header.call), message.target.key),
-        Some(Body::Passed { message, granted, hops }) => {
-            format!("passed {} to {} {granted:?} hop {hops}", show_call(message.header.call), message.target.key)
+        Some(Body::Message { message, epoch }) => {
+            format!("message {} to {} {epoch:?}", show_call(message.header.call), message.target.key)
+        }
+        Some(Body::Passed { message, epoch }) => {
+            format!("passed {} to {} {epoch}", show_call(message.header.call), message.target.key)
+        }
+        Some(Body::Returned { message, place }) => {
+            format!("returned {} to {} {place:?}", show_call(message.header.call), message.target.key)
         }
         Some(other) => shortened(format!("{other:?}")),
     }

@@ -1,6 +1,7 @@
 //! Actors that keep what they were told, in order.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 
 use elastin::prelude::*;
 
@@ -68,5 +69,28 @@ impl Feeder {
             ctx.actor::<Journal>(journal).append(sender, *next).tell().await?;
         }
         Ok(*next)
+    }
+}
+
+/// Uses the processor, and counts how often.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub struct Burner {
+    burnt: u64,
+}
+
+#[handlers]
+impl Burner {
+    /// Works for about this many thousand rounds of a hash; says how often it has.
+    async fn burn(&mut self, thousand_rounds: u32) -> u64 {
+        let hash = (0..u64::from(thousand_rounds) * 1000)
+            .fold(1, |hash: u64, round| (black_box(hash) ^ round).wrapping_mul(0x0000_0100_0000_01b3));
+        black_box(hash);
+        self.burnt += 1;
+        self.burnt
+    }
+
+    /// How often it has worked.
+    async fn burnt(&self) -> u64 {
+        self.burnt
     }
 }

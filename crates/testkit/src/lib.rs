@@ -4,10 +4,15 @@
 mod actors;
 mod dice;
 
-pub use actors::{Feeder, Journal, Ledger, Log};
+pub use actors::{Burner, Feeder, Journal, Ledger, Log};
 pub use dice::Dice;
 
 /// The application of the tests.
 pub fn app() -> elastin::App {
-    elastin::Elastin::app().name("testkit").actor::<Journal>().actor::<Ledger>().actor::<Feeder>()
+    elastin::Elastin::app()
+        .name("testkit")
+        .actor::<Journal>()
+        .actor::<Ledger>()
+        .actor::<Feeder>()
+        .actor::<Burner>()
 }

@@ -46,11 +46,23 @@ async fn write_journals(client: Client, sender: u32, stop: Arc<AtomicBool>) -> S
         let actor = client.actor::<Journal>(journal);
         for _ in 0..2 {
             *next += 1;
-            actor.append(sender, *next).deadline(CALL_DEADLINE).tell().await.expect("a tell is taken");
+            actor
+                .append(sender, *next)
+                .deadline(CALL_DEADLINE)
+                .tell()
+                .await
+                .expect("a tell is taken");
         }
         *next += 1;
-        let count = actor.append(sender, *next).deadline(CALL_DEADLINE).await.expect("a call is answered");
-        assert_eq!(count, *next, "journal {journal} has lost or doubled something of sender {sender}");
+        let count = actor
+            .append(sender, *next)
+            .deadline(CALL_DEADLINE)
+            .await
+            .expect("a call is answered");
+        assert_eq!(
+            count, *next,
+            "journal {journal} has lost or doubled something of sender {sender}"
+        );
     }
     sent
 }
@@ -62,7 +74,11 @@ async fn feed_journals(client: Client, feeder: u64, stop: Arc<AtomicBool>) -> Se
     let mut sent = Sent::new();
     while !stop.load(Ordering::Relaxed) {
         let journal = dice.below(JOURNALS as usize) as u64;
-        let fed = client.actor::<Feeder>(feeder).feed(sender, journal, 3).deadline(CALL_DEADLINE).await;
+        let fed = client
+            .actor::<Feeder>(feeder)
+            .feed(sender, journal, 3)
+            .deadline(CALL_DEADLINE)
+            .await;
         sent.insert((sender, journal), fed.expect("a feeder is answered"));
     }
     sent
@@ -95,7 +111,11 @@ async fn a_thousand_moves_under_load_lose_nothing_and_keep_order() {
         if cluster.move_actor(&actor, dice.pick::<String>(&servers)).await.is_ok() {
             moved += 1;
         }
-        assert!(began.elapsed() < Duration::from_secs(240), "only {moved} moves in {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(240),
+            "only {moved} moves in {:?}",
+            began.elapsed()
+        );
     }
 
     stop.store(true, Ordering::Relaxed);
@@ -105,15 +125,23 @@ async fn a_thousand_moves_under_load_lose_nothing_and_keep_order() {
     }
     let mut messages = 0;
     for journal in 0..JOURNALS {
-        let log = client.actor::<Journal>(journal).log().deadline(CALL_DEADLINE).await.unwrap();
+        let log = client
+            .actor::<Journal>(journal)
+            .log()
+            .deadline(CALL_DEADLINE)
+            .await
+            .unwrap();
         for ((sender, _), count) in sent.iter().filter(|((_, of), _)| *of == journal) {
             let expected: Vec<u64> = (1..=*count).collect();
             let numbers = log.get(sender).cloned().unwrap_or_default();
-            assert!(numbers == expected, "journal {journal} got {numbers:?} from {sender}, not 1 to {count}");
+            assert!(
+                numbers == expected,
+                "journal {journal} got {numbers:?} from {sender}, not 1 to {count}"
+            );
             messages += count;
         }
     }
-    println!("{moved} moves, {messages} messages in {:?}", began.elapsed());
+    eprintln!("{moved} moves, {messages} messages in {:?}", began.elapsed());
     cluster.shutdown().await;
 }
 
@@ -135,7 +163,11 @@ async fn write_ledgers(client: Client, sender: u32, stop: Arc<AtomicBool>) -> BT
     while !stop.load(Ordering::Relaxed) {
         let ledger = dice.below(LEDGERS as usize) as u64;
         number += 1;
-        let outcome = client.actor::<Ledger>(ledger).append(sender, number).deadline(CALL_DEADLINE).await;
+        let outcome = client
+            .actor::<Ledger>(ledger)
+            .append(sender, number)
+            .deadline(CALL_DEADLINE)
+            .await;
         let known = known.entry((sender, ledger)).or_default();
         let place = match outcome {
             Ok(_) => &mut known.acknowledged,
@@ -182,7 +214,11 @@ async fn with_targets_killed_in_the_middle_of_moves_every_outcome_is_true() {
             .await;
         }
         moved += usize::from(moving.await.unwrap().is_ok());
-        assert!(began.elapsed() < Duration::from_secs(240), "only {killed} kills in {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(240),
+            "only {killed} kills in {:?}",
+            began.elapsed()
+        );
     }
 
     stop.store(true, Ordering::Relaxed);
@@ -197,20 +233,35 @@ async fn with_targets_killed_in_the_middle_of_moves_every_outcome_is_true() {
             counts.2 += known.in_doubt.len();
         }
     }
-    println!("{moved} moves, {killed} kills; calls: {} answered, {} refused, {} in doubt", counts.0, counts.1, counts.2);
+    eprintln!(
+        "{moved} moves, {killed} kills; calls: {} answered, {} refused, {} in doubt",
+        counts.0, counts.1, counts.2
+    );
     assert!(counts.0 > 100, "the load was real");
-    Arc::into_inner(cluster).expect("nobody else has the cluster").shutdown().await;
+    Arc::into_inner(cluster)
+        .expect("nobody else has the cluster")
+        .shutdown()
+        .await;
 }
 
 fn check(sender: u32, ledger: u64, known: &Known, applied: &[u64]) {
     let whose = format!("ledger {ledger}, sender {sender}");
-    assert!(applied.windows(2).all(|pair| pair[0] < pair[1]), "{whose}: doubled or out of order: {applied:?}");
+    assert!(
+        applied.windows(2).all(|pair| pair[0] < pair[1]),
+        "{whose}: doubled or out of order: {applied:?}"
+    );
     let applied: BTreeSet<u64> = applied.iter().copied().collect();
     for number in &known.acknowledged {
-        assert!(applied.contains(number), "{whose}: {number} was acknowledged and is lost");
+        assert!(
+            applied.contains(number),
+            "{whose}: {number} was acknowledged and is lost"
+        );
     }
     for number in &known.refused {
-        assert!(!applied.contains(number), "{whose}: {number} was said not to have run, but did");
+        assert!(
+            !applied.contains(number),
+            "{whose}: {number} was said not to have run, but did"
+        );
     }
     for number in &applied {
         let sent = known.acknowledged.contains(number) || known.in_doubt.contains(number);
@@ -223,7 +274,10 @@ async fn log_of(client: &Client, ledger: u64) -> Log {
     loop {
         match client.actor::<Ledger>(ledger).log().deadline(CALL_DEADLINE).await {
             Ok(log) => return log,
-            Err(error) => assert!(began.elapsed() < CALL_DEADLINE, "ledger {ledger} can't be read: {error}"),
+            Err(error) => assert!(
+                began.elapsed() < CALL_DEADLINE,
+                "ledger {ledger} can't be read: {error}"
+            ),
         }
     }
 }

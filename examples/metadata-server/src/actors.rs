@@ -55,7 +55,9 @@ impl Folder {
     /// Makes the folder's files, unless it has them.
     async fn fill(&mut self, ctx: &Ctx, folder: u64, files: u32) {
         if self.files.is_empty() {
-            self.files = (0..u64::from(files)).map(|file| ctx.actor::<File>(folder * 1000 + file)).collect();
+            self.files = (0..u64::from(files))
+                .map(|file| ctx.actor::<File>(folder * 1000 + file))
+                .collect();
         }
     }
 
@@ -76,7 +78,10 @@ impl Folder {
 
     /// What the folder has seen.
     async fn audit(&self) -> Audit {
-        Audit { opened: self.opened, out_of_order: self.out_of_order }
+        Audit {
+            opened: self.opened,
+            out_of_order: self.out_of_order,
+        }
     }
 }
 
@@ -110,7 +115,10 @@ impl File {
     /// Reads the file's metadata.
     async fn stat(&mut self) -> Stat {
         self.reads += 1;
-        Stat { reads: self.reads, checksum: work(STAT_ROUNDS) }
+        Stat {
+            reads: self.reads,
+            checksum: work(STAT_ROUNDS),
+        }
     }
 }
 

@@ -14,5 +14,9 @@ pub const POLICY: &str = include_str!("../policy.epl");
 
 /// The application: its actors and its policy.
 pub fn app() -> App {
-    elastin::Elastin::app().name("metadata-server").actor::<Folder>().actor::<File>().policy("policy.epl", POLICY)
+    elastin::Elastin::app()
+        .name("metadata-server")
+        .actor::<Folder>()
+        .actor::<File>()
+        .policy("policy.epl", POLICY)
 }

@@ -26,7 +26,12 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { folders: 4, files: 8, clients: 16, hot_percent: 50 }
+        Self {
+            folders: 4,
+            files: 8,
+            clients: 16,
+            hot_percent: 50,
+        }
     }
 }
 
@@ -94,7 +99,9 @@ impl Load {
         let mut tasks = JoinSet::new();
         for number in 0..shape.clients {
             let client = &clients[number as usize % clients.len()];
-            let folders = (0..shape.folders).map(|folder| client.actor::<Folder>(folder)).collect();
+            let folders = (0..shape.folders)
+                .map(|folder| client.actor::<Folder>(folder))
+                .collect();
             tasks.spawn(open_folders(number, folders, shape, Arc::clone(&shared)));
         }
         Ok(Load { shared, tasks, folders })
@@ -102,7 +109,11 @@ impl Load {
 
     /// What was seen so far, with the latencies since the last look.
     pub fn look(&self) -> LoadReport {
-        let mut measured = self.shared.measured.lock().expect("no client panics while it notes a call");
+        let mut measured = self
+            .shared
+            .measured
+            .lock()
+            .expect("no client panics while it notes a call");
         let mut latencies = std::mem::take(&mut measured.window);
         latencies.sort_unstable();
         LoadReport {

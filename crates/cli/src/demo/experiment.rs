@@ -33,10 +33,9 @@ pub(crate) struct Finding {
     pub(crate) first_error: Option<String>,
     pub(crate) audit: Audit,
     pub(crate) servers: usize,
-    /// Actors that moved, and why.
-    pub(crate) moves: Vec<String>,
-    /// Everything else that was decided.
-    pub(crate) scaling: Vec<String>,
+    pub(crate) actors_moved: usize,
+    /// What was done, and why.
+    pub(crate) done: Vec<String>,
 }
 
 impl Experiment {
@@ -59,14 +58,35 @@ impl Experiment {
         for _ in 0..shape.clients {
             clients.push(cluster.client().await.context("a client could not connect")?);
         }
-        let load = Load::start(&clients, shape).await.context("the folders could not be made")?;
+        let load = Load::start(&clients, shape)
+            .await
+            .context("the folders could not be made")?;
         let latencies = self.watch(title, &cluster, &load).await;
         let servers = cluster.servers().len();
         let (report, audit) = load.finish().await.context("the folders could not be audited")?;
-        let (moves, scaling) = told(&cluster, |decision| !matches!(decision.outcome, DecisionOutcome::Proposed));
+        let decisions = cluster.decisions();
+        let done = decisions
+            .iter()
+            .filter(|decision| decision.outcome == DecisionOutcome::Done);
+        let actors_moved = done.clone().map(actors_moved).sum();
+        let done = done.map(|decision| cluster.explain(decision)).collect();
         cluster.shutdown().await;
-        let LoadReport { calls, failed, first_error, .. } = report;
-        Ok(Finding { latencies, calls, failed, first_error, audit, servers, moves, scaling })
+        let LoadReport {
+            calls,
+            failed,
+            first_error,
+            ..
+        } = report;
+        Ok(Finding {
+            latencies,
+            calls,
+            failed,
+            first_error,
+            audit,
+            servers,
+            actors_moved,
+            done,
+        })
     }
 
     /// Shows the run until its end; gives the latencies of its last part.
@@ -90,7 +110,11 @@ impl Experiment {
             let mut shown = recent.concat();
             shown.sort_unstable();
             let span = LOOK_EVERY.as_secs_f64() * recent.len() as f64;
-            let (moves, scaling) = told(cluster, |_| true);
+            let decisions: Vec<String> = cluster
+                .decisions()
+                .iter()
+                .map(|decision| cluster.explain(decision))
+                .collect();
             view.draw(&Frame {
                 title,
                 elapsed: began.elapsed(),
@@ -101,7 +125,7 @@ impl Experiment {
                 calls: report.calls,
                 calls_per_second: shown.len() as f64 / span,
                 failed: report.failed,
-                decisions: &[scaling, moves].concat(),
+                decisions: &decisions,
             });
         }
         view.finish();
@@ -122,16 +146,20 @@ fn servers(cluster: &Embedded) -> Vec<ServerRow> {
                 (false, true) => String::new(),
                 (false, false) => format!("reserved for {}", reserved.join(", ")),
             };
-            ServerRow { name: server.name, cpu_percent: server.cpu_percent, actors: server.actors, note }
+            ServerRow {
+                name: server.name,
+                cpu_percent: server.cpu_percent,
+                actors: server.actors,
+                note,
+            }
         })
         .collect()
 }
 
-/// The decisions so far, for people: moves, and everything else.
-fn told(cluster: &Embedded, wanted: impl Fn(&Decision) -> bool) -> (Vec<String>, Vec<String>) {
-    let decisions: Vec<Decision> = cluster.decisions().into_iter().filter(wanted).collect();
-    let (moves, others): (Vec<_>, Vec<_>) =
-        decisions.iter().partition(|decision| matches!(decision.change, Change::Move { .. }));
-    let explain = |decisions: Vec<&Decision>| decisions.into_iter().map(|decision| cluster.explain(decision)).collect();
-    (explain(moves), explain(others))
+/// How many actors a decision moved.
+fn actors_moved(decision: &Decision) -> usize {
+    match &decision.change {
+        Change::Move { with, .. } => 1 + with.len(),
+        _ => 0,
+    }
 }

@@ -38,7 +38,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         cpu_share: options.cpu_share,
         period: Duration::from_secs(options.period),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
     let (without, with) = runtime.block_on(async {
         let without = experiment.run("1 of 2  without a policy", false).await?;
         let with = experiment.run("2 of 2  with the policy", true).await?;

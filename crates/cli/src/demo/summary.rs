@@ -15,17 +15,27 @@ const GAIN_PERCENT_MIN: f64 = 40.0;
 pub(crate) fn print(without: &Finding, with: &Finding) {
     println!();
     println!("                         without policy     with policy");
-    row("p50 at the end", without, with, |finding| millis(percentile(&finding.latencies, 50.0)));
-    row("p99 at the end", without, with, |finding| millis(percentile(&finding.latencies, 99.0)));
-    row("servers at the end", without, with, |finding| finding.servers.to_string());
+    row("p50 at the end", without, with, |finding| {
+        millis(percentile(&finding.latencies, 50.0))
+    });
+    row("p99 at the end", without, with, |finding| {
+        millis(percentile(&finding.latencies, 99.0))
+    });
+    row("servers at the end", without, with, |finding| {
+        finding.servers.to_string()
+    });
     row("calls made", without, with, |finding| finding.calls.to_string());
     row("calls failed", without, with, |finding| finding.failed.to_string());
-    row("requests out of order", without, with, |finding| finding.audit.out_of_order.to_string());
-    row("actors moved", without, with, |finding| finding.moves.len().to_string());
+    row("requests out of order", without, with, |finding| {
+        finding.audit.out_of_order.to_string()
+    });
+    row("actors moved", without, with, |finding| {
+        finding.actors_moved.to_string()
+    });
     println!();
-    if !with.scaling.is_empty() || !with.moves.is_empty() {
+    if !with.done.is_empty() {
         println!("What the policy did, and why:");
-        for line in with.scaling.iter().chain(&with.moves) {
+        for line in &with.done {
             println!("  {line}");
         }
         println!();
@@ -45,13 +55,23 @@ pub(crate) fn check(without: &Finding, with: &Finding) -> anyhow::Result<()> {
     for (name, finding) in [("without", without), ("with", with)] {
         if finding.failed > 0 {
             let first = finding.first_error.as_deref().unwrap_or("unknown");
-            anyhow::bail!("{} calls failed {name} the policy; the first said: {first}", finding.failed);
+            anyhow::bail!(
+                "{} calls failed {name} the policy; the first said: {first}",
+                finding.failed
+            );
         }
         if finding.audit.out_of_order > 0 {
-            anyhow::bail!("{} requests overtook others {name} the policy", finding.audit.out_of_order);
+            anyhow::bail!(
+                "{} requests overtook others {name} the policy",
+                finding.audit.out_of_order
+            );
         }
         if finding.audit.opened != finding.calls {
-            anyhow::bail!("{} calls were made but {} ran {name} the policy", finding.calls, finding.audit.opened);
+            anyhow::bail!(
+                "{} calls were made but {} ran {name} the policy",
+                finding.calls,
+                finding.audit.opened
+            );
         }
     }
     let gain = gain_percent(without, with).ok_or_else(|| anyhow::anyhow!("no call was measured"))?;

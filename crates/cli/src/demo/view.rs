@@ -29,24 +29,37 @@ pub(crate) struct Frame<'a> {
 /// The newest decisions that fit the picture.
 const DECISIONS_SHOWN: usize = 6;
 
+/// Without a terminal a line is said this often.
+const PLAIN_LINE_EVERY: Duration = Duration::from_secs(2);
+
 const BAR_WIDTH: usize = 24;
 
 /// Draws frames to standard output.
 pub(crate) struct View {
     terminal: bool,
     lines_drawn: usize,
-    decisions_said: usize,
+    decisions_said: Vec<String>,
+    last_line: Option<Duration>,
 }
 
 impl View {
     /// A view that redraws itself if standard output is a terminal.
     pub(crate) fn new() -> View {
-        View { terminal: std::io::stdout().is_terminal(), lines_drawn: 0, decisions_said: 0 }
+        View {
+            terminal: std::io::stdout().is_terminal(),
+            lines_drawn: 0,
+            decisions_said: Vec::new(),
+            last_line: None,
+        }
     }
 
     /// Shows a frame.
     pub(crate) fn draw(&mut self, frame: &Frame<'_>) {
-        let text = if self.terminal { self.redrawn(frame) } else { self.plain(frame) };
+        let text = if self.terminal {
+            self.redrawn(frame)
+        } else {
+            self.plain(frame)
+        };
         let mut out = std::io::stdout().lock();
         // A closed pipe must not end the experiment: whoever stopped reading does not miss anything.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -55,7 +68,6 @@ impl View {
     /// Leaves the last picture standing, so that what follows comes below it.
     pub(crate) fn finish(&mut self) {
         self.lines_drawn = 0;
-        self.decisions_said = 0;
     }
 
     fn redrawn(&mut self, frame: &Frame<'_>) -> String {
@@ -73,16 +85,36 @@ impl View {
         text
     }
 
+    /// New decisions, and every now and then a line on how it goes.
     fn plain(&mut self, frame: &Frame<'_>) -> String {
         let mut text = String::new();
-        for decision in &frame.decisions[self.decisions_said.min(frame.decisions.len())..] {
-            text += &format!("{:>4.0} s  {decision}\n", frame.elapsed.as_secs_f64());
+        if self.last_line.is_none() {
+            text += &format!("{}\n", frame.title);
         }
-        self.decisions_said = frame.decisions.len();
+        for decision in frame.decisions {
+            if !self.decisions_said.contains(decision) {
+                text += &format!("{:>4.0} s  {decision}\n", frame.elapsed.as_secs_f64());
+                self.decisions_said.push(decision.clone());
+            }
+        }
+        if self
+            .last_line
+            .is_some_and(|last| frame.elapsed < last + PLAIN_LINE_EVERY)
+        {
+            return text;
+        }
+        self.last_line = Some(frame.elapsed);
         let servers: Vec<String> = frame
             .servers
             .iter()
-            .map(|server| format!("{} {} ({} actors)", server.name, percent(server.cpu_percent), server.actors))
+            .map(|server| {
+                format!(
+                    "{} {} ({} actors)",
+                    server.name,
+                    percent(server.cpu_percent),
+                    server.actors
+                )
+            })
             .collect();
         text += &format!(
             "{:>4.0} s  p50 {} p99 {} · {:.0} calls/s · {} failed · {}\n",

@@ -6,7 +6,7 @@ use elastin_policy::Policy;
 use elastin_types::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::{ControlMessage, Decision, Member};
+use crate::{Capacity, ControlMessage, Decision, Member};
 
 /// Something that a global manager must know. Events are plain data, so that a recorded run can be replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +66,8 @@ pub enum GemCommand {
         /// The server.
         node: NodeId,
     },
+    /// Keep this measurement; there is one in each round.
+    Measured(Capacity),
     /// Keep this record, in place of an earlier one with the same id.
     Record(Box<Decision>),
 }

@@ -1,6 +1,6 @@
 //! The global manager itself: its state, and how a round of reports becomes answers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::vote::Asking;
 use crate::decision::CANDIDATES_MAX;
 use crate::place::{Placed, place};
 use crate::random::Random;
-use crate::settings::part;
+use crate::settings::{PROMISE_PERIODS, part};
 use crate::{
     Candidate, Cause, Change, Config, ControlMessage, Decision, DecisionId, Manager, Member, NewActor, Outcome,
     Placement, Proposal, Report, ReportReply, Reservation, Settings,
@@ -43,7 +43,7 @@ pub struct Gem {
     pub(super) asking: Option<Asking>,
     pub(super) last_size_change: Option<Time>,
     /// Servers that this manager has asked to leave, until the members say so.
-    pub(super) leaving: BTreeSet<NodeId>,
+    pub(super) leaving: BTreeMap<NodeId, Time>,
     placed: Placed,
     decisions: u64,
     pub(super) numbers: u64,
@@ -67,7 +67,7 @@ impl Gem {
             provisions: Provisions::default(),
             asking: None,
             last_size_change: None,
-            leaving: BTreeSet::new(),
+            leaving: BTreeMap::new(),
             placed: Placed::new(),
             decisions: 0,
             numbers: 0,
@@ -135,7 +135,10 @@ impl Gem {
             return;
         }
         let mut server = Server::new(report, now);
-        if self.leaving.contains(&from) {
+        // A server that is still not draining after some periods was not cordoned, and has to be asked again.
+        let limit = self.settings.period * PROMISE_PERIODS;
+        self.leaving.retain(|_, asked| now.since(*asked) <= limit);
+        if self.leaving.contains_key(&from) {
             server.report.server.state = ServerState::Draining;
         }
         for reservation in self.dedications.get(&from).into_iter().flatten() {
@@ -169,6 +172,7 @@ impl Gem {
     fn decide(&mut self, now: Time, out: &mut Vec<GemCommand>) {
         self.gather_until = None;
         self.forget_silent(now);
+        out.push(GemCommand::Measured(self.view.capacity(now)));
         self.plan_drains(now, out);
         self.plan_reserves(now, out);
         self.plan_room(now, out);
@@ -231,7 +235,7 @@ impl Gem {
             member.map(|member| member.state)
         };
         self.view.servers.retain(|node, _| state(*node).is_some());
-        self.leaving.retain(|node| state(*node).is_some());
+        self.leaving.retain(|node, _| state(*node).is_some());
         for (node, server) in &mut self.view.servers {
             if state(*node) == Some(ServerState::Draining) {
                 server.report.server.state = ServerState::Draining;

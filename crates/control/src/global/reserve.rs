@@ -347,7 +347,7 @@ impl Gem {
     pub(super) fn size(&self) -> u32 {
         let staying = self.members.iter().filter(|member| {
             let active = member.state == elastin_types::ServerState::Active;
-            member.hosts && active && !self.leaving.contains(&member.node)
+            member.hosts && active && !self.leaving.contains_key(&member.node)
         });
         u32::try_from(staying.count()).unwrap_or(u32::MAX) + self.provisions.unnamed()
     }

@@ -123,7 +123,12 @@ fn intersects(some: &[ActorId], others: &[ActorId]) -> bool {
 }
 
 fn no_room(unit: &Unit, target: &Server, terms: &Terms, extra: &PerResource<f64>) -> Option<Refusal> {
+    let is_first = target.is_empty() && Resource::ALL.into_iter().all(|resource| extra[resource] <= 0.0);
     Resource::ALL.into_iter().find_map(|resource| {
+        // A unit that is beyond the limit wherever it is may have a server that nobody else is on.
+        if is_first && resource != Resource::Mem {
+            return None;
+        }
         let capacity = target.capacity(resource)?;
         let percent = target.percent_with(unit, resource)? + 100.0 * extra[resource] / capacity;
         let limit = terms.limits[resource];

@@ -82,7 +82,8 @@ impl Gem {
             .is_some_and(|change| now.since(change) < self.settings.period)
     }
 
-    /// How many servers more the demand needs to come under the upper bound: at least one, at most as many as there are.
+    /// How many servers more the demand needs to come under the upper bound: at least one, at most as many as there are, and
+    /// no more than there are units that could go there.
     fn missing_servers(&self, rule: &Rule) -> u32 {
         let resource = rule.resource();
         let servers: Vec<&Server> = self.view.common().collect();
@@ -91,8 +92,12 @@ impl Gem {
         let count = servers.len().max(1);
         let one = capacity / count as f64 * rule.limit / 100.0;
         let needed = if one > 0.0 { (demand / one).ceil() } else { 0.0 };
-        let missing = (needed - count as f64).clamp(1.0, count as f64);
-        missing as u32
+        let over = servers.iter().filter(|server| self.is_over(rule, server));
+        let could_go: usize = over
+            .map(|server| self.movable(rule, server).len().saturating_sub(1))
+            .sum();
+        let most = count.min(could_go.max(1)) as f64;
+        (needed - count as f64).clamp(1.0, most) as u32
     }
 
     fn refuse_growth(
@@ -149,7 +154,7 @@ impl Gem {
             let mut globals = self.members.iter().filter(|member| member.global);
             globals.next().is_some_and(|member| member.node == server.node()) && globals.next().is_none()
         };
-        server.report.pinned == 0 && !only_global && !self.leaving.contains(&server.node())
+        server.report.pinned == 0 && !only_global && !self.leaving.contains_key(&server.node())
     }
 
     fn fits_elsewhere(&self, server: &Server, resource: Resource, terms: &Terms) -> bool {
@@ -187,7 +192,7 @@ impl Gem {
         let decision = self.decision(now, cause, Change::RemoveServer { node }, Vec::new());
         out.push(GemCommand::record(decision.with_outcome(Outcome::Started)));
         out.push(GemCommand::RemoveServer { node });
-        self.leaving.insert(node);
+        self.leaving.insert(node, now);
         self.last_size_change = Some(now);
         if let Some(server) = self.view.servers.get_mut(&node) {
             server.report.server.state = ServerState::Draining;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use elastin_types::{ActorId, ActorType, NodeId, PerResource, Resource, ServerState, Snapshot, Time};
 
 use crate::limits::asked_for;
-use crate::{Held, Report, Reservation, ServerDigest, Streak, Unit};
+use crate::{Capacity, Held, Report, Reservation, ServerDigest, Streak, Unit};
 
 /// How many servers an answer tells of: enough to find a place for an actor without asking again.
 const DIGESTS_MAX: usize = 64;
@@ -167,6 +167,23 @@ impl View {
                 .collect(),
             actors: Vec::new(),
         }
+    }
+
+    /// What the servers are asked for, and what they have.
+    pub(crate) fn capacity(&self, now: Time) -> Capacity {
+        let mut capacity = Capacity {
+            at: now,
+            servers: u32::try_from(self.servers.len()).unwrap_or(u32::MAX),
+            required: PerResource::default(),
+            provided: PerResource::default(),
+        };
+        for server in self.servers.values() {
+            for resource in Resource::ALL {
+                capacity.required[resource] += asked_for(&server.report.server, resource);
+                capacity.provided[resource] += server.capacity(resource).unwrap_or(0.0);
+            }
+        }
+        capacity
     }
 
     /// What others are told of the servers.

@@ -164,7 +164,12 @@ impl Lem {
     fn refusal_by_room(&self, query: &Query) -> Option<Refusal> {
         let server = self.own_server()?;
         let promised = self.promises.used();
+        let is_first = server.actors == 0 && self.promises.is_empty();
         Resource::ALL.into_iter().find_map(|resource| {
+            // Actors that are beyond the limit wherever they are may have a server that nobody else is on.
+            if is_first && resource != Resource::Mem {
+                return None;
+            }
             let limit = self.limit(resource, query)?;
             let capacity = server.usage[resource].capacity.filter(|capacity| *capacity > 0.0)?;
             let coming = query.used[resource];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_policy::Policy;
-use elastin_types::{ActorId, ActorStats, Caller, NodeId, ServerState, Snapshot, Time};
+use elastin_types::{ActorId, ActorStats, Caller, NodeId, PerResource, ServerState, Snapshot, Time};
 
 use super::admission::WaitingQuery;
 use super::event::{LemCommand, LemEvent};
@@ -41,6 +41,8 @@ pub struct Lem {
     pub(super) reservations: Reservations,
     pub(super) promises: Promises,
     pub(super) streaks: BTreeMap<usize, Streak>,
+    /// The leads of units that were too large for any server in the last period.
+    pub(super) oversized: BTreeSet<ActorId>,
     /// The servers that a global manager told of in its last answer.
     pub(super) known: Vec<ServerDigest>,
     /// The global manager that last answered: it decides where new actors go.
@@ -53,7 +55,8 @@ pub struct Lem {
     pub(super) placing: Placing,
     /// Actors that have left since the last period's end.
     pub(super) gone: BTreeSet<ActorId>,
-    pub(super) last_departure: Option<Time>,
+    /// What has left by a move lately, and when.
+    pub(super) departures: Vec<(Time, PerResource<f64>)>,
     /// Actors that servers refused in the present and the last period.
     pub(super) refused: BTreeMap<ActorId, BTreeSet<NodeId>>,
     pub(super) refused_before: BTreeMap<ActorId, BTreeSet<NodeId>>,
@@ -86,6 +89,7 @@ impl Lem {
             reservations: Reservations::default(),
             promises: Promises::default(),
             streaks: BTreeMap::new(),
+            oversized: BTreeSet::new(),
             known: Vec::new(),
             last_global: None,
             round: None,
@@ -94,7 +98,7 @@ impl Lem {
             moves: Moves::default(),
             placing: Placing::default(),
             gone: BTreeSet::new(),
-            last_departure: None,
+            departures: Vec::new(),
             refused: BTreeMap::new(),
             refused_before: BTreeMap::new(),
             added_for_reserve: false,

@@ -14,6 +14,7 @@ mod companions;
 mod event;
 mod lem;
 mod moving;
+mod parting;
 mod period;
 mod placing;
 mod promises;

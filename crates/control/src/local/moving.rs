@@ -88,6 +88,7 @@ impl Lem {
         let Some((query, actor)) = self.moves.by_id.remove(&id) else {
             return;
         };
+        let used = self.stats(&actor).map(|stats| stats.used).unwrap_or_default();
         let batch = self
             .moves
             .batches
@@ -98,7 +99,7 @@ impl Lem {
             Ok(()) => {
                 batch.moved.push(actor.clone());
                 self.gone.insert(actor.clone());
-                self.last_departure = Some(now);
+                self.departures.push((now, used));
                 self.reservations.remove(&actor);
             }
             Err(why) => batch.failed.push((actor, why)),

@@ -9,12 +9,9 @@ use super::Lem;
 use super::companions::{companions, is_still_needed};
 use super::event::LemCommand;
 use super::reservations::Reviewed;
-use super::units::{Circumstances, Units, weakest_pair};
+use super::units::{Circumstances, Units};
 use crate::limits::demand;
 use crate::{Change, Outcome, ReleaseReason, Reservation, Streak};
-
-/// How many relations are given up in one period at most.
-const GIVEN_UP_MAX: usize = 64;
 
 /// A backlog can make demand look arbitrarily large; beyond this it says no more than "far too much".
 const DEMAND_FACTOR_MAX: f64 = 16.0;
@@ -29,6 +26,8 @@ impl Lem {
         self.gone.clear();
         self.refused_before = std::mem::take(&mut self.refused);
         self.promises.review(now, &self.snapshot);
+        let start = self.snapshot.at - self.snapshot.period;
+        self.departures.retain(|(at, _)| *at > start);
 
         let fired = self.evaluate(now, out);
         self.rebuild_units();
@@ -125,51 +124,6 @@ impl Lem {
         }
     }
 
-    /// A group that is too large for any server gives up its weakest relations.
-    fn part_too_large(&mut self, now: Time, out: &mut Vec<LemCommand>) {
-        for resource in Resource::ALL {
-            let Some(largest) = self.largest_capacity(resource) else {
-                continue;
-            };
-            // Use can be measured a little above what there is.
-            let mut limit = largest * (1.0 + self.settings.noise_margin / 100.0);
-            if resource == Resource::Cpu {
-                // Measured use decides here: that a server is asked for more than it has is no reason to part actors.
-                limit *= self.demand_factor();
-            }
-            for _ in 0..GIVEN_UP_MAX {
-                let Some(unit) = self.units.too_large(resource, limit) else {
-                    break;
-                };
-                let is_reserved = |actor: &ActorId| self.reservations.get(actor).is_some();
-                if unit.actors.iter().any(is_reserved) {
-                    break;
-                }
-                let weakest = weakest_pair(unit, &self.relations, |pair| self.calls_between(&pair.0, &pair.1));
-                let Some(pair) = weakest else { break };
-                let cause = self
-                    .relations
-                    .together
-                    .get(&pair)
-                    .map(|relation| relation.cause.clone());
-                let change = Change::Part {
-                    first: pair.0.clone(),
-                    second: pair.1.clone(),
-                };
-                self.relations.give_up(pair);
-                let decision = self.decision(now, cause, change, Vec::new());
-                out.push(LemCommand::record(decision.with_outcome(Outcome::Done)));
-                self.rebuild_units();
-            }
-        }
-    }
-
-    fn largest_capacity(&self, resource: Resource) -> Option<f64> {
-        let others = self.known.iter().map(|digest| digest.server.usage[resource].capacity);
-        let own = self.own_server().map(|server| server.usage[resource].capacity);
-        others.chain(own).flatten().max_by(f64::total_cmp)
-    }
-
     /// Counts for how long this server has been beyond the bounds of `balance` rules. It is counted here, because the
     /// server reports to another global manager in each period.
     fn count_streaks(&mut self) {
@@ -193,18 +147,32 @@ impl Lem {
         }
     }
 
-    /// Whether actors came or left by a move during the measured period, so that the use is not yet what it will be. A
-    /// short period, such as a new server's first, says too little, too.
+    /// Whether so much came or left by moves during the measured period that the use is not yet what it will be. A short
+    /// period, such as a new server's first, says too little, too.
     pub(super) fn is_unsettled(&self) -> bool {
         if self.snapshot.period < self.settings.period / 2 {
             return true;
         }
+        let Some(server) = self.own_server() else {
+            return true;
+        };
         let start = self.snapshot.at - self.snapshot.period;
-        let left = self.last_departure.is_some_and(|departure| departure > start);
-        let came = self.snapshot.actors.iter().any(|stats| {
-            let recent = stats.since > start;
-            recent && self.promises.covers(&stats.actor)
-        });
-        left || came
+        let came = self
+            .snapshot
+            .actors
+            .iter()
+            .filter(|stats| stats.since > start && self.promises.covers(&stats.actor))
+            .map(|stats| &stats.used);
+        let left = self
+            .departures
+            .iter()
+            .filter(|(at, _)| *at > start)
+            .map(|(_, used)| used);
+        let changes: Vec<_> = came.chain(left).collect();
+        Resource::ALL.into_iter().any(|resource| {
+            let changed: f64 = changes.iter().map(|used| used[resource]).sum();
+            let noise = self.settings.noise_margin / 100.0 * server.usage[resource].capacity.unwrap_or(0.0);
+            changed > noise
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use elastin_types::{ActorId, ActorStats, NodeId, PerResource, Resource, Snapshot, Time};
 
-use super::relations::{Pair, Relations};
+use super::relations::Relations;
 use crate::{Held, Unit};
 
 /// The units of a server, and which unit an actor is in.
@@ -89,13 +89,6 @@ impl Units {
     pub(crate) fn contains(&self, actor: &ActorId) -> bool {
         self.unit_of.contains_key(actor)
     }
-
-    /// A unit of several actors that uses more than this of a resource, if there is one.
-    pub(crate) fn too_large(&self, resource: Resource, limit: f64) -> Option<&Unit> {
-        self.units
-            .iter()
-            .find(|unit| unit.actors.len() > 1 && unit.used[resource] > limit)
-    }
 }
 
 fn unit(
@@ -138,16 +131,6 @@ fn unit(
         refused_by: refused_by.into_iter().collect(),
         actors,
     }
-}
-
-/// The pair within a unit that called each other least, so that parting it costs least.
-pub(crate) fn weakest_pair(unit: &Unit, relations: &Relations, calls: impl Fn(&Pair) -> u64) -> Option<Pair> {
-    relations
-        .pairs_together()
-        .map(|(pair, _)| pair)
-        .filter(|pair| unit.actors.binary_search(&pair.0).is_ok() && unit.actors.binary_search(&pair.1).is_ok())
-        .min_by_key(|pair| calls(pair))
-        .cloned()
 }
 
 /// Disjoint sets of numbers, joined pairwise.

@@ -1,5 +1,6 @@
 //! The managers together, in a small model of a cluster: each policy of paper 000 comes out as it is meant.
 
+mod colocate;
 mod estore;
 mod faults;
 mod halo;

@@ -93,6 +93,21 @@ fn servers_are_added_until_the_load_fits_and_no_more() {
     model.run(50);
     assert_eq!(model.moves.len(), moves, "{:#?}", model.story());
     assert_eq!(model.servers(), servers);
+    // What was needed was known from the start; what was there followed.
+    let first = model
+        .measured
+        .iter()
+        .find(|capacity| capacity.required.cpu > 1000.0)
+        .expect("it was measured");
+    let last = model.measured.last().expect("it was measured");
+    assert!(
+        (first.required.cpu / 5600.0 - 1.0).abs() < 0.05 && first.provided.cpu < 5600.0,
+        "{first:?}"
+    );
+    assert!(
+        (last.required.cpu / 5600.0 - 1.0).abs() < 0.05 && last.provided.cpu >= 7000.0,
+        "{last:?}"
+    );
 }
 
 #[test]
@@ -133,5 +148,23 @@ fn one_partition_that_fills_a_server_alone_does_not_make_the_cluster_grow() {
         last.explain(&model.schema),
         "1 server was not added: rule 1 finds the servers too busy (server.cpu.perc 95.0 > 80), \
          but more servers would not help"
+    );
+}
+
+#[test]
+fn partitions_that_are_each_too_large_get_a_server_each() {
+    let mut model = pagerank(1, &[1200.0, 1100.0, 1150.0]);
+    model.run(14);
+    assert_eq!(model.servers().len(), 3, "{:#?}", model.story());
+    for node in model.servers() {
+        assert_eq!(model.on(node).len(), 1, "{:#?}", model.story());
+    }
+    let moves = model.moves.len();
+    model.run(30);
+    assert_eq!(
+        (model.moves.len(), model.servers().len()),
+        (moves, 3),
+        "{:#?}",
+        model.story()
     );
 }

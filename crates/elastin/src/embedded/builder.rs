@@ -111,7 +111,10 @@ impl EmbeddedBuilder {
 
     /// Another policy than the application's.
     pub fn policy(mut self, file_name: &str, text: &str) -> Self {
-        self.policy = PolicySource { file_name: file_name.into(), text: text.into() };
+        self.policy = PolicySource {
+            file_name: file_name.into(),
+            text: text.into(),
+        };
         self
     }
 
@@ -167,7 +170,10 @@ impl EmbeddedBuilder {
             servers_max: self.servers_max,
         };
         let failed = |error: anyhow::Error| EmbeddedError::Supervisor(error);
-        settings.store(&*coordination).await.map_err(|error| failed(error.into()))?;
+        settings
+            .store(&*coordination)
+            .await
+            .map_err(|error| failed(error.into()))?;
         let options = MemberOptions {
             name: "supervisor".into(),
             role: Role::Supervisor,
@@ -202,7 +208,11 @@ impl EmbeddedBuilder {
         let there = tokio::time::timeout(REQUEST_TIME_MAX, all_there).await;
         if !matches!(there, Ok(Ok(()))) {
             let started = status.lock().servers().len();
-            return Err(EmbeddedError::ServersMissing { started, wanted: self.servers, limit: REQUEST_TIME_MAX });
+            return Err(EmbeddedError::ServersMissing {
+                started,
+                wanted: self.servers,
+                limit: REQUEST_TIME_MAX,
+            });
         }
         Ok(Embedded {
             app: self.app,

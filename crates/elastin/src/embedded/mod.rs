@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use elastin_actor::Client;
 use elastin_cluster::Role;
-use elastin_control::Decision;
+use elastin_control::{Capacity, Decision};
 use elastin_protocol::MoveError;
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_types::ActorId;
@@ -94,6 +94,11 @@ impl Embedded {
         self.status.lock().decisions()
     }
 
+    /// What the servers were asked for and what they had, period by period: what elasticity metrics are made from.
+    pub fn capacities(&self) -> Vec<Capacity> {
+        self.status.lock().capacities()
+    }
+
     /// What the actors of this cluster are called in messages.
     pub fn app(&self) -> &App {
         &self.app
@@ -107,7 +112,11 @@ impl Embedded {
     /// Moves an actor to a server, as an operator; no policy is asked.
     pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), MoveFailed> {
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::Move { actor: actor.clone(), server: server.into(), answer });
+        self.ask(Request::Move {
+            actor: actor.clone(),
+            server: server.into(),
+            answer,
+        });
         match tokio::time::timeout(REQUEST_TIME_MAX, answered).await {
             Ok(Ok(result)) => result,
             _ => Err(MoveFailed::NoAnswer),
@@ -118,7 +127,9 @@ impl Embedded {
     pub async fn add_server(&self) -> anyhow::Result<String> {
         let (answer, answered) = oneshot::channel();
         self.ask(Request::Add { answer });
-        tokio::time::timeout(REQUEST_TIME_MAX, answered).await??.map_err(Into::into)
+        tokio::time::timeout(REQUEST_TIME_MAX, answered)
+            .await??
+            .map_err(Into::into)
     }
 
     /// Empties a server and ends it.
@@ -129,14 +140,20 @@ impl Embedded {
     /// Kills a server's process, as a crash would. Says whether it was there.
     pub async fn kill(&self, server: &str) -> bool {
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::Kill { server: server.into(), answer });
+        self.ask(Request::Kill {
+            server: server.into(),
+            answer,
+        });
         answered.await.unwrap_or(false)
     }
 
     /// The operating system's id of a server's process.
     pub async fn process_id(&self, server: &str) -> Option<u32> {
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::ProcessId { server: server.into(), answer });
+        self.ask(Request::ProcessId {
+            server: server.into(),
+            answer,
+        });
         answered.await.ok().flatten()
     }
 

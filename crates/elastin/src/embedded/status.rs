@@ -1,12 +1,15 @@
 //! What the supervisor knows of its cluster, for people to look at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use elastin_control::{Decision, DecisionId};
+use elastin_control::{Capacity, Decision, DecisionId};
 use elastin_types::{NodeId, ServerStats};
 
 /// How many decisions are kept for a look back; older ones are forgotten.
 const DECISIONS_MAX: usize = 10_000;
+
+/// How many periods' capacities are kept: a day of ten-second periods.
+const CAPACITIES_MAX: usize = 8_640;
 
 /// One server, as it last reported.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +38,7 @@ pub(crate) struct Status {
     decisions: BTreeMap<u64, Decision>,
     heard_as: BTreeMap<DecisionId, u64>,
     decisions_heard: u64,
+    capacities: VecDeque<Capacity>,
 }
 
 impl Status {
@@ -86,10 +90,24 @@ impl Status {
         }
     }
 
+    /// What was needed and what there was, period by period.
+    pub(crate) fn capacities(&self) -> Vec<Capacity> {
+        self.capacities.iter().copied().collect()
+    }
+
+    pub(crate) fn measured(&mut self, capacity: Capacity) {
+        if self.capacities.len() == CAPACITIES_MAX {
+            self.capacities.pop_front();
+        }
+        self.capacities.push_back(capacity);
+    }
+
     /// Replaces the ids of servers in a text by their names.
     pub(crate) fn with_names(&self, text: &str) -> String {
         // Longer ids first, so that the name of n1 is not put into n12.
-        self.names.iter().rev().fold(text.to_owned(), |text, (node, name)| text.replace(&node.to_string(), name))
+        self.names.iter().rev().fold(text.to_owned(), |text, (node, name)| {
+            text.replace(&node.to_string(), name)
+        })
     }
 }
 
@@ -100,7 +118,10 @@ mod tests {
     #[test]
     fn ids_become_names_and_longer_ids_go_first() {
         let mut status = Status::default();
-        let servers = [(NodeId(1), "server-1".to_owned(), false), (NodeId(12), "server-2".to_owned(), false)];
+        let servers = [
+            (NodeId(1), "server-1".to_owned(), false),
+            (NodeId(12), "server-2".to_owned(), false),
+        ];
         status.set_servers(servers.into_iter());
         assert_eq!(status.with_names("moved n12 → n1"), "moved server-2 → server-1");
     }

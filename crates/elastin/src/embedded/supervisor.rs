@@ -22,12 +22,28 @@ use crate::wire::{self, AdminFrame, ControlFrame};
 
 /// What an operator can ask of the supervisor.
 pub(super) enum Request {
-    Move { actor: ActorId, server: String, answer: oneshot::Sender<Result<(), MoveFailed>> },
-    Add { answer: oneshot::Sender<std::io::Result<String>> },
-    Drain { server: String },
-    Kill { server: String, answer: oneshot::Sender<bool> },
-    ProcessId { server: String, answer: oneshot::Sender<Option<u32>> },
-    Shutdown { answer: oneshot::Sender<()> },
+    Move {
+        actor: ActorId,
+        server: String,
+        answer: oneshot::Sender<Result<(), MoveFailed>>,
+    },
+    Add {
+        answer: oneshot::Sender<std::io::Result<String>>,
+    },
+    Drain {
+        server: String,
+    },
+    Kill {
+        server: String,
+        answer: oneshot::Sender<bool>,
+    },
+    ProcessId {
+        server: String,
+        answer: oneshot::Sender<Option<u32>>,
+    },
+    Shutdown {
+        answer: oneshot::Sender<()>,
+    },
 }
 
 /// Servers that were started and are waited for.
@@ -48,6 +64,12 @@ enum Awaiting {
     Nobody,
 }
 
+/// A move that an operator asked for and a server carries out.
+struct AskedMove {
+    host: NodeId,
+    answer: oneshot::Sender<Result<(), MoveFailed>>,
+}
+
 pub(super) struct Supervisor {
     member: Member,
     coordination: Arc<dyn Coordination>,
@@ -60,7 +82,7 @@ pub(super) struct Supervisor {
     servers_min: u32,
     servers_max: u32,
     placements: HashMap<u64, ActorId>,
-    moves: HashMap<u64, oneshot::Sender<Result<(), MoveFailed>>>,
+    moves: HashMap<u64, AskedMove>,
     requests_made: u64,
 }
 
@@ -73,7 +95,12 @@ impl Supervisor {
         settings: &ClusterSettings,
         status: Arc<Mutex<Status>>,
     ) -> Self {
-        let config = Config { node: member.me, policy, settings: settings.elasticity(), seed: member.me.0 };
+        let config = Config {
+            node: member.me,
+            policy,
+            settings: settings.elasticity(),
+            seed: member.me.0,
+        };
         Supervisor {
             member,
             coordination,
@@ -131,19 +158,27 @@ impl Supervisor {
 
     fn hear(&mut self, below: Below) {
         match below {
-            Below::Frame { from, class: Class::Control, payload } => {
+            Below::Frame {
+                from,
+                class: Class::Control,
+                payload,
+            } => {
                 if let Some(frame) = wire::decode(from, &payload) {
                     self.hear_control(from, frame);
                 }
             }
             Below::Frame { from, payload, .. } => {
                 if let Some(AdminFrame::MoveEnded { request, result }) = wire::decode(from, &payload)
-                    && let Some(answer) = self.moves.remove(&request)
+                    && let Some(asked) = self.moves.remove(&request)
                 {
-                    let _ = answer.send(result.map_err(MoveFailed::Refused));
+                    let _ = asked.answer.send(result.map_err(MoveFailed::Refused));
                 }
             }
-            Below::NeedPlacement { actor, caller, caller_node } => self.place(actor, caller, caller_node),
+            Below::NeedPlacement {
+                actor,
+                caller,
+                caller_node,
+            } => self.place(actor, caller, caller_node),
             Below::MoveEnded { .. } => unreachable!("the supervisor hosts no actors"),
         }
     }
@@ -159,7 +194,11 @@ impl Supervisor {
             }
             ControlFrame::ToHost { actor, message } => {
                 if let Some(host) = self.member.peer.host_of(&actor) {
-                    self.send(host, Class::Control, &wire::encode(&ControlFrame::Relayed { from, message }));
+                    self.send(
+                        host,
+                        Class::Control,
+                        &wire::encode(&ControlFrame::Relayed { from, message }),
+                    );
                 }
             }
             ControlFrame::Record(decision) => self.status.lock().decided(*decision),
@@ -176,7 +215,11 @@ impl Supervisor {
         self.requests_made += 1;
         let request = self.requests_made;
         self.placements.insert(request, actor.clone());
-        let caller_hosts = self.roster.members.get(&caller_node).is_some_and(|record| record.role == Role::Server);
+        let caller_hosts = self
+            .roster
+            .members
+            .get(&caller_node)
+            .is_some_and(|record| record.role == Role::Server);
         let new = NewActor {
             actor,
             caller: match caller {
@@ -186,7 +229,10 @@ impl Supervisor {
             caller_node: caller_hosts.then_some(caller_node),
         };
         let from = self.member.me;
-        self.tell(GemEvent::Message { from, message: ControlMessage::Place { request, new } });
+        self.tell(GemEvent::Message {
+            from,
+            message: ControlMessage::Place { request, new },
+        });
     }
 
     fn tell(&mut self, event: GemEvent) {
@@ -199,9 +245,14 @@ impl Supervisor {
 
     fn carry_out(&mut self, command: GemCommand) {
         match command {
-            GemCommand::Send { to, message: ControlMessage::Placed { request, placement } } if to == self.member.me => {
+            GemCommand::Send {
+                to,
+                message: ControlMessage::Placed { request, placement },
+            } if to == self.member.me => {
                 if let Some(actor) = self.placements.remove(&request) {
-                    let node = placement.map(|placement| placement.node).or_else(|| self.any_server(request));
+                    let node = placement
+                        .map(|placement| placement.node)
+                        .or_else(|| self.any_server(request));
                     self.member.peer.placed(actor, node);
                 }
             }
@@ -210,7 +261,10 @@ impl Supervisor {
             }
             GemCommand::AddServers { request, count, .. } => {
                 if let Err(error) = self.start_servers(count, Awaiting::Manager(request)) {
-                    self.tell(GemEvent::ProvisionFailed { request, reason: error.to_string() });
+                    self.tell(GemEvent::ProvisionFailed {
+                        request,
+                        reason: error.to_string(),
+                    });
                 }
             }
             GemCommand::RemoveServer { node } => {
@@ -219,14 +273,20 @@ impl Supervisor {
                 }
             }
             GemCommand::Record(decision) => self.status.lock().decided(*decision),
+            GemCommand::Measured(capacity) => self.status.lock().measured(capacity),
         }
     }
 
     /// A server that takes actors, another one each time: where they go while none has reported to the global manager.
     fn any_server(&self, turn: u64) -> Option<NodeId> {
         let takes = |record: &MemberRecord| record.role == Role::Server && !record.draining;
-        let servers: Vec<NodeId> =
-            self.roster.members.iter().filter(|(_, record)| takes(record)).map(|(node, _)| *node).collect();
+        let servers: Vec<NodeId> = self
+            .roster
+            .members
+            .iter()
+            .filter(|(_, record)| takes(record))
+            .map(|(node, _)| *node)
+            .collect();
         let index = turn % (servers.len().max(1) as u64);
         servers.get(index as usize).copied()
     }
@@ -239,6 +299,9 @@ impl Supervisor {
             .set_servers(servers.map(|(node, record)| (*node, record.name.clone(), record.draining)));
         self.roster = roster;
         self.tell(GemEvent::Members(members_of(&self.roster)));
+        // A server that is gone answers no more: whoever waits for it hears that, and need not wait in vain.
+        self.moves
+            .retain(|_, asked| self.roster.members.contains_key(&asked.host));
         let all_there = |awaited: &Awaited| awaited.names.iter().all(|name| self.roster.named(name).is_some());
         let (there, awaited) = std::mem::take(&mut self.awaited).into_iter().partition(all_there);
         self.awaited = awaited;
@@ -258,7 +321,10 @@ impl Supervisor {
     fn start_servers(&mut self, count: u32, whom: Awaiting) -> std::io::Result<()> {
         let room = (self.servers_max as usize).saturating_sub(self.provisioner.count());
         if count as usize > room {
-            return Err(std::io::Error::other(format!("the cluster may have at most {} servers", self.servers_max)));
+            return Err(std::io::Error::other(format!(
+                "the cluster may have at most {} servers",
+                self.servers_max
+            )));
         }
         let mut names = Vec::new();
         for _ in 0..count {
@@ -280,8 +346,9 @@ impl Supervisor {
             tracing::warn!(server = exited.name, how = exited.how, "a server's process ended");
         }
         self.end_lease(&exited.name).await;
-        let (lost, awaited) =
-            std::mem::take(&mut self.awaited).into_iter().partition(|awaited| awaited.names.contains(&exited.name));
+        let (lost, awaited) = std::mem::take(&mut self.awaited)
+            .into_iter()
+            .partition(|awaited| awaited.names.contains(&exited.name));
         self.awaited = awaited;
         for Awaited { whom, .. } in lost {
             let reason = format!("{} ended before it had joined ({})", exited.name, exited.how);
@@ -301,7 +368,9 @@ impl Supervisor {
 
     /// Ends the lease of a server whose process is gone for sure, so that nobody waits for it to run out.
     async fn end_lease(&self, name: &str) {
-        let Some(key) = self.roster.named(name).map(|_| MemberRecord::key(name)) else { return };
+        let Some(key) = self.roster.named(name).map(|_| MemberRecord::key(name)) else {
+            return;
+        };
         let entry = match self.coordination.call(CoordinationRequest::Get { key }).await {
             Ok(CoordinationReply::Got { entry, .. }) => entry,
             Ok(_) | Err(_) => None,
@@ -341,8 +410,12 @@ impl Supervisor {
         };
         self.requests_made += 1;
         let request = self.requests_made;
-        self.moves.insert(request, answer);
-        self.send(host, Class::Admin, &wire::encode(&AdminFrame::Move { request, actor, to }));
+        self.moves.insert(request, AskedMove { host, answer });
+        self.send(
+            host,
+            Class::Admin,
+            &wire::encode(&AdminFrame::Move { request, actor, to }),
+        );
     }
 
     fn drain(&self, server: String) {
@@ -355,7 +428,11 @@ impl Supervisor {
     }
 
     async fn end(&mut self, exited: &mut mpsc::UnboundedReceiver<Exited>) {
-        let servers = self.roster.members.values().filter(|record| record.role == Role::Server);
+        let servers = self
+            .roster
+            .members
+            .values()
+            .filter(|record| record.role == Role::Server);
         for record in servers {
             self.provisioner.stop(&record.name);
         }

@@ -46,7 +46,12 @@ struct Running {
 impl ProcessProvisioner {
     /// Starts servers as `program arguments… --name NAME`; whatever ends is told to `exits`.
     pub(crate) fn new(program: PathBuf, arguments: Vec<OsString>, exits: mpsc::UnboundedSender<Exited>) -> Self {
-        Self { program, arguments, running: Arc::default(), exits }
+        Self {
+            program,
+            arguments,
+            running: Arc::default(),
+            exits,
+        }
     }
 
     /// Starts a server of this name. Must be called inside a tokio runtime.
@@ -65,7 +70,13 @@ impl ProcessProvisioner {
             kill: kill.clone(),
         };
         self.running.lock().insert(name.into(), running);
-        tokio::spawn(attend(name.into(), child, kill.subscribe(), Arc::clone(&self.running), self.exits.clone()));
+        tokio::spawn(attend(
+            name.into(),
+            child,
+            kill.subscribe(),
+            Arc::clone(&self.running),
+            self.exits.clone(),
+        ));
         Ok(())
     }
 
@@ -130,5 +141,9 @@ async fn attend(
         Err(error) => format!("lost sight of it: {error}"),
     };
     // Nobody listens any more when the cluster is being torn down.
-    let _ = exits.send(Exited { name, expected: told, how });
+    let _ = exits.send(Exited {
+        name,
+        expected: told,
+        how,
+    });
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use elastin_types::ActorType;
 
 use super::world::World;
-use super::{Answer, Report, sense};
+use super::{Claim, Report, sense};
 use crate::{Balance, Behaviour, Diagnostic};
 
 /// A behaviour by its rule and its place in the rule.
@@ -98,23 +98,16 @@ fn same_actor(report: &Report<'_>, one: Place, other: Place) -> Option<World> {
     fits.then_some(world)
 }
 
-fn warn(report: &mut Report<'_>, code: &str, one: At, other: At, message: String, answer: Answer, resolution: String) {
-    let tie = report.priority(one) == report.priority(other);
-    let resolution = if tie && one.0 != other.0 {
-        format!("both have priority {}: the earlier rule wins", report.priority(one))
-    } else {
-        resolution
-    };
-    let help = match answer.example {
-        Some(example) => format!("{resolution}; for example with {example}"),
-        None => resolution,
-    };
-    let mut warning = Diagnostic::warning(code, report.behaviour_span(other), message).help(help);
+/// Warns that two behaviours are against each other.
+fn warn(report: &mut Report<'_>, code: &str, one: At, other: At, mut claim: Claim) {
+    if report.priority(one) == report.priority(other) && one.0 != other.0 {
+        claim.resolution = format!("both have priority {}: the earlier rule wins", report.priority(one));
+    }
+    let mut warning = Diagnostic::warning(code, report.behaviour_span(other), "");
     if one != other {
         warning = warning.also(report.behaviour_span(one), "against this");
     }
-    warning.witness = answer.witness;
-    report.add(warning);
+    report.claim(warning, claim);
 }
 
 fn pins_against_balances(report: &mut Report<'_>, pins: &Places, balances: &[(At, &Balance)]) {
@@ -136,12 +129,14 @@ fn pins_against_balances(report: &mut Report<'_>, pins: &Places, balances: &[(At
                     instance.server = Some(actor);
                 }
             }
-            if let Some(answer) = report.can_hold(&world) {
-                let pin_text = report.behaviour_text(pin.at);
-                let text = report.behaviour_text(*at);
-                let message = format!("`{text}` {} want to move actors that `{pin_text}` keeps", answer.can);
-                let resolution = "the one with the higher priority wins".into();
-                warn(report, "pin-against-balance", pin.at, *at, message, answer, resolution);
+            if let Some(shared) = report.can_hold(world) {
+                let claim = Claim {
+                    who: format!("`{}`", report.behaviour_text(*at)),
+                    what: format!("want to move actors that `{}` keeps", report.behaviour_text(pin.at)),
+                    resolution: "the one with the higher priority wins".into(),
+                    shared,
+                };
+                warn(report, "pin-against-balance", pin.at, *at, claim);
             }
         }
     }
@@ -154,19 +149,15 @@ fn pins_against_reserves(report: &mut Report<'_>, pins: &Places, reserves: &Plac
                 let Some(world) = same_actor(report, pin, *reserve) else {
                     continue;
                 };
-                if let Some(answer) = report.can_hold(&world) {
-                    let (pin_text, text) = (report.behaviour_text(pin.at), report.behaviour_text(reserve.at));
-                    let message = format!("`{text}` and `{pin_text}` {} be about the same actor", answer.can);
-                    let resolution = "it then stays, and the others leave its server".into();
-                    warn(
-                        report,
-                        "pin-against-reserve",
-                        pin.at,
-                        reserve.at,
-                        message,
-                        answer,
-                        resolution,
-                    );
+                if let Some(shared) = report.can_hold(world) {
+                    let texts = (report.behaviour_text(reserve.at), report.behaviour_text(pin.at));
+                    let claim = Claim {
+                        who: format!("`{}` and `{}`", texts.0, texts.1),
+                        what: "be about the same actor".into(),
+                        resolution: "it then stays, and the others leave its server".into(),
+                        shared,
+                    };
+                    warn(report, "pin-against-reserve", pin.at, reserve.at, claim);
                 }
             }
         }
@@ -201,21 +192,19 @@ fn both_ends(
             if !fits {
                 continue;
             }
-            if let Some(answer) = report.can_hold(&world) {
-                let text = report.behaviour_text(at);
-                let message = format!("both ends of `{text}` {} be {participle}", answer.can);
-                let mut warning = Diagnostic::warning(code, report.behaviour_span(at), message)
+            if let Some(shared) = report.can_hold(world) {
+                let mut warning = Diagnostic::warning(code, report.behaviour_span(at), "")
                     .also(report.behaviour_span(first.at), "one end");
                 if first.at != second.at {
                     warning = warning.also(report.behaviour_span(second.at), "the other end");
                 }
-                let help = format!("both then stay {stay}");
-                warning = warning.help(match answer.example {
-                    Some(example) => format!("{help}; for example with {example}"),
-                    None => help,
-                });
-                warning.witness = answer.witness;
-                report.add(warning);
+                let claim = Claim {
+                    who: format!("both ends of `{}`", report.behaviour_text(at)),
+                    what: format!("be {participle}"),
+                    resolution: format!("both then stay {stay}"),
+                    shared,
+                };
+                report.claim(warning, claim);
                 // One pair of rules is enough to show it.
                 return;
             }
@@ -245,20 +234,16 @@ fn colocates_against_separates(report: &mut Report<'_>, colocates: &[(At, usize,
             if !fits || warned.contains(&place.at) {
                 continue;
             }
-            if let Some(answer) = report.can_hold(&world) {
+            if let Some(shared) = report.can_hold(world) {
                 warned.push(place.at);
-                let (text, apart) = (report.behaviour_text(*at), report.behaviour_text(place.at));
-                let message = format!("`{text}` and `{apart}` {} be about the same actors", answer.can);
-                let resolution = "the one with the higher priority wins".into();
-                warn(
-                    report,
-                    "colocate-against-separate",
-                    place.at,
-                    *at,
-                    message,
-                    answer,
-                    resolution,
-                );
+                let texts = (report.behaviour_text(*at), report.behaviour_text(place.at));
+                let claim = Claim {
+                    who: format!("`{}` and `{}`", texts.0, texts.1),
+                    what: "be about the same actors".into(),
+                    resolution: "the one with the higher priority wins".into(),
+                    shared,
+                };
+                warn(report, "colocate-against-separate", place.at, *at, claim);
             }
         }
     }
@@ -282,11 +267,15 @@ fn reserves_for_two_resources(report: &mut Report<'_>, reserves: &Places) {
                 let Some(world) = same_actor(report, *one, other) else {
                     continue;
                 };
-                if let Some(answer) = report.can_hold(&world) {
-                    let (first, second) = (report.behaviour_text(one.at), report.behaviour_text(other.at));
-                    let message = format!("`{first}` and `{second}` {} be about the same actor", answer.can);
-                    let resolution = "the earlier one wins".into();
-                    warn(report, "priority-tie", one.at, other.at, message, answer, resolution);
+                if let Some(shared) = report.can_hold(world) {
+                    let texts = (report.behaviour_text(one.at), report.behaviour_text(other.at));
+                    let claim = Claim {
+                        who: format!("`{}` and `{}`", texts.0, texts.1),
+                        what: "be about the same actor".into(),
+                        resolution: "the earlier one wins".into(),
+                        shared,
+                    };
+                    warn(report, "priority-tie", one.at, other.at, claim);
                 }
             }
         }

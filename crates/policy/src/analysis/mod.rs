@@ -14,8 +14,8 @@ mod world;
 use elastin_types::Schema;
 
 use crate::ast::{Ast, RuleAst};
-use crate::{Diagnostic, Policy, Span};
-use world::{Together, World};
+use crate::{DIAGNOSTICS_MAX, Diagnostic, Policy, Span};
+use world::{Space, Together, World};
 
 /// How many combinations of rules are looked at. Rules are only compared where they speak of the same types, so that a
 /// policy comes near this only if hundreds of rules are about one type.
@@ -26,8 +26,7 @@ pub(crate) fn warnings(policy: &Policy, ast: &Ast, schema: &Schema) -> Vec<Diagn
     let mut report = Report {
         policy,
         ast,
-        schema,
-        warnings: Vec::new(),
+        findings: Vec::new(),
         questions: 0,
     };
     for (index, rule) in ast.rules.iter().enumerate() {
@@ -40,29 +39,72 @@ pub(crate) fn warnings(policy: &Policy, ast: &Ast, schema: &Schema) -> Vec<Diagn
         let message = format!("only the first {QUESTIONS_MAX} combinations of rules were searched for conflicts");
         report.add(Diagnostic::warning("many-rules", Span::default(), message));
     }
-    report.warnings
+    let mut findings = report.findings;
+    findings.sort_by_key(|finding| (finding.warning.span().start, finding.warning.span().end));
+    let findings = findings.into_iter().enumerate();
+    findings
+        // Witnesses take most of the time, and what is beyond the maximum is not shown.
+        .map(|(place, finding)| finding.finish(policy, schema, place < DIAGNOSTICS_MAX))
+        .collect()
 }
 
 /// What has been found out so far.
 struct Report<'a> {
     policy: &'a Policy,
     ast: &'a Ast,
-    schema: &'a Schema,
-    warnings: Vec<Diagnostic>,
+    findings: Vec<Finding>,
     questions: usize,
 }
 
-/// An answer to whether rules can hold together, with a part of a sentence.
-struct Answer {
-    /// `can` if that was shown, else `may`.
-    can: &'static str,
-    example: Option<String>,
-    witness: Option<elastin_types::Snapshot>,
+/// A warning, and what it claims.
+struct Finding {
+    warning: Diagnostic,
+    claim: Option<Claim>,
+}
+
+/// That some rules can do something together. The message is made of it when it is known whether they can or only may.
+struct Claim {
+    who: String,
+    what: String,
+    resolution: String,
+    shared: Shared,
+}
+
+/// Rules that hold together as far as is known: with these values, or there were too many alternatives to tell.
+struct Shared {
+    world: World,
+    space: Option<Space>,
+}
+
+impl Finding {
+    fn finish(self, policy: &Policy, schema: &Schema, with_witness: bool) -> Diagnostic {
+        let mut warning = self.warning;
+        let Some(claim) = self.claim else {
+            return warning;
+        };
+        let Shared { world, space } = &claim.shared;
+        if let Some(space) = space.as_ref().filter(|_| with_witness) {
+            warning.witness = witness::witness(policy, schema, world, space);
+        }
+        let can = if warning.witness.is_some() { "can" } else { "may" };
+        warning.message = format!("{} {can} {}", claim.who, claim.what);
+        let example = space.as_ref().map(Space::describe).unwrap_or_default();
+        warning.help = Some(match example.as_str() {
+            "" => claim.resolution,
+            example => format!("{}; for example with {example}", claim.resolution),
+        });
+        warning
+    }
 }
 
 impl<'a> Report<'a> {
     fn add(&mut self, warning: Diagnostic) {
-        self.warnings.push(warning);
+        self.findings.push(Finding { warning, claim: None });
+    }
+
+    fn claim(&mut self, warning: Diagnostic, claim: Claim) {
+        let claim = Some(claim);
+        self.findings.push(Finding { warning, claim });
     }
 
     fn rule(&self, rule: usize) -> &'a RuleAst {
@@ -89,29 +131,19 @@ impl<'a> Report<'a> {
         rule.priority_of(&rule.behaviours[behaviour])
     }
 
-    /// Whether the rules of a world can hold together; `None` if they can't, or no more questions are answered.
-    fn can_hold(&mut self, world: &World) -> Option<Answer> {
+    /// The rules of a world if they can hold together; `None` if they can't, or no more questions are answered.
+    fn can_hold(&mut self, world: World) -> Option<Shared> {
         if self.questions >= QUESTIONS_MAX {
             return None;
         }
         self.questions += 1;
-        let open = Answer {
-            can: "may",
-            example: None,
-            witness: None,
-        };
         match world.together(self.policy) {
             Together::Never => None,
-            Together::May => Some(open),
-            Together::With(space) => {
-                let witness = witness::witness(self.policy, self.schema, world, &space);
-                let shown = space.describe();
-                Some(Answer {
-                    can: if witness.is_some() { "can" } else { "may" },
-                    example: (!shown.is_empty()).then_some(shown),
-                    witness,
-                })
-            }
+            Together::May => Some(Shared { world, space: None }),
+            Together::With(space) => Some(Shared {
+                world,
+                space: Some(space),
+            }),
         }
     }
 }

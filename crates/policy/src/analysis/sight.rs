@@ -5,7 +5,7 @@
 //! server, so that a `colocate` comes too late to be of use.
 
 use super::Report;
-use crate::{Atom, CallerClass, Diagnostic, Feature, Rule, Statistic};
+use crate::{Atom, CallerClass, Diagnostic, Feature, Rule, Span, Statistic};
 
 pub(super) fn check(report: &mut Report<'_>) {
     for (index, rule) in report.policy.rules.iter().enumerate() {
@@ -19,7 +19,21 @@ pub(super) fn check(report: &mut Report<'_>) {
         // One alternative that can be seen is enough for the rule to be of use.
         let found: Option<Vec<(usize, usize)>> = report.policy.alternatives[index].iter().map(hidden).collect();
         if let Some((atom, other)) = found.and_then(|found| found.first().copied()) {
-            let warning = out_of_sight(rule, report.rule(index).condition.span(), atom, subject, other);
+            let alternative = &report.policy.alternatives[index][0];
+            let sees_all = (0..rule.variables.len()).find(|actor| {
+                alternative
+                    .iter()
+                    .all(|atom| needs(&rule.atoms[*atom], *actor).is_none())
+            });
+            let help = match sees_all {
+                Some(actor) => format!(
+                    "the server of the first actor that the behaviours name evaluates the rule: name `{}` first",
+                    rule.variables[actor].name
+                ),
+                None => "no single server knows all that the condition asks for: ask for less".into(),
+            };
+            let span = report.rule(index).condition.span();
+            let warning = out_of_sight(rule, span, atom, subject, other).help(help);
             report.add(warning);
         }
     }
@@ -42,13 +56,11 @@ fn needs(atom: &Atom, subject: usize) -> Option<usize> {
     (needed != subject).then_some(needed)
 }
 
-fn out_of_sight(rule: &Rule, span: crate::Span, atom: usize, subject: usize, other: usize) -> Diagnostic {
+fn out_of_sight(rule: &Rule, span: Span, atom: usize, subject: usize, other: usize) -> Diagnostic {
     let (subject, other) = (&rule.variables[subject].name, &rule.variables[other].name);
     let message = format!(
         "this rule fires only while `{other}` is on the server of `{subject}`: `{}` is not known elsewhere",
         rule.atoms[atom].text()
     );
-    Diagnostic::warning("out-of-sight", span, message).help(format!(
-        "the first actor that the behaviours name is the one whose server evaluates the rule: name `{other}` first"
-    ))
+    Diagnostic::warning("out-of-sight", span, message)
 }

@@ -3,6 +3,8 @@
 //! All mistakes are reported in one run. A rule with a mistake in its syntax is not looked at here: what the checker
 //! would say about the rest of it could be wrong.
 
+mod behaviour;
+mod condition;
 mod connect;
 mod features;
 mod names;

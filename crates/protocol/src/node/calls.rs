@@ -120,27 +120,23 @@ impl Node {
         }
     }
 
-    /// A message can't be taken: a call gets the error as its outcome, and its origin need not wait for it to land. A tell
-    /// of a caller here is answered too, because that caller is the only one who can still be told.
-    pub(super) fn turn_away(&mut self, message: Message, hops: u8, error: CallError) {
-        let call = message.header.call;
-        if !message.header.one_way {
-            self.reply(call, Err(error));
-        } else if call.origin == self.links.me && hops == 0 {
-            self.links.command(Command::Complete {
-                call,
-                outcome: Err(error),
-            });
-        }
-        self.landed(&message, hops);
+    /// Whether a caller here waits for this call.
+    pub(super) fn is_pending(&self, call: CallId) -> bool {
+        call.origin == self.links.me && self.calls.contains_key(&call.sequence)
     }
 
-    /// Tells the origin of a message that was passed on that it is settled.
-    pub(super) fn landed(&mut self, message: &Message, hops: u8) {
-        if hops > 0 {
-            let actor = message.target.clone();
-            let call = message.header.call;
-            self.links.say(call.origin, Body::Landed { actor, call, hops });
+    /// A message will not run, and its origin is told why. A tell of a caller here is answered too: its caller is the only
+    /// one who can still be told.
+    pub(super) fn turn_away(&mut self, message: Message, error: CallError) {
+        let call = message.header.call;
+        if call.origin != self.links.me {
+            let actor = message.target;
+            self.links.say(call.origin, Body::TurnedAway { actor, call, error });
+        } else if message.header.one_way {
+            let outcome = Err(error);
+            self.links.command(Command::Complete { call, outcome });
+        } else {
+            self.complete(call, Err(error));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Overloaded, SlotEpoch};
 
 use super::Node;
-use crate::hosted::{Held, Hosted, InStep, OutStep, Phase};
+use crate::hosted::{Hosted, InStep, OutStep, Phase};
 use crate::slots::{OwnedSlot, Placing, Question, SlotPhase, Whereabouts};
 use crate::{Body, Command, DirectoryBody, Entry, Slot, View};
 
@@ -22,7 +22,7 @@ const SLOTS_PER_FRAME: usize = 64;
 struct Given {
     slots: Vec<(Slot, SlotEpoch)>,
     entries: Vec<Entry>,
-    waiting: Vec<Held>,
+    waiting: Vec<Message>,
 }
 
 impl Given {
@@ -33,7 +33,7 @@ impl Given {
         };
         // Whoever asked something asks the new owner by itself.
         self.waiting.extend(queue.into_iter().filter_map(|question| match question {
-            Question::Pass(held) => Some(held),
+            Question::Pass(message) => Some(message),
             Question::Ask(..) => None,
         }));
         for (actor, whereabouts) in owned.entries {
@@ -55,24 +55,37 @@ impl Given {
 }
 
 impl Node {
-    /// A message came for an actor that is not here: it goes to the owner of the slot, or on from there.
-    pub(super) fn ask_directory(&mut self, message: Message, hops: u8) {
+    /// A message came to be passed on to its actor; to the owner of the slot, if that is another node by now.
+    pub(super) fn ask_directory(&mut self, message: Message) {
         let owner = self.links.directory_of(&message.target);
         if owner != self.links.me {
-            return self.pass_on(message, hops, owner, None);
+            self.say_passed_on(&message, owner);
+            let epoch = None;
+            self.links.say(owner, Body::Message { message, epoch });
+            return;
         }
         let slot = Slot::of(&message.target);
         let owned = self.slots.get_mut(&slot).expect("an owner has its slot");
         match &mut owned.phase {
-            SlotPhase::Open => self.pass_to_host(message, hops),
+            SlotPhase::Open => self.pass_to_host(message),
             SlotPhase::Awaiting { queue, .. } | SlotPhase::Recovering { queue, .. } => {
-                if queue.len() >= self.links.limits.held_per_actor {
-                    return self.turn_away(message, hops, CallError::Overloaded(Overloaded::Node));
+                if queue.len() < self.links.limits.held_per_actor {
+                    queue.push_back(Question::Pass(message));
+                } else {
+                    self.turn_away(message, CallError::Overloaded(Overloaded::Node));
                 }
-                let held = self.keep(message, hops);
-                self.slot_queue(slot).push_back(Question::Pass(held));
             }
         }
+    }
+
+    fn say_passed_on(&mut self, message: &Message, to: NodeId) {
+        let (actor, call) = (message.target.clone(), message.header.call);
+        self.links.say(call.origin, Body::PassedOn { actor, call, to });
+    }
+
+    fn pass(&mut self, message: Message, to: NodeId, epoch: ActivationEpoch) {
+        self.say_passed_on(&message, to);
+        self.links.say(to, Body::Passed { message, epoch });
     }
 
     fn slot_queue(&mut self, slot: Slot) -> &mut VecDeque<Question> {
@@ -95,30 +108,28 @@ impl Node {
     }
 
     /// Passes a message on to where the actor is, or finds a place for it first.
-    fn pass_to_host(&mut self, message: Message, hops: u8) {
+    fn pass_to_host(&mut self, message: Message) {
+        let held_max = self.links.limits.held_per_actor;
         match self.entry(&message.target) {
             Some(Whereabouts::Hosted { node, epoch, .. }) => {
                 let (node, epoch) = (*node, *epoch);
                 if !self.links.is_dead(node) {
-                    return self.pass_on(message, hops, node, Some(epoch));
+                    return self.pass(message, node, epoch);
                 }
             }
             Some(Whereabouts::Placing(placing)) => {
-                if placing.held.len() >= self.links.limits.held_per_actor {
-                    return self.turn_away(message, hops, CallError::Overloaded(Overloaded::Actor));
-                }
-                let held = self.keep(message, hops);
-                if let Some(Whereabouts::Placing(placing)) = self.entry(&held.message.target) {
-                    placing.held.push_back(held);
+                if placing.held.len() < held_max {
+                    placing.held.push_back(message);
+                } else {
+                    self.turn_away(message, CallError::Overloaded(Overloaded::Actor));
                 }
                 return;
             }
             None => {}
         }
         let actor = message.target.clone();
-        let held = self.keep(message, hops);
         let mut placing = Box::new(Placing::default());
-        placing.held.push_back(held);
+        placing.held.push_back(message);
         let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has it");
         owned.entries.insert(actor.clone(), Whereabouts::Placing(placing));
         self.ask_placement(&actor);
@@ -130,7 +141,7 @@ impl Node {
             unreachable!("only called for an actor without a place");
         };
         placing.asked += 1;
-        let first = &placing.held.front().expect("somebody sent to it").message.header;
+        let first = &placing.held.front().expect("somebody sent to it").header;
         let command = Command::NeedPlacement {
             actor: actor.clone(),
             caller: first.caller.clone(),
@@ -159,8 +170,8 @@ impl Node {
                 };
                 owned.entries.insert(actor.clone(), whereabouts);
                 self.links.say(node, Body::Directory(DirectoryBody::Grant { actor, epoch }));
-                for Held { message, hops } in held {
-                    self.pass_on(message, hops, node, Some(epoch));
+                for message in held {
+                    self.pass(message, node, epoch);
                 }
             }
             Some(_) if asked < PLACEMENTS_MAX => {
@@ -172,8 +183,8 @@ impl Node {
             _ => {
                 let owned = self.slots.get_mut(&slot).expect("it has the entry");
                 owned.entries.remove(&actor);
-                for Held { message, hops } in held {
-                    self.turn_away(message, hops, CallError::NotDelivered(NotDelivered::NoPlace));
+                for message in held {
+                    self.turn_away(message, CallError::NotDelivered(NotDelivered::NoPlace));
                 }
             }
         }
@@ -390,8 +401,8 @@ impl Node {
                 self.send_hand_over(to, slots, now, known);
             }
         }
-        for Held { message, hops } in waiting {
-            self.ask_directory(message, hops);
+        for message in waiting {
+            self.ask_directory(message);
         }
     }
 
@@ -485,7 +496,7 @@ impl Node {
         self.slots.get_mut(&slot).expect("the caller has it").phase = SlotPhase::Open;
         for question in queue {
             match question {
-                Question::Pass(Held { message, hops }) => self.pass_to_host(message, hops),
+                Question::Pass(message) => self.pass_to_host(message),
                 Question::Ask(from, body) => self.answer(from, body),
             }
         }

@@ -2,45 +2,78 @@
 
 use std::collections::VecDeque;
 
-use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Overloaded, SlotEpoch, Time};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Overloaded, SlotEpoch, Time};
 
 use super::Node;
 use crate::hosted::{Held, Hosted, Phase};
+use crate::route::Place;
 use crate::{Body, Command, DirectoryBody, Slot, StateSource};
 
-/// How often a message may be passed on: far more than any sequence of moves in a message's lifetime needs, and a limit
-/// in case two nodes each take the other for the host.
-pub(super) const HOPS_MAX: u8 = 32;
-
 impl Node {
-    /// Takes a message for an actor that is, was or will be here.
-    pub(super) fn accept(&mut self, message: Message, hops: u8) {
-        let hosted = self.hosted.get_mut(&message.target).expect("the caller has looked");
-        match &hosted.phase {
-            Phase::Closed | Phase::Active | Phase::MovingOut(_) => {
-                let epoch = hosted.epoch;
-                self.landed(&message, hops);
-                self.deliver(epoch, message);
-            }
-            Phase::Departed(departed) => {
-                let (to, epoch) = (departed.to, departed.to_epoch);
-                if self.is_own_sending(&message, hops) {
-                    // The route that followed the actor was forgotten because it was quiet.
-                    self.send_along_route(message);
-                } else if self.links.is_dead(to) || self.links.directory_of(&message.target) == self.links.me {
-                    // The directory knows better than a memory.
-                    self.ask_directory(message, hops);
-                } else {
-                    self.pass_on(message, hops, to, Some(epoch));
-                }
-            }
-            _ => self.hold(message, hops),
+    /// Takes a message of a caller here for an actor that is, was or will be here.
+    pub(super) fn accept_own(&mut self, message: Message) {
+        let hosted = &self.hosted[&message.target];
+        if hosted.phase.takes_mail() {
+            let epoch = hosted.epoch;
+            self.deliver(epoch, message);
+        } else if matches!(hosted.phase, Phase::Departed(_)) {
+            self.send_along_route(message);
+        } else {
+            self.hold(message, false);
         }
     }
 
-    /// Whether a message comes from a caller here, and was not passed on by anybody.
-    fn is_own_sending(&self, message: &Message, hops: u8) -> bool {
-        hops == 0 && message.header.call.origin == self.links.me
+    /// Takes a message from another node that is meant for this activation, if that is here or certain to come.
+    pub(super) fn accept(&mut self, message: Message, meant: ActivationEpoch, passed: bool) {
+        let Some(hosted) = self.hosted.get(&message.target) else {
+            return match passed {
+                true => self.expect(message, meant),
+                false => self.give_back(message, None),
+            };
+        };
+        let epoch = hosted.epoch;
+        match &hosted.phase {
+            Phase::Closed | Phase::Active | Phase::MovingOut(_) if epoch == meant => {
+                if passed {
+                    self.say_landed(&message, meant);
+                }
+                self.deliver(epoch, message);
+            }
+            Phase::Closed | Phase::Active | Phase::MovingOut(_) if epoch > meant => {
+                let place = Some((self.links.me, epoch));
+                self.give_back(message, place);
+            }
+            Phase::Activating if epoch == meant => {
+                if passed {
+                    self.say_landed(&message, meant);
+                }
+                self.hold(message, false);
+            }
+            // It is meant for what this activation becomes: the move is decided, even if this node has not heard of it.
+            Phase::MovingIn(_) if epoch < meant => {
+                if passed {
+                    self.say_landed(&message, meant);
+                }
+                self.hold(message, false);
+            }
+            Phase::Expected | Phase::Releasing(_) if epoch == meant => self.hold(message, passed),
+            Phase::Departed(departed) if departed.to_epoch > meant => {
+                let place = Some((departed.to, departed.to_epoch));
+                self.give_back(message, place);
+            }
+            _ => self.give_back(message, None),
+        }
+    }
+
+    /// Returns a message to its origin.
+    pub(super) fn give_back(&mut self, message: Message, place: Option<(NodeId, ActivationEpoch)>) {
+        let origin = message.header.call.origin;
+        self.links.say(origin, Body::Returned { message, place });
+    }
+
+    fn say_landed(&mut self, message: &Message, epoch: ActivationEpoch) {
+        let (actor, call) = (message.target.clone(), message.header.call);
+        self.links.say(call.origin, Body::Landed { actor, call, epoch });
     }
 
     fn deliver(&mut self, epoch: ActivationEpoch, message: Message) {
@@ -51,91 +84,36 @@ impl Node {
         });
     }
 
-    /// Keeps a message until it is clear what becomes of the actor. If it may have to go elsewhere, its origin is told
-    /// that it is not settled.
-    fn hold(&mut self, message: Message, hops: u8) {
-        let own = self.is_own_sending(&message, hops);
+    /// Keeps a message until it is clear what becomes of the actor.
+    fn hold(&mut self, message: Message, passed: bool) {
         let hosted = self.hosted.get_mut(&message.target).expect("the caller has looked");
-        if hosted.held.len() >= self.links.limits.held_per_actor || hops >= HOPS_MAX {
-            self.turn_away(message, hops, CallError::Overloaded(Overloaded::Actor));
-            return;
-        }
-        if !hosted.phase.is_limbo() {
-            self.landed(&message, hops);
-            self.push_held(Held { message, hops: 0 });
-        } else if own {
-            self.push_held(Held { message, hops: 0 });
+        if hosted.held.len() >= self.links.limits.held_per_actor {
+            self.turn_away(message, CallError::Overloaded(Overloaded::Actor));
         } else {
-            let held = self.keep(message, hops);
-            self.push_held(held);
+            hosted.held.push_back(Held { message, passed });
         }
     }
 
-    fn push_held(&mut self, held: Held) {
-        let hosted = self.hosted.get_mut(&held.message.target).expect("the caller has looked");
-        hosted.held.push_back(held);
-    }
-
-    /// Tells a message's origin that this node keeps it without it being settled.
-    pub(super) fn keep(&mut self, message: Message, hops: u8) -> Held {
-        let hops = hops + 1;
-        self.links.say(
-            message.header.call.origin,
-            Body::PassedOn {
-                actor: message.target.clone(),
-                call: message.header.call,
-                to: self.links.me,
-                epoch: None,
-                hops,
-                caller: message.header.caller.clone(),
-            },
-        );
-        Held { message, hops }
-    }
-
-    /// Passes a message on to another node, and tells its origin.
-    pub(super) fn pass_on(&mut self, message: Message, hops: u8, to: NodeId, epoch: Option<ActivationEpoch>) {
-        if hops >= HOPS_MAX {
-            self.turn_away(message, hops, CallError::NotDelivered(NotDelivered::NotHere));
-            return;
-        }
-        let hops = hops + 1;
-        self.links.say(
-            message.header.call.origin,
-            Body::PassedOn {
-                actor: message.target.clone(),
-                call: message.header.call,
-                to,
-                epoch,
-                hops,
-                caller: message.header.caller.clone(),
-            },
-        );
-        // Only the owner of the slot knows of a grant that may still be on its way; a memory may be old.
-        let granted = epoch.filter(|_| self.links.directory_of(&message.target) == self.links.me);
-        self.links.say(to, Body::Passed { message, granted, hops });
-    }
-
-    /// Sends what was held for an actor that is not here after all on its way again, in order.
-    pub(super) fn send_elsewhere(&mut self, held: VecDeque<Held>) {
-        for Held { message, hops } in held {
-            if self.is_own_sending(&message, hops) {
-                self.send_along_route(message);
+    /// What was held for an actor that is not here after all finds its way again, in order.
+    pub(super) fn send_elsewhere(&mut self, held: VecDeque<Held>, place: Option<(NodeId, ActivationEpoch)>) {
+        for Held { message, passed } in held {
+            if message.header.call.origin == self.links.me && !passed {
+                self.send_own(message);
             } else {
-                self.ask_directory(message, hops);
+                self.give_back(message, place);
             }
         }
     }
 
     /// A message came for an activation that the directory has granted to this node, and the grant is still on the way:
     /// the slot has changed hands in between.
-    pub(super) fn expect(&mut self, message: Message, epoch: ActivationEpoch, hops: u8) {
-        if self.slot_floors.get(&Slot::of(&message.target)) > Some(&epoch.slot) {
-            // That grant will not be listened to.
-            return self.ask_directory(message, hops);
+    fn expect(&mut self, message: Message, epoch: ActivationEpoch) {
+        if self.is_listened_to(&message.target, epoch.slot) {
+            self.insert_hosted(message.target.clone(), epoch, Phase::Expected);
+            self.hold(message, true);
+        } else {
+            self.give_back(message, None);
         }
-        self.insert_hosted(message.target.clone(), epoch, Phase::Expected);
-        self.hold(message, hops);
     }
 
     /// Puts an actor that is not in the table, or only as a memory, into a phase.
@@ -194,24 +172,31 @@ impl Node {
     /// Has the runtime bring an actor into memory. Everything that is held is in its final order from now on.
     pub(super) fn activate(&mut self, actor: ActorId, source: StateSource) {
         self.set_phase(&actor, Phase::Activating);
-        let hosted = self.hosted.get_mut(&actor).expect("the caller has it");
-        let epoch = hosted.epoch;
-        let settled: Vec<(Message, u8)> = hosted
-            .held
-            .iter_mut()
-            .filter(|held| held.hops > 0)
-            .map(|held| (held.message.clone(), std::mem::take(&mut held.hops)))
-            .collect();
-        for (message, hops) in settled {
-            self.landed(&message, hops);
-        }
+        let epoch = self.hosted[&actor].epoch;
+        self.held_have_landed(&actor);
         let command = Command::Activate {
             actor: actor.clone(),
             epoch,
             source,
         };
         self.links.command(command);
-        self.route_ends_here(&actor, epoch);
+        let here = Place::Host(self.links.me, epoch);
+        self.leave_path(&actor, here);
+    }
+
+    /// What is held for an actor has its place in the actor's queue: those who wait for that are told.
+    fn held_have_landed(&mut self, actor: &ActorId) {
+        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let epoch = hosted.epoch;
+        let calls: Vec<CallId> = hosted
+            .held
+            .iter_mut()
+            .filter_map(|held| std::mem::take(&mut held.passed).then_some(held.message.header.call))
+            .collect();
+        for call in calls {
+            let actor = actor.clone();
+            self.links.say(call.origin, Body::Landed { actor, call, epoch });
+        }
     }
 
     /// The runtime has brought an actor into memory, or could not.
@@ -233,7 +218,7 @@ impl Node {
             }
             Err(error) => {
                 for Held { message, .. } in held {
-                    self.turn_away(message, 0, error.clone());
+                    self.turn_away(message, error.clone());
                 }
                 self.leave(actor);
             }
@@ -263,15 +248,13 @@ impl Node {
         }
     }
 
-    /// Mail found the activation gone. It was delivered before anything that is held came, so it stays in front.
+    /// Mail found the activation gone: it comes back before anything that was sent after it does.
     pub(super) fn on_bounced(&mut self, epoch: ActivationEpoch, message: Message) {
-        let actor = message.target.clone();
-        self.on_passivated(actor.clone(), epoch);
-        match self.hosted.get(&actor) {
-            Some(hosted) if hosted.epoch == epoch && matches!(hosted.phase, Phase::Leaving) => self.hold(message, 0),
-            Some(_) => self.accept(message, 0),
-            None if self.is_own_sending(&message, 0) => self.send_along_route(message),
-            None => self.ask_directory(message, 0),
+        self.on_passivated(message.target.clone(), epoch);
+        if message.header.call.origin == self.links.me {
+            self.send_own(message);
+        } else {
+            self.give_back(message, None);
         }
     }
 
@@ -288,7 +271,7 @@ impl Node {
         let is_leaving = |hosted: &Hosted| hosted.epoch == epoch && matches!(hosted.phase, Phase::Leaving);
         if self.hosted.get(&actor).is_some_and(is_leaving) {
             let held = self.remove_hosted(&actor);
-            self.send_elsewhere(held);
+            self.send_elsewhere(held, None);
         }
     }
 
@@ -313,7 +296,7 @@ impl Node {
             match &self.hosted[&actor].phase {
                 Phase::Expected => {
                     let held = self.remove_hosted(&actor);
-                    self.send_elsewhere(held);
+                    self.send_elsewhere(held, None);
                 }
                 Phase::Leaving => self.leave(actor),
                 _ => {}

@@ -16,7 +16,7 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDel
 
 use crate::hosted::Hosted;
 use crate::links::Links;
-use crate::route::{Pass, Route};
+use crate::route::Route;
 use crate::slots::OwnedSlot;
 use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, Event, Frame, Map, NodeConfig, Slot, View};
@@ -121,14 +121,14 @@ impl Node {
 
     /// How large the tables are.
     pub fn table_sizes(&self) -> TableSizes {
-        let unsettled = || self.routes.values().filter_map(|route| route.unsettled.as_ref());
+        let unsettled = |route: &&Route| !route.is_quiet();
         TableSizes {
             calls: self.calls.len(),
             routes: self.routes.len(),
-            unsettled: unsettled().count(),
+            unsettled: self.routes.values().filter(unsettled).count(),
             hosted: self.hosted.len(),
             held: self.hosted.values().map(|hosted| hosted.held.len()).sum::<usize>()
-                + unsettled().map(|unsettled| unsettled.held.len()).sum::<usize>(),
+                + self.routes.values().map(|route| route.waiting().count()).sum::<usize>(),
             unacknowledged: self.links.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
             entries: self.slots.values().map(|slot| slot.entries.len()).sum(),
             closed_slots: self.slots.values().filter(|slot| !slot.is_open()).count(),
@@ -173,7 +173,7 @@ impl Node {
     fn on_send(&mut self, message: Message) {
         self.expect_outcome(&message);
         if self.links.view.is_none() {
-            return self.turn_away(message, 0, CallError::NotDelivered(NotDelivered::Unreachable));
+            return self.turn_away(message, CallError::NotDelivered(NotDelivered::Unreachable));
         }
         self.send_own(message);
     }
@@ -185,7 +185,7 @@ impl Node {
             None => false,
         };
         if here {
-            self.accept(message, 0);
+            self.accept_own(message);
         } else {
             self.send_along_route(message);
         }
@@ -194,41 +194,21 @@ impl Node {
     /// Handles what a peer (or this node itself) said.
     fn on_body(&mut self, from: NodeId, body: Body) {
         match body {
-            Body::Message(message) => self.on_message(message, None, 0),
-            Body::Passed { message, granted, hops } => self.on_message(message, granted, hops),
-            Body::PassedOn {
-                actor,
-                call,
-                to,
-                epoch,
-                hops,
-                caller,
-            } => {
-                let pass = Pass::Open {
-                    from,
-                    to,
-                    caller,
-                    void_at: None,
-                };
-                self.on_passed_on(actor, call, hops, pass, epoch);
-            }
-            Body::Landed { actor, call, hops } => self.on_landed(from, actor, call, hops),
+            Body::Message { message, epoch: None } => self.ask_directory(message),
+            Body::Message {
+                message,
+                epoch: Some(epoch),
+            } => self.accept(message, epoch, false),
+            Body::Passed { message, epoch } => self.accept(message, epoch, true),
+            Body::PassedOn { actor, call, to } => self.on_passed_on(actor, call, to),
+            Body::Landed { actor, call, epoch } => self.on_landed(from, actor, call, epoch),
+            Body::Returned { message, place } => self.on_returned(from, message, place),
+            Body::TurnedAway { actor, call, error } => self.on_turned_away(&actor, call, error),
             Body::Reply { call, outcome } => self.complete(call, outcome),
             Body::Ping => self.links.acknowledge_soon(from),
             Body::ViewIs { .. } => {}
             Body::Move(body) => self.on_move_body(from, body),
             Body::Directory(body) => self.on_directory_body(from, body),
-        }
-    }
-
-    /// A message came for an actor that may be here.
-    fn on_message(&mut self, message: Message, granted: Option<ActivationEpoch>, hops: u8) {
-        if self.hosted.contains_key(&message.target) {
-            self.accept(message, hops);
-        } else if let Some(epoch) = granted {
-            self.expect(message, epoch, hops);
-        } else {
-            self.ask_directory(message, hops);
         }
     }
 
@@ -357,7 +337,9 @@ impl Node {
     fn messages_to_send_again(&mut self, bodies: Vec<Body>) -> Vec<Message> {
         let mut messages = Vec::new();
         for body in bodies {
-            if let Body::Message(message) = body {
+            if let Body::Message { message, .. } = body
+                && message.header.call.origin == self.links.me
+            {
                 self.call_is_at(message.header.call, self.links.me);
                 messages.push(message);
             }

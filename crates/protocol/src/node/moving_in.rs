@@ -7,7 +7,7 @@ use elastin_types::{ActivationEpoch, ActorId, Message, NodeId};
 
 use super::Node;
 use crate::hosted::{Held, InStep, MoveIn, Phase};
-use crate::route::Place;
+use crate::route::{Path, Place};
 use crate::{Body, DirectoryBody, MoveBody, MoveError, MoveStep, StateSource};
 
 impl Node {
@@ -58,17 +58,7 @@ impl Node {
         self.insert_hosted(actor.clone(), epoch, Phase::MovingIn(incoming));
         self.hosted.get_mut(&actor).expect("it was inserted").held = held;
         self.moving_in.insert(actor.clone());
-        match self.routes.get_mut(&actor) {
-            // What callers here have sent to the source is there before the acceptance is.
-            None => self.own_messages_settled(&actor),
-            Some(route) if route.node == from && route.epoch.is_some() && route.unsettled.is_none() => {
-                self.own_messages_settled(&actor);
-            }
-            Some(route) => {
-                route.unsettled.get_or_insert_default().next = Some(Place::Host(from, epoch));
-                self.settle_route(&actor);
-            }
-        }
+        self.own_messages_settled(&actor);
     }
 
     fn may_take(&self) -> Result<(), MoveError> {
@@ -91,16 +81,31 @@ impl Node {
         self.links.say(to, Body::Move(body));
     }
 
-    /// Everything that callers here have sent to this actor has settled: if it is to come here, it may.
+    /// The path of callers here to this actor has changed: if the actor is to come here, and everything that they have
+    /// sent is at its present host, it may.
     pub(super) fn own_messages_settled(&mut self, actor: &ActorId) {
         let Some(hosted) = self.hosted.get_mut(actor) else {
             return;
         };
-        if let Phase::MovingIn(incoming) = &mut hosted.phase
-            && incoming.step == InStep::Settling
-        {
+        let Phase::MovingIn(incoming) = &mut hosted.phase else {
+            return;
+        };
+        if incoming.step != InStep::Settling {
+            return;
+        }
+        let (from, epoch, attempt) = (incoming.from, hosted.epoch, incoming.attempt);
+        let path = self.routes.get(actor).map(|route| (&route.path, route.is_quiet()));
+        let clear = match path {
+            None => true,
+            // What was sent to the source is there before the acceptance is.
+            Some((Path::Direct { node, epoch: known, .. }, true)) if *node == from && *known == epoch => true,
+            // When everything sent to another place is accounted for, this is called again.
+            Some((Path::Direct { .. }, _)) => return self.leave_path(actor, Place::Host(from, epoch)),
+            // Likewise when the message on its way through the directory has landed, or was lost.
+            Some((Path::Asking(_) | Path::Blocked, _)) => false,
+        };
+        if clear {
             incoming.step = InStep::Accepted;
-            let (from, epoch, attempt) = (incoming.from, hosted.epoch, incoming.attempt);
             self.tell_source(from, actor.clone(), epoch, attempt, MoveStep::Accept);
         }
     }
@@ -159,28 +164,13 @@ impl Node {
         }
         if node == me && now > epoch {
             incoming.step = InStep::Committed(now);
-            let source_died = { let from = incoming.from; self.links.is_dead(from) };
+            let from = incoming.from;
             self.limbo.remove(actor);
-            self.committed_held_settle(actor);
-            if source_died {
+            if self.links.is_dead(from) {
                 self.arrive(actor, now);
             }
         } else {
             self.drop_move_in(actor);
-        }
-    }
-
-    /// The actor will be here for certain, so what waits for it has its place.
-    fn committed_held_settle(&mut self, actor: &ActorId) {
-        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
-        let settled: Vec<(Message, u8)> = hosted
-            .held
-            .iter_mut()
-            .filter(|held| held.hops > 0)
-            .map(|held| (held.message.clone(), std::mem::take(&mut held.hops)))
-            .collect();
-        for (message, hops) in settled {
-            self.landed(&message, hops);
         }
     }
 
@@ -195,7 +185,7 @@ impl Node {
     fn drop_move_in(&mut self, actor: &ActorId) {
         self.moving_in.remove(actor);
         let held = self.remove_hosted(actor);
-        self.send_elsewhere(held);
+        self.send_elsewhere(held, None);
     }
 
     /// A part of the queue came, which also proves that the move is decided.
@@ -217,13 +207,11 @@ impl Node {
         if incoming.from != from || !matches!(incoming.step, InStep::Committing | InStep::Committed(_)) {
             return;
         }
-        if incoming.step == InStep::Committing {
-            incoming.step = InStep::Committed(to_epoch);
-            self.limbo.remove(actor);
-            self.committed_held_settle(actor);
-        }
+        incoming.step = InStep::Committed(to_epoch);
+        self.limbo.remove(actor);
         for message in &queue {
-            self.landed(message, 1);
+            let (actor, call, epoch) = (actor.clone(), message.header.call, to_epoch);
+            self.links.say(call.origin, Body::Landed { actor, call, epoch });
         }
         if let Some(incoming) = self.move_in_of(actor, epoch, attempt) {
             incoming.queue.extend(queue);
@@ -254,7 +242,7 @@ impl Node {
         let image = std::mem::take(&mut incoming.image).freeze();
         let queue = std::mem::take(&mut incoming.queue);
         for message in queue.into_iter().rev() {
-            hosted.held.push_front(Held { message, hops: 0 });
+            hosted.held.push_front(Held { message, passed: false });
         }
         hosted.epoch = epoch;
         hosted.attempts = 0;

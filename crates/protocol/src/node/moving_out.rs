@@ -17,7 +17,7 @@
 //! can: the source asks it to, stays frozen until it answers, and goes on or releases, whatever the answer says.
 
 use bytes::Bytes;
-use elastin_types::{ActivationEpoch, ActorId, Message, NodeId, Time};
+use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Time};
 
 use super::Node;
 use crate::hosted::{Departed, Hosted, MoveOut, OutStep, Phase, Releasing};
@@ -307,23 +307,16 @@ impl Node {
             self.expect_outcome(message);
         }
         if self.links.is_dead(to) || to == self.links.me {
-            // Its new place is lost already, but the queue is not: it never left.
+            // Its new place is lost already. Nothing of the queue has run or will, and that is what its callers hear: sent
+            // on from here it could come after what they have sent since.
             self.remove_hosted(&actor);
             for message in queue {
-                self.send_on_from_queue(message);
+                self.turn_away(message, CallError::NotDelivered(NotDelivered::NotHere));
             }
-            self.send_elsewhere(held);
+            self.send_elsewhere(held, None);
             return;
         }
         self.send_queue(&actor, epoch, attempt, to, to_epoch, queue);
-        let mut own = Vec::new();
-        for held in held {
-            if held.hops == 0 {
-                own.push(held.message);
-            } else {
-                self.pass_on(held.message, held.hops, to, Some(to_epoch));
-            }
-        }
         let departed = Departed {
             to,
             to_epoch,
@@ -331,10 +324,8 @@ impl Node {
             until: None,
         };
         self.set_phase(&actor, Phase::Departed(departed));
-        self.route_follows(&actor, to, to_epoch, 0);
-        for message in own {
-            self.send_along_route(message);
-        }
+        self.route_follows(&actor, to, to_epoch);
+        self.send_elsewhere(held, Some((to, to_epoch)));
         self.settling.insert(actor);
     }
 
@@ -365,15 +356,6 @@ impl Node {
         }
     }
 
-    /// A message from the queue of an actor whose new place is lost.
-    fn send_on_from_queue(&mut self, message: Message) {
-        if message.header.call.origin == self.links.me {
-            self.send_along_route(message);
-        } else {
-            self.ask_directory(message, 0);
-        }
-    }
-
     fn send_queue(
         &mut self,
         actor: &ActorId,
@@ -385,15 +367,8 @@ impl Node {
     ) {
         for message in &queue {
             let call = message.header.call;
-            let body = Body::PassedOn {
-                actor: actor.clone(),
-                call,
-                to,
-                epoch: Some(to_epoch),
-                hops: 1,
-                caller: message.header.caller.clone(),
-            };
-            self.links.say(call.origin, body);
+            let actor = actor.clone();
+            self.links.say(call.origin, Body::PassedOn { actor, call, to });
         }
         let mut parts = in_parts(queue, self.links.limits.chunk_bytes).into_iter().peekable();
         while let Some(queue) = parts.next() {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_control::{
-    Config, ControlMessage, Decision, DecisionId, Gem, GemCommand, GemEvent, Lem, LemCommand, LemEvent, Member, MoveId,
-    NewActor, Outcome, Settings,
+    Capacity, Config, ControlMessage, Decision, DecisionId, Gem, GemCommand, GemEvent, Lem, LemCommand, LemEvent,
+    Member, MoveId, NewActor, Outcome, Settings,
 };
 use elastin_policy::{Policy, compile};
 use elastin_types::{
@@ -131,6 +131,7 @@ pub(crate) struct Model {
     pub(crate) decisions: BTreeMap<DecisionId, Decision>,
     pub(crate) records: Vec<(Time, Decision)>,
     pub(crate) moves: Vec<(Time, ActorId, NodeId, NodeId)>,
+    pub(crate) measured: Vec<Capacity>,
     pub(crate) recording: Option<(NodeId, Recording)>,
 }
 
@@ -165,6 +166,7 @@ impl Model {
             decisions: BTreeMap::new(),
             records: Vec::new(),
             moves: Vec::new(),
+            measured: Vec::new(),
             recording: None,
         }
     }
@@ -668,6 +670,7 @@ impl Model {
                         self.announce();
                     }
                 }
+                GemCommand::Measured(capacity) => self.measured.push(capacity),
                 GemCommand::Record(decision) => self.record(*decision),
             }
         }
@@ -718,6 +721,9 @@ impl Model {
 
     fn send(&mut self, from: NodeId, to: NodeId, message: ControlMessage) {
         self.sent += 1;
+        // It goes through bytes, as between processes.
+        let bytes = postcard::to_stdvec(&message).expect("messages are plain data");
+        let message: ControlMessage = postcard::from_bytes(&bytes).expect("messages are plain data");
         if let ControlMessage::Report(report) = &message {
             let actors = report.reservations.iter().map(|reservation| reservation.actor.clone());
             self.reservations.insert(from, actors.collect());

@@ -12,17 +12,18 @@
 //!     "expect": [ "reserve(Folder/1, cpu)", "colocate(Folder/1, File/1)" ] } ] }
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+mod show;
+mod snapshot;
 
-use elastin_types::{
-    ActorId, ActorSchema, ActorStats, ActorType, CallIn, CallOut, Caller, FunctionSchema, Key, Method, NodeId,
-    PerResource, Property, PropertySchema, References, Schema, SchemaError, ServerState, ServerStats, Snapshot, Time,
-    Usage,
-};
+use std::collections::{BTreeMap, BTreeSet};
+
+use elastin_types::{ActorSchema, FunctionSchema, PropertySchema, Schema, SchemaError};
 use serde::{Deserialize, Serialize};
 
-use crate::{Action, Fired, Index, Policy, Scope};
+pub use show::{distinct_actions, parse_actor, show_action};
+
+use crate::{Index, Policy, Scope};
+use show::actors_of;
 
 /// A file of cases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -246,36 +247,6 @@ pub fn parse_schema(text: &str) -> Result<Schema, ScenarioError> {
 }
 
 impl Scenario {
-    /// The measurements as a snapshot.
-    pub fn snapshot(&self, schema: &Schema) -> Result<Snapshot, ScenarioError> {
-        let period = Duration::try_from_secs_f64(self.period_seconds)
-            .map_err(|error| self.wrong(format!("the period is wrong: {error}")))?;
-        let mut snapshot = Snapshot {
-            at: Time::ZERO + period,
-            period,
-            ..Snapshot::default()
-        };
-        for (name, server) in &self.servers {
-            let node = self.node(name)?;
-            let on_it = self.actors.values().filter(|actor| actor.on == *name).count();
-            snapshot.servers.push(ServerStats {
-                node,
-                state: ServerState::Active,
-                usage: PerResource {
-                    cpu: server.cpu.usage(),
-                    mem: server.mem.usage(),
-                    net: server.net.usage(),
-                },
-                cpu_demand: server.cpu.usage().used,
-                actors: on_it as u64,
-            });
-        }
-        for (name, actor) in &self.actors {
-            snapshot.actors.push(self.actor(name, actor, schema)?);
-        }
-        Ok(snapshot)
-    }
-
     /// Runs a policy against this case.
     pub fn run(&self, policy: &Policy, schema: &Schema) -> Result<ScenarioResult, ScenarioError> {
         let snapshot = self.snapshot(schema)?;
@@ -313,159 +284,5 @@ impl Scenario {
             }
         }
         Ok(plain)
-    }
-
-    fn wrong(&self, what: impl Into<String>) -> ScenarioError {
-        ScenarioError::Case {
-            case: self.name.clone(),
-            what: what.into(),
-        }
-    }
-
-    fn node(&self, name: &str) -> Result<NodeId, ScenarioError> {
-        let number = name.strip_prefix('n').and_then(|number| number.parse().ok());
-        number
-            .map(NodeId)
-            .ok_or_else(|| self.wrong(format!("`{name}` is not a server: they are called `n1`, `n2`, …")))
-    }
-
-    fn actor_id(&self, name: &str, schema: &Schema) -> Result<ActorId, ScenarioError> {
-        parse_actor(name, schema).ok_or_else(|| {
-            self.wrong(format!(
-                "`{name}` is not an actor: write its type and key, such as `Folder/1`"
-            ))
-        })
-    }
-
-    fn method(&self, name: &str, callee: ActorType, schema: &Schema) -> Result<Method, ScenarioError> {
-        let known = schema.actor_of(callee).and_then(|actor| actor.function(name));
-        known
-            .map(FunctionSchema::method)
-            .ok_or_else(|| self.wrong(format!("there is no function `{name}`")))
-    }
-
-    fn actor(&self, name: &str, actor: &ScenarioActor, schema: &Schema) -> Result<ActorStats, ScenarioError> {
-        let id = self.actor_id(name, schema)?;
-        let kind = id.kind;
-        let called = actor.called.iter().map(|called| {
-            let caller = match called.by.as_str() {
-                "client" => Caller::Client(NodeId(0)),
-                other => Caller::Actor(self.actor_id(other, schema)?),
-            };
-            Ok(CallIn {
-                caller,
-                method: self.method(&called.with, kind, schema)?,
-                count: called.count,
-                bytes: called.bytes,
-                node: None,
-            })
-        });
-        let calls = actor.calls.iter().map(|calls| {
-            let callee = self.actor_id(&calls.to, schema)?;
-            Ok(CallOut {
-                method: self.method(&calls.with, callee.kind, schema)?,
-                callee,
-                count: calls.count,
-                bytes: calls.bytes,
-                node: None,
-            })
-        });
-        let refers = actor.refers.iter().map(|(property, targets)| {
-            let known = schema.actor_of(kind).and_then(|actor| actor.property(property));
-            if known.is_none() {
-                return Err(self.wrong(format!("`{name}` has no property `{property}`")));
-            }
-            let targets = targets.iter().map(|target| self.actor_id(target, schema));
-            Ok(References {
-                property: Property::of(property),
-                actors: targets.collect::<Result<_, _>>()?,
-            })
-        });
-        Ok(ActorStats {
-            calls_in: called.collect::<Result<_, ScenarioError>>()?,
-            calls_out: calls.collect::<Result<_, ScenarioError>>()?,
-            references: refers.collect::<Result<_, ScenarioError>>()?,
-            actor: id,
-            node: self.node(&actor.on)?,
-            since: Time::ZERO,
-            used: PerResource {
-                cpu: actor.cpu,
-                mem: actor.mem,
-                net: actor.net,
-            },
-        })
-    }
-}
-
-impl ScenarioUsage {
-    fn usage(self) -> Usage {
-        match self {
-            ScenarioUsage::Percent(used) => Usage {
-                used,
-                capacity: Some(100.0),
-            },
-            ScenarioUsage::Of(used, capacity) => Usage { used, capacity },
-        }
-    }
-}
-
-/// An actor as people write it, such as `Folder/1`: a key that is a number is one.
-pub fn parse_actor(text: &str, schema: &Schema) -> Option<ActorId> {
-    let (kind, key) = text.split_once('/')?;
-    let kind = schema.actor(kind)?.kind();
-    let key = key.parse().map_or_else(|_| Key::from(key), Key::U64);
-    key.check().ok()?;
-    Some(ActorId::new(kind, key))
-}
-
-/// The actors in parentheses after a word; empty if the text does not begin with it.
-fn actors_of(text: &str, word: &str, schema: &Schema) -> Vec<Option<ActorId>> {
-    let Some(arguments) = text.strip_prefix(word).and_then(|rest| rest.strip_suffix(')')) else {
-        return Vec::new();
-    };
-    arguments
-        .split(',')
-        .map(|actor| parse_actor(actor.trim(), schema))
-        .collect()
-}
-
-/// All distinct actions that fired, as people write them, in order. The two ends of `colocate` and `separate` are in the
-/// order of their ids.
-pub fn distinct_actions(fired: &[Fired], schema: &Schema) -> Vec<String> {
-    let mut texts = BTreeSet::new();
-    for one in fired {
-        for action in &one.actions {
-            let text = show_action(action, schema);
-            match (action, one.server) {
-                (Action::Balance(_), Some(server)) => texts.insert(format!("{text} on {server}")),
-                _ => texts.insert(text),
-            };
-        }
-    }
-    texts.into_iter().collect()
-}
-
-/// An action as people write it.
-pub fn show_action(action: &Action, schema: &Schema) -> String {
-    let pair = |one: &ActorId, other: &ActorId| {
-        let (one, other) = (one.min(other), one.max(other));
-        format!("{}, {}", schema.show(one), schema.show(other))
-    };
-    match action {
-        Action::Balance(balance) => {
-            let name = |kind: &ActorType| match schema.actor_of(*kind) {
-                Some(actor) => actor.name.clone(),
-                None => format!("#{:08x}", kind.number()),
-            };
-            let kinds = match &balance.kinds[..] {
-                [] => "any".into(),
-                kinds => kinds.iter().map(name).collect::<Vec<_>>().join(", "),
-            };
-            format!("balance({{{kinds}}}, {})", balance.resource)
-        }
-        Action::Reserve { actor, resource } => format!("reserve({}, {resource})", schema.show(actor)),
-        Action::Colocate(one, other) => format!("colocate({})", pair(one, other)),
-        Action::Separate(one, other) => format!("separate({})", pair(one, other)),
-        Action::Pin(actor) => format!("pin({})", schema.show(actor)),
     }
 }
