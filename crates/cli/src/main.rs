@@ -1,6 +1,7 @@
 //! The `elastin` command.
 
 mod demo;
+mod policy;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -18,6 +19,9 @@ struct Arguments {
 enum Command {
     /// See a policy at work: the Metadata Server of the PLASMA paper, without and with its policy
     Demo(demo::Options),
+    /// Check, format, compile, explain and test elasticity policies
+    #[command(subcommand)]
+    Policy(policy::Command),
     /// Run a server of the demo's cluster
     #[command(hide = true)]
     DemoServer {
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
             elastin::log_to_stderr();
             demo::run(&options)
         }
+        Command::Policy(command) => policy::run(&command),
         Command::DemoServer { arguments } => return metadata_server::app().run(arguments),
     };
     match done {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use elastin_actor::{Handlers, schema_of};
-use elastin_policy::Policy;
+use elastin_policy::{Compiled, Policy};
 use elastin_runtime::Builder;
 use elastin_types::{ActorType, Schema, SchemaError};
 
@@ -93,12 +93,13 @@ impl App {
         &self.schema
     }
 
-    /// Checks the actors and the policy that comes with them.
-    pub fn check(&self) -> Result<(), AppError> {
+    /// Checks the actors and the policy that comes with them. What is odd about the policy but no error comes back as text
+    /// for people; it is empty if there is nothing to say.
+    pub fn check(&self) -> Result<String, AppError> {
         if let Some(error) = &self.first_error {
             return Err(error.clone().into());
         }
-        self.compile(&self.policy).map(drop)
+        self.compile_and_warn(&self.policy).map(|compiled| compiled.warnings.render())
     }
 
     /// An embedded cluster of this application: server processes of this program on this machine.
@@ -137,9 +138,11 @@ impl App {
     }
 
     pub(crate) fn compile(&self, source: &PolicySource) -> Result<Policy, AppError> {
-        match elastin_policy::compile(&source.file_name, &source.text, &self.schema) {
-            Ok(compiled) => Ok(compiled.policy),
-            Err(diagnostics) => Err(AppError::Policy(diagnostics.to_string())),
-        }
+        self.compile_and_warn(source).map(|compiled| compiled.policy)
+    }
+
+    fn compile_and_warn(&self, source: &PolicySource) -> Result<Compiled, AppError> {
+        elastin_policy::compile(&source.file_name, &source.text, &self.schema)
+            .map_err(|diagnostics| AppError::Policy(diagnostics.render()))
     }
 }

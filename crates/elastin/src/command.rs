@@ -161,7 +161,7 @@ fn check(app: App, policy: Option<PathBuf>) -> anyhow::Result<()> {
             app.policy(&file.display().to_string(), &text)
         }
     };
-    app.check()?;
+    eprint!("{}", app.check()?);
     eprintln!("{} is fine", app.policy_source().file_name);
     Ok(())
 }

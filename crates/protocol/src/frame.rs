@@ -4,7 +4,7 @@
 //! neither lost nor doubled nor reordered as long as both live.
 
 use bytes::Bytes;
-use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, SlotEpoch, Time};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, Outcome, SlotEpoch, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::{MoveError, Slot};
@@ -57,6 +57,16 @@ pub enum Body {
         call: CallId,
         /// The activation here.
         epoch: ActivationEpoch,
+    },
+    /// To the origin of a message: it waits here for the activation that it is meant for, which is on its way. That it has
+    /// landed, or comes back, is said later.
+    Kept {
+        /// Its receiver.
+        actor: ActorId,
+        /// The message.
+        call: CallId,
+        /// Who sent it, which its origin need not remember.
+        caller: Caller,
     },
     /// Back to the origin of a message: that activation is not here.
     Returned {

@@ -24,7 +24,7 @@ pub(crate) struct Hosted {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) message: Message,
-    /// Its origin waits to hear that it has landed: it came through the directory.
+    /// Its origin waits to hear that it has landed: it came through the directory, or was kept.
     pub(crate) passed: bool,
 }
 
@@ -142,11 +142,12 @@ impl Phase {
         matches!(self, Phase::MovingIn(incoming) if incoming.step != InStep::Settling)
     }
 
-    /// Whether messages that wait here may still have to go elsewhere.
+    /// Whether messages that wait here have no certain place in the actor's queue.
     pub(crate) fn is_limbo(&self) -> bool {
         match self {
             Phase::Expected | Phase::Releasing(_) | Phase::Leaving => true,
-            Phase::MovingIn(incoming) => !matches!(incoming.step, InStep::Committed(_)),
+            // Until the whole queue is here, a sender that has moved meanwhile may still get something in before.
+            Phase::MovingIn(incoming) => !incoming.released,
             Phase::Activating | Phase::Closed | Phase::Active | Phase::MovingOut(_) | Phase::Departed(_) => false,
         }
     }

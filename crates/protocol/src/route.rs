@@ -9,7 +9,7 @@
 //! Through the directory goes one message at a time, and the rest waits until it has landed: on that path two messages
 //! could end up at different activations.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use elastin_types::{ActivationEpoch, CallId, Caller, Message, NodeId};
 
@@ -36,6 +36,8 @@ pub(crate) enum Path {
         last: u64,
         /// Set when it is not the right place any more. Boxed, because it rarely is.
         leaving: Option<Box<Leaving>>,
+        /// Messages that wait there for the activation to come, with their senders; an empty map costs nothing.
+        kept: BTreeMap<CallId, Caller>,
     },
 }
 
@@ -101,8 +103,19 @@ impl Route {
         self.held.iter().chain(returned.into_iter().flatten())
     }
 
+    /// Whether something that this caller sent has no place in its receiver's queue yet, as far as the route knows.
+    pub(crate) fn waits_for(&self, is_it: impl Fn(&Caller) -> bool) -> bool {
+        let under_way = match &self.path {
+            Path::Blocked => false,
+            Path::Asking(asking) => is_it(&asking.caller),
+            Path::Direct { kept, .. } => kept.values().any(&is_it),
+        };
+        under_way || self.waiting().any(|message| is_it(&message.header.caller))
+    }
+
     /// Whether nothing waits, and nothing keeps the path from being used.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.held.is_empty() && matches!(self.path, Path::Direct { leaving: None, .. })
+        let clear = matches!(&self.path, Path::Direct { leaving: None, kept, .. } if kept.is_empty());
+        clear && self.held.is_empty()
     }
 }

@@ -192,7 +192,7 @@ impl Scheduler {
     }
 
     /// Wakes a sleeper, unless somebody is looking already.
-    fn wake_one(&self) {
+    pub(crate) fn wake_one(&self) {
         // INVARIANT: what was pushed before is seen by a worker that counts itself as sleeping after this fence, because
         // that worker has a fence between counting and its last look.
         fence(Ordering::SeqCst);

@@ -57,6 +57,9 @@ const REPORT: u8 = 16;
 /// A turn of a discarded activation still runs.
 const ORPHAN: u8 = 32;
 
+/// How many messages come together in a mailbox before another worker is woken for a tell.
+const NUDGE_AT: usize = 16;
+
 /// The place of one actor on this node.
 pub(crate) struct ActorSeat<A: Handlers> {
     id: ActorId,
@@ -180,6 +183,7 @@ impl<A: Handlers> ActorSeat<A> {
             });
         }
         rest.queue.push_back(turn);
+        let queued = rest.queue.len();
         // Where there was mail before, whoever has the body knows already.
         if self.attention() & MAIL == 0 {
             // Inside the lock: an inline call that the sender makes after this must see that there is mail before it.
@@ -188,10 +192,16 @@ impl<A: Handlers> ActorSeat<A> {
                 mailbox.waiting = Some(body);
             }
         }
+        // Who calls waits, and its thread is free for this actor. Who tells goes on: when some mail has come together,
+        // another worker should begin with it, but not for every single message.
+        let nudge = one_way && queued == NUDGE_AT;
         if mailbox.waiting.is_some() {
-            // Who calls waits, and its thread is free for this actor; who tells goes on.
-            let announce = if one_way { Announce::Now } else { Announce::Later };
-            self.schedule(mailbox, announce);
+            self.schedule(mailbox, if nudge { Announce::Now } else { Announce::Later });
+        } else {
+            drop(mailbox);
+        }
+        if nudge {
+            self.shared.scheduler.wake_one();
         }
         Ok(())
     }

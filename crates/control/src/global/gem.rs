@@ -148,9 +148,9 @@ impl Gem {
         }
         server.kept_for = self
             .provisions
-            .kept_for(from)
+            .kept_for(from, now)
             .filter(|_| server.is_empty() && !server.is_reserved());
-        self.provisions.forget(from);
+        self.provisions.has_reported(from);
         self.placed.remove(&from);
         self.view.servers.insert(from, server);
         if self.all_have_reported() {
@@ -227,7 +227,7 @@ impl Gem {
         let before = std::mem::replace(&mut self.members, members);
         for lost in before {
             if !self.members.iter().any(|member| member.node == lost.node) {
-                self.provisions.forget(lost.node);
+                self.provisions.forget_dead(lost.node);
             }
         }
         let state = |node: NodeId| {

@@ -16,8 +16,8 @@ const PROVISIONS_MAX: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Provisions {
     open: BTreeMap<u64, Provision>,
-    /// Servers that were added for reserved actors.
-    added_for_reserve: BTreeSet<NodeId>,
+    /// Servers that were added for reserved actors, with the actor, and how long they are kept for it.
+    added_for_reserve: BTreeMap<NodeId, (ActorId, Time)>,
 }
 
 #[derive(Clone, Debug)]
@@ -73,17 +73,20 @@ impl Provisions {
         self.open.values().any(|provision| provision.reserved.is_none())
     }
 
-    /// The actor that a server, which has just come, was asked for.
-    pub(crate) fn kept_for(&self, node: NodeId) -> Option<ActorId> {
-        let provision = self.open.values().find(|provision| {
-            let nodes = provision.awaited.as_ref();
-            nodes.is_some_and(|nodes| nodes.contains(&node))
-        })?;
-        provision.reserved.clone()
+    /// The actor that a server was asked for and is still kept for.
+    pub(crate) fn kept_for(&self, node: NodeId, now: Time) -> Option<ActorId> {
+        let (actor, until) = self.added_for_reserve.get(&node)?;
+        (*until > now).then(|| actor.clone())
     }
 
-    /// A server has reported for the first time, or has died before it did: it is no longer on the way.
-    pub(crate) fn forget(&mut self, node: NodeId) {
+    /// A server is dead.
+    pub(crate) fn forget_dead(&mut self, node: NodeId) {
+        self.has_reported(node);
+        self.added_for_reserve.remove(&node);
+    }
+
+    /// A server has reported for the first time: it is no longer on the way.
+    pub(crate) fn has_reported(&mut self, node: NodeId) {
         for provision in self.open.values_mut() {
             if let Some(nodes) = &mut provision.awaited {
                 nodes.remove(&node);
@@ -94,7 +97,7 @@ impl Provisions {
     }
 
     pub(crate) fn was_added_for_reserve(&self, node: NodeId) -> bool {
-        self.added_for_reserve.contains(&node)
+        self.added_for_reserve.contains_key(&node)
     }
 
     pub(crate) fn next_timer(&self) -> Option<Time> {
@@ -154,13 +157,15 @@ impl Gem {
         let decision = provision.decision.clone();
         match result {
             Ok(nodes) => {
-                if provision.reserved.is_some() {
-                    self.provisions.added_for_reserve.extend(&nodes);
+                let until = now + self.settings.period * PROMISE_PERIODS;
+                if let Some(actor) = &provision.reserved {
+                    let kept = nodes.iter().map(|node| (*node, (actor.clone(), until)));
+                    self.provisions.added_for_reserve.extend(kept);
                 }
                 let reported = |node: &NodeId| self.view.servers.contains_key(node);
                 let awaited: BTreeSet<NodeId> = nodes.into_iter().filter(|node| !reported(node)).collect();
                 if !awaited.is_empty() {
-                    provision.until = now + self.settings.period * PROMISE_PERIODS;
+                    provision.until = until;
                     provision.awaited = Some(awaited);
                     self.provisions.open.insert(request, provision);
                 }

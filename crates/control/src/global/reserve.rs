@@ -81,61 +81,61 @@ impl Gem {
         }
     }
 
+    /// How a wish can be fulfilled, and which servers were considered for it.
     fn way(&self, from: NodeId, wish: &Wish) -> (Way, Vec<Candidate>) {
         let server = self.view.get(from).expect("a wish comes from a server in view");
-        let held = server
-            .reservations
-            .iter()
-            .find(|reservation| reservation.actor == wish.actor);
+        let own = |reservation: &&Reservation| reservation.actor == wish.actor;
         let is_alone = server.report.rest.actors == 0 && server.report.units.len() == 1;
-        if held.is_some_and(|reservation| reservation.shares_with.is_some()) {
-            // It has a server already, and shares it: only a free one is better.
-            return match self.empty_server(wish) {
-                (Some(node), candidates) => (Way::Go(node), candidates),
-                (None, candidates)
-                    if self.may_grow() && !wish.awaiting && !self.provisions.is_awaited_by(&wish.actor) =>
-                {
-                    (Way::Add, candidates)
-                }
-                (None, candidates) => (Way::No(Refusal::AtMaximum), candidates),
-            };
+        let nowhere = |way| (way, Vec::new());
+        match (&wish.unit.held, server.reservations.iter().find(own)) {
+            (Some(Held::Recent(_)), _) => nowhere(Way::No(Refusal::CameRecently)),
+            (_, Some(reservation)) if reservation.shares_with.is_none() => nowhere(Way::No(Refusal::AwaitingRoom)),
+            (Some(Held::Pinned(_, priority)), None) if *priority >= wish.priority => nowhere(Way::Here),
+            (_, None) if is_alone && !server.is_reserved() => nowhere(Way::Here),
+            (_, own) => match self.dedicated_to(&wish.actor) {
+                Some(dedicated) if self.is_made_ready(dedicated) => nowhere(Way::Go(dedicated.node())),
+                Some(_) => nowhere(Way::No(Refusal::AwaitingRoom)),
+                None if server.report.unsettled => nowhere(Way::No(Refusal::Unsettled)),
+                None => self.way_to_another(from, wish, own.is_some()),
+            },
         }
-        if held.is_some() {
-            return (Way::No(Refusal::AwaitingRoom), Vec::new());
+    }
+
+    /// Another server for the actor: an empty one, else the one that is emptied at the least cost, else a new one, else one
+    /// that it shares. One that `shares` a server already waits for one of its own, and empties none for it.
+    fn way_to_another(&self, from: NodeId, wish: &Wish, shares: bool) -> (Way, Vec<Candidate>) {
+        let (empty, mut candidates) = self.empty_server(wish);
+        if let Some(node) = empty {
+            return (Way::Go(node), candidates);
         }
-        match &wish.unit.held {
-            Some(Held::Pinned(_, priority)) if *priority >= wish.priority => return (Way::Here, Vec::new()),
-            Some(Held::Recent(_)) => return (Way::No(Refusal::CameRecently), Vec::new()),
-            _ => {}
+        if wish.awaiting || self.provisions.is_awaited_by(&wish.actor) {
+            return (Way::No(Refusal::AwaitingServer), candidates);
         }
-        if is_alone && !server.is_reserved() {
-            return (Way::Here, Vec::new());
-        }
-        if let Some(dedicated) = self.dedicated_to(&wish.actor) {
-            return if self.foreign_units(dedicated).is_empty() && dedicated.report.rest.actors == 0 {
-                (Way::Go(dedicated.node()), Vec::new())
-            } else {
-                (Way::No(Refusal::AwaitingRoom), Vec::new())
-            };
-        }
-        if server.report.unsettled {
-            return (Way::No(Refusal::Unsettled), Vec::new());
-        }
-        match self.empty_server(wish) {
-            (Some(node), candidates) => (Way::Go(node), candidates),
-            (None, _) if wish.awaiting || self.provisions.is_awaited_by(&wish.actor) => {
-                (Way::No(Refusal::AwaitingServer), Vec::new())
+        let unfit = candidates.iter().find_map(|candidate| match &candidate.refused {
+            // Where an empty server does not do, another one of the kind will not, either.
+            Some(refusal @ (Refusal::NoRoom { .. } | Refusal::RefusedBefore)) => Some(refusal.clone()),
+            _ => None,
+        });
+        let way = if shares {
+            match unfit {
+                None if self.may_grow() => Way::Add,
+                _ => Way::No(Refusal::AtMaximum),
             }
-            (None, mut candidates) => {
-                let way = match self.cheapest_to_empty(from, wish, &mut candidates) {
-                    Some(node) if node == from => Way::Here,
-                    Some(node) => Way::Empty(node),
-                    None if self.may_grow() => Way::Add,
-                    None => self.way_to_share(wish),
-                };
-                (way, candidates)
+        } else {
+            match (self.cheapest_to_empty(from, wish, &mut candidates), unfit) {
+                (Some(node), _) if node == from => Way::Here,
+                (Some(node), _) => Way::Empty(node),
+                (None, Some(refusal)) => Way::No(refusal),
+                (None, None) if self.may_grow() => Way::Add,
+                (None, None) => self.way_to_share(wish),
             }
-        }
+        };
+        (way, candidates)
+    }
+
+    /// Whether a server that is dedicated to an actor to come has been emptied for it.
+    fn is_made_ready(&self, dedicated: &Server) -> bool {
+        self.foreign_units(dedicated).is_empty() && dedicated.report.rest.actors == 0
     }
 
     /// The server that is dedicated to an actor which is not there yet.

@@ -16,8 +16,9 @@ pub struct MoveId(pub u64);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LemEvent {
     /// An elasticity period has ended with this result. The snapshot has this one server, and the actors on it that the
-    /// policy is interested in; all of them if the server is being emptied. The first is due as soon as the server has
-    /// joined, however short it is, so that global managers learn of it.
+    /// policy is interested in; all of them if [`Lem::wants_all_actors`](crate::Lem::wants_all_actors) says so. The first
+    /// is due as soon as the server has joined and knows the members, however short it is, so that a global manager
+    /// learns of the server at once.
     Period(Snapshot),
     /// A message from a manager on another node, or on this one.
     Message {

@@ -138,6 +138,12 @@ impl Lem {
             .min()
     }
 
+    /// Whether the next period's snapshot must list all actors of the server, not only those that the policy is interested
+    /// in: the server is being emptied, or dedicated to some of them, so that the others have to leave.
+    pub fn wants_all_actors(&self) -> bool {
+        self.state() == ServerState::Draining || !self.reservations.is_empty()
+    }
+
     /// The elasticity period in force: how often a [`LemEvent::Period`] is due.
     pub fn period(&self) -> Duration {
         self.settings.period

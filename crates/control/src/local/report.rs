@@ -162,11 +162,14 @@ impl Lem {
                 let Action::Reserve { actor, resource } = action else {
                     continue;
                 };
+                let Some(unit) = self.units.of(actor) else { continue };
+                let priority = self.policy.priority(firing.rule, action);
+                let pinned = unit.held.as_ref().is_some_and(|held| held.holds_against(priority));
+                // One that shares its server still wishes for its own, unless it could not go there.
                 let satisfied = self
                     .reservations
                     .get(actor)
-                    .is_some_and(|reservation| reservation.arrived && reservation.shares_with.is_none());
-                let Some(unit) = self.units.of(actor) else { continue };
+                    .is_some_and(|reservation| reservation.arrived && (pinned || reservation.shares_with.is_none()));
                 let used = self.stats(actor);
                 if satisfied || !wished.insert(actor) {
                     continue;
@@ -177,7 +180,7 @@ impl Lem {
                     actor: actor.clone(),
                     resource: *resource,
                     used: used.map_or(0.0, |stats| stats.used[*resource]),
-                    priority: self.policy.priority(firing.rule, action),
+                    priority,
                     unit: self.reported(unit, now),
                     awaiting: self.awaiting.get(actor).is_some_and(|until| *until > now),
                 });

@@ -50,11 +50,17 @@ impl Node {
                 self.hold(message, false);
             }
             // It is meant for what this activation becomes: the move is decided, even if this node has not heard of it.
-            Phase::MovingIn(_) if epoch < meant => {
+            Phase::MovingIn(incoming) if epoch < meant && incoming.released => {
                 if passed {
                     self.say_landed(&message, meant);
                 }
                 self.hold(message, false);
+            }
+            Phase::MovingIn(_) if epoch < meant => {
+                if !passed {
+                    self.say_kept(&message);
+                }
+                self.hold(message, true);
             }
             Phase::Expected | Phase::Releasing(_) if epoch == meant => self.hold(message, passed),
             Phase::Departed(departed) if departed.to_epoch > meant => {
@@ -74,6 +80,11 @@ impl Node {
     fn say_landed(&mut self, message: &Message, epoch: ActivationEpoch) {
         let (actor, call) = (message.target.clone(), message.header.call);
         self.links.say(call.origin, Body::Landed { actor, call, epoch });
+    }
+
+    fn say_kept(&mut self, message: &Message) {
+        let (actor, call, caller) = (message.target.clone(), message.header.call, message.header.caller.clone());
+        self.links.say(call.origin, Body::Kept { actor, call, caller });
     }
 
     fn deliver(&mut self, epoch: ActivationEpoch, message: Message) {
@@ -173,7 +184,7 @@ impl Node {
     pub(super) fn activate(&mut self, actor: ActorId, source: StateSource) {
         self.set_phase(&actor, Phase::Activating);
         let epoch = self.hosted[&actor].epoch;
-        self.held_have_landed(&actor);
+        self.held_have_landed(&actor, epoch);
         let command = Command::Activate {
             actor: actor.clone(),
             epoch,
@@ -185,9 +196,8 @@ impl Node {
     }
 
     /// What is held for an actor has its place in the actor's queue: those who wait for that are told.
-    fn held_have_landed(&mut self, actor: &ActorId) {
+    pub(super) fn held_have_landed(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
         let hosted = self.hosted.get_mut(actor).expect("the caller has it");
-        let epoch = hosted.epoch;
         let calls: Vec<CallId> = hosted
             .held
             .iter_mut()

@@ -202,6 +202,7 @@ impl Node {
             Body::Passed { message, epoch } => self.accept(message, epoch, true),
             Body::PassedOn { actor, call, to } => self.on_passed_on(actor, call, to),
             Body::Landed { actor, call, epoch } => self.on_landed(from, actor, call, epoch),
+            Body::Kept { actor, call, caller } => self.on_kept(&actor, call, caller),
             Body::Returned { message, place } => self.on_returned(from, message, place),
             Body::TurnedAway { actor, call, error } => self.on_turned_away(&actor, call, error),
             Body::Reply { call, outcome } => self.complete(call, outcome),

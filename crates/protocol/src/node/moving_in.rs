@@ -165,7 +165,6 @@ impl Node {
         if node == me && now > epoch {
             incoming.step = InStep::Committed(now);
             let from = incoming.from;
-            self.limbo.remove(actor);
             if self.links.is_dead(from) {
                 self.arrive(actor, now);
             }
@@ -208,7 +207,6 @@ impl Node {
             return;
         }
         incoming.step = InStep::Committed(to_epoch);
-        self.limbo.remove(actor);
         for message in &queue {
             let (actor, call, epoch) = (actor.clone(), message.header.call, to_epoch);
             self.links.say(call.origin, Body::Landed { actor, call, epoch });
@@ -219,6 +217,8 @@ impl Node {
         }
         if last {
             self.tell_source(from, actor.clone(), epoch, attempt, MoveStep::Arrived);
+            self.limbo.remove(actor);
+            self.held_have_landed(actor, to_epoch);
         }
     }
 

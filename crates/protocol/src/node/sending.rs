@@ -1,6 +1,6 @@
 //! Paths to actors: where messages of callers here go, and how a path changes without breaking their order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, NotDelivered, Overloaded};
 
@@ -24,6 +24,7 @@ impl Node {
                 epoch,
                 last,
                 leaving: None,
+                ..
             } => {
                 if self.links.is_full(*node) {
                     return self.turn_away(message, CallError::Overloaded(Overloaded::Node));
@@ -84,6 +85,7 @@ impl Node {
             epoch,
             last: 0,
             leaving: None,
+            kept: BTreeMap::new(),
         };
         let held = VecDeque::new();
         self.routes.insert(actor.clone(), Route { path, held });
@@ -135,8 +137,13 @@ impl Node {
         let Some(route) = self.routes.get_mut(&actor) else {
             return;
         };
-        if !matches!(&route.path, Path::Asking(asking) if asking.call == call) {
-            return;
+        match &mut route.path {
+            Path::Asking(asking) if asking.call == call => {}
+            Path::Direct { kept, .. } => {
+                kept.remove(&call);
+                return self.path_changed(&actor);
+            }
+            _ => return,
         }
         let held = std::mem::take(&mut route.held);
         if from == self.links.me {
@@ -146,6 +153,15 @@ impl Node {
         }
         self.send_all(held);
         self.path_changed(&actor);
+    }
+
+    /// A message waits at its receiver's next host.
+    pub(super) fn on_kept(&mut self, actor: &ActorId, call: CallId, caller: Caller) {
+        if let Some(route) = self.routes.get_mut(actor)
+            && let Path::Direct { kept, .. } = &mut route.path
+        {
+            kept.insert(call, caller);
+        }
     }
 
     /// A message came back: the activation that it was meant for is not there.
@@ -176,8 +192,10 @@ impl Node {
                 node,
                 epoch,
                 leaving,
+                kept,
                 ..
             } if *node == from => {
+                kept.remove(&call);
                 let leaving = leaving.get_or_insert_with(|| Box::new(Leaving::to(Place::Directory)));
                 if !matches!(place, Place::Host(_, later) if later <= *epoch) {
                     leaving.learn(place);
@@ -328,11 +346,7 @@ impl Node {
             let held = &self.hosted[actor].held;
             held.iter().any(|held| is_its(&held.message))
         });
-        !is_held
-            && self.routes.values().all(|route| {
-                let asks = matches!(&route.path, Path::Asking(asking) if is_it(&asking.caller));
-                !asks && !route.waiting().any(is_its)
-            })
+        !is_held && !self.routes.values().any(|route| route.waits_for(is_it))
     }
 
     /// Asks everybody to whom messages are on their way to acknowledge at once.

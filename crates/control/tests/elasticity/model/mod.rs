@@ -265,22 +265,16 @@ impl Model {
             .collect();
         self.announce();
         for actor in lost {
-            let model = self.actors[&actor].clone();
-            let first = *self.hosts.keys().next().expect("a server is left");
-            let now = self.now;
             let new = NewActor {
                 actor: actor.clone(),
                 caller: None,
                 caller_node: None,
             };
-            let host = self.hosts.get_mut(&first).expect("it was just there");
-            let placed = host.lem.place(&new).map_or(first, |placement| placement.node);
-            let node = if self.hosts.contains_key(&placed) {
-                placed
-            } else {
-                first
-            };
-            assert!(now <= self.now);
+            let asked = *self.hosts.keys().next().expect("a server is left");
+            let placement = self.lem(asked).place(&new);
+            let known = placement.map(|placement| placement.node);
+            let node = known.filter(|node| self.hosts.contains_key(node)).unwrap_or(asked);
+            let model = self.actors[&actor].clone();
             self.add_actor(actor, node, model);
         }
     }

@@ -1,0 +1,226 @@
+//! `elastin policy`: check, format, compile, explain and test policies.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use elastin_policy::{Compiled, Diagnostics, Index, Policy, Scenarios, Scope, compile, decode, format, parse_schema};
+use elastin_types::Schema;
+use serde::Serialize;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Check a policy against an application's actors
+    Check(Checked),
+    /// Format policies in place
+    Fmt {
+        /// The policies
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Change nothing; fail if a file is not formatted
+        #[arg(long)]
+        check: bool,
+    },
+    /// Compile a policy to the file that nodes take
+    Compile {
+        #[command(flatten)]
+        checked: Checked,
+        /// Where the compiled policy goes; without it to standard output
+        #[arg(long, short)]
+        output: Option<PathBuf>,
+    },
+    /// Say for each rule which actors made it fire, or what kept it from firing and by how much
+    Explain {
+        #[command(flatten)]
+        checked: Checked,
+        /// The snapshots: a file of test cases, whose expectations are not looked at
+        snapshots: PathBuf,
+    },
+    /// Run a file of test cases: snapshots with the actions that a policy must propose
+    Test {
+        #[command(flatten)]
+        checked: Checked,
+        /// The test cases
+        cases: PathBuf,
+    },
+}
+
+/// A policy and what it is checked against.
+#[derive(Args)]
+pub(crate) struct Checked {
+    /// The policy
+    policy: PathBuf,
+    /// The application's actor types, as its program's `schema` prints them; files of test cases may bring their own
+    #[arg(long)]
+    schema: Option<PathBuf>,
+    /// Say everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Check(checked) => {
+            checked.compile(checked.schema()?)?;
+            if !checked.json {
+                say(&format!("{} is fine\n", checked.policy.display()));
+            }
+            Ok(())
+        }
+        Command::Fmt { files, check } => fmt(files, *check),
+        Command::Compile { checked, output } => {
+            let policy = checked.compile(checked.schema()?)?;
+            match output {
+                Some(file) => std::fs::write(file, policy.to_file()).with_context(|| file.display().to_string()),
+                None => {
+                    say(&policy.to_file());
+                    Ok(())
+                }
+            }
+        }
+        Command::Explain { checked, snapshots } => explain(checked, snapshots),
+        Command::Test { checked, cases } => test(checked, cases),
+    }
+}
+
+impl Checked {
+    fn schema(&self) -> anyhow::Result<Option<Schema>> {
+        let Some(file) = &self.schema else { return Ok(None) };
+        parse_schema(&read(file)?)
+            .map(Some)
+            .with_context(|| file.display().to_string())
+    }
+
+    /// Compiles the policy, and says what there is to say about it.
+    fn compile(&self, schema: Option<Schema>) -> anyhow::Result<Policy> {
+        let Some(schema) = schema else {
+            bail!("a policy is checked against actors: name them with --schema FILE (a program's `schema` prints it)");
+        };
+        let name = self.policy.display().to_string();
+        let bytes = std::fs::read(&self.policy).with_context(|| name.clone())?;
+        let compiled = decode(&name, &bytes).and_then(|source| compile(&name, &source, &schema));
+        match compiled {
+            Ok(Compiled { policy, warnings }) => {
+                self.tell(&warnings)?;
+                Ok(policy)
+            }
+            Err(diagnostics) => {
+                self.tell(&diagnostics)?;
+                bail!("{name} can't be used");
+            }
+        }
+    }
+
+    fn tell(&self, diagnostics: &Diagnostics) -> anyhow::Result<()> {
+        if self.json {
+            say_json(&diagnostics.located().collect::<Vec<_>>())
+        } else {
+            let styled = std::io::stderr().is_terminal();
+            eprint!(
+                "{}",
+                if styled {
+                    diagnostics.render_styled()
+                } else {
+                    diagnostics.render()
+                }
+            );
+            Ok(())
+        }
+    }
+
+    /// The cases of a file with the actor types that count for them, and the policy compiled for these.
+    fn with_cases(&self, file: &Path) -> anyhow::Result<(Scenarios, Schema, Policy)> {
+        let named = || file.display().to_string();
+        let cases = Scenarios::parse(&read(file)?).with_context(named)?;
+        let schema = match self.schema()? {
+            Some(schema) => Some(schema),
+            None => cases.schema().with_context(named)?,
+        };
+        let policy = self.compile(schema.clone())?;
+        let schema = schema.expect("a policy compiles only against a schema");
+        Ok((cases, schema, policy))
+    }
+}
+
+fn fmt(files: &[PathBuf], check: bool) -> anyhow::Result<()> {
+    let mut unformatted = Vec::new();
+    for file in files {
+        let name = file.display().to_string();
+        let source = read(file)?;
+        let formatted = format(&name, &source).map_err(|diagnostics| anyhow::anyhow!("{}", diagnostics.render()))?;
+        if formatted == source {
+            continue;
+        }
+        if check {
+            unformatted.push(name);
+        } else {
+            std::fs::write(file, formatted).with_context(|| name)?;
+        }
+    }
+    if unformatted.is_empty() {
+        Ok(())
+    } else {
+        bail!("not formatted: {}", unformatted.join(", "))
+    }
+}
+
+fn explain(checked: &Checked, file: &Path) -> anyhow::Result<()> {
+    let (cases, schema, policy) = checked.with_cases(file)?;
+    let mut explanations = Vec::new();
+    for case in &cases.cases {
+        let snapshot = case.snapshot(&schema).with_context(|| file.display().to_string())?;
+        let explanation = policy.explain(&Index::new(&snapshot), Scope::Whole, &schema);
+        if checked.json {
+            explanations.push(explanation);
+        } else {
+            say(&format!("{}\n{}\n", case.name, explanation.render(&schema)));
+        }
+    }
+    if checked.json { say_json(&explanations) } else { Ok(()) }
+}
+
+fn test(checked: &Checked, file: &Path) -> anyhow::Result<()> {
+    let (cases, schema, policy) = checked.with_cases(file)?;
+    let results = cases
+        .run(&policy, &schema)
+        .with_context(|| file.display().to_string())?;
+    let failed = results.iter().filter(|result| !result.passed()).count();
+    if checked.json {
+        say_json(&results)?;
+    } else {
+        for result in &results {
+            say(&format!(
+                "{} {}\n",
+                if result.passed() { "ok    " } else { "FAILED" },
+                result.name
+            ));
+            for action in &result.missing {
+                say(&format!("         expected, not proposed: {action}\n"));
+            }
+            for action in &result.unexpected {
+                say(&format!("         proposed, not expected: {action}\n"));
+            }
+        }
+        say(&format!("{} passed, {failed} failed\n", results.len() - failed));
+    }
+    if failed == 0 {
+        Ok(())
+    } else {
+        bail!("{failed} of {} cases failed", results.len())
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).with_context(|| file.display().to_string())
+}
+
+fn say(text: &str) {
+    // A closed pipe means that nobody wants the rest.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn say_json(value: &impl Serialize) -> anyhow::Result<()> {
+    say(&format!("{}\n", serde_json::to_string_pretty(value)?));
+    Ok(())
+}
