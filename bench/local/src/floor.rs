@@ -79,3 +79,15 @@ pub fn measure(row: Row, workers: usize) -> Duration {
     };
     runtime.block_on(async { tokio::spawn(work).await.expect("the workload does not panic") })
 }
+
+/// Keeps idle actors.
+pub fn hold(actors: u64, look: &mut dyn FnMut()) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("tokio starts");
+    runtime.block_on(async {
+        let mut registry = std::collections::HashMap::new();
+        for key in 0..actors {
+            add(registry.entry(key).or_insert_with(spawn), false).await;
+        }
+        look();
+    });
+}

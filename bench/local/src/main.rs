@@ -1,8 +1,9 @@
 //! Calls and tells within one process: Elastin, other actor libraries, and the floor, in one run, alternating.
 //!
-//! `local [ROUNDS] [CONTENDER…] [ROW…]`: five rounds of everybody and everything unless said otherwise.
+//! `local [ROUNDS] [CONTENDER…] [ROW…] [memory]`: five rounds of everybody and everything unless said otherwise.
 
 mod floor;
+mod memory;
 mod ours;
 mod with_actix;
 mod with_coerce;
@@ -33,14 +34,34 @@ const CONTENDERS: [(&str, Measure); 6] = [
     ("ractor", with_ractor::measure),
 ];
 
+const HOLDERS: [(&str, memory::Hold); 7] = [
+    ("elastin", ours::hold),
+    ("elastin, string key", ours::hold_named),
+    ("floor", floor::hold),
+    ("actix", with_actix::hold),
+    ("coerce", with_coerce::hold),
+    ("kameo", with_kameo::hold),
+    ("ractor", with_ractor::hold),
+];
+
 fn main() -> Result<()> {
+    let first: Vec<String> = std::env::args().skip(1).take(2).collect();
+    if let [mode, name] = &first[..]
+        && mode == memory::CHILD
+    {
+        let holder = HOLDERS.iter().find(|(known, _)| known == name);
+        return memory::child(holder.context("there is no such contender")?.1);
+    }
     let mut arguments = std::env::args().skip(1).peekable();
     let rounds = arguments.next_if(|argument| argument.parse::<usize>().is_ok());
     let rounds = rounds.map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
     let wanted: Vec<String> = arguments.collect();
     let is_wanted = |name: &str| wanted.iter().any(|wanted| wanted == name);
     let contenders = chosen(&CONTENDERS, |(name, _)| is_wanted(name));
-    let rows = chosen(&Row::ALL, |row| is_wanted(row.key()));
+    let mut rows = chosen(&Row::ALL, |row| is_wanted(row.key()));
+    if wanted == ["memory"] {
+        rows.clear();
+    }
     // Nanoseconds per operation.
     let mut samples: BTreeMap<(Row, &str), Vec<f64>> = BTreeMap::new();
     for round in 0..rounds {
@@ -67,6 +88,15 @@ fn main() -> Result<()> {
                 "ns": { "median": median, "low": low, "high": high },
                 "elastin_is_times_faster": ours.map(|ours| median / ours),
             }));
+        }
+    }
+    if wanted.is_empty() || is_wanted("memory") {
+        println!("\nresident bytes per idle actor, called once, registry included");
+        let ours = memory::measure("elastin")?;
+        for (name, _) in HOLDERS {
+            let bytes = memory::measure(name)?;
+            println!("  {name:20} {bytes:9.0} B   elastin has {:5.2} of it", ours / bytes);
+            results.push(serde_json::json!({ "row": "memory", "contender": name, "bytes": bytes }));
         }
     }
     std::fs::create_dir_all("target/bench")?;

@@ -104,3 +104,29 @@ pub fn measure(row: Row, workers: usize) -> Duration {
         taken
     })
 }
+
+/// Keeps idle actors with number keys.
+pub fn hold(actors: u64, look: &mut dyn FnMut()) {
+    hold_with(actors, look, |client, key| client.actor(key));
+}
+
+/// Keeps idle actors with string keys.
+pub fn hold_named(actors: u64, look: &mut dyn FnMut()) {
+    hold_with(actors, look, |client, key| client.actor(format!("{key:016}")));
+}
+
+fn hold_with(actors: u64, look: &mut dyn FnMut(), make: impl Fn(&elastin::Client, u64) -> Ref<Counter>) {
+    let outer = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio starts");
+    outer.block_on(async {
+        let runtime = Runtime::builder().register::<Counter>().workers(1).build().expect("the runtime starts");
+        let client = runtime.client();
+        for key in 0..actors {
+            make(&client, key).add(1).await.expect("the actor is there");
+        }
+        // Two periods later, as on any node, what was measured of idle actors is gone.
+        for _ in 0..2 {
+            runtime.snapshot(&elastin_runtime::Interest::Types(Default::default()));
+        }
+        look();
+    });
+}

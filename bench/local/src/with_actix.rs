@@ -93,3 +93,16 @@ pub fn measure(row: Row, _workers: usize) -> Duration {
         }
     })
 }
+
+/// Keeps idle actors.
+pub fn hold(actors: u64, look: &mut dyn FnMut()) {
+    System::new().block_on(async {
+        let mut registry = std::collections::HashMap::new();
+        for key in 0..actors {
+            let counter = Counter { count: 0 }.start();
+            one_after_another(counter.clone(), 1, false).await;
+            registry.insert(key, counter);
+        }
+        look();
+    });
+}

@@ -78,3 +78,19 @@ pub fn measure(row: Row, workers: usize) -> Duration {
     };
     runtime.block_on(async { tokio::spawn(work).await.expect("the workload does not panic") })
 }
+
+/// Keeps idle actors.
+pub fn hold(actors: u64, look: &mut dyn FnMut()) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.expect("tokio starts").block_on(async {
+        let system = ActorSystem::new();
+        let mut registry = std::collections::HashMap::new();
+        for key in 0..actors {
+            let counter = Counter { count: 0 }.into_anon_actor(None::<String>, &system).await;
+            let counter = counter.expect("the actor starts");
+            one_after_another(counter.clone(), 1, false).await;
+            registry.insert(key, counter);
+        }
+        look();
+    });
+}

@@ -61,10 +61,10 @@ impl Row {
     /// How many operations one measurement has, so that it takes some tenths of a second with the slowest.
     pub fn operations(self) -> u64 {
         match self {
-            Row::CallIdle => 300_000,
+            Row::CallIdle => 500_000,
             Row::CallAwaits => 100_000,
             Row::Tell => 500_000,
-            Row::Many | Row::ManyAwait | Row::Hot => 400_000,
+            Row::Many | Row::ManyAwait | Row::Hot => 1_000_000,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::codec;
 use crate::function::Function;
 use crate::host::{Host, Refused, Target, WakeId};
 use crate::reference::RawRef;
-use crate::scope::{self, Scope};
+use crate::scope::{self, AddedValues, Scope};
 use crate::slot::{ReplySlot, Slot};
 use crate::turn::{self, InlineTurn, Turn};
 
@@ -25,6 +25,7 @@ pub struct Call<'a, F: Function> {
     target: &'a RawRef<F::Actor>,
     arguments: F::Arguments,
     deadline: Option<Duration>,
+    added: AddedValues,
 }
 
 impl<'a, F: Function> Call<'a, F> {
@@ -34,12 +35,20 @@ impl<'a, F: Function> Call<'a, F> {
             target,
             arguments,
             deadline: None,
+            added: None,
         }
     }
 
     /// Waits at most so long, and no longer than the turn that makes the call may take itself.
     pub fn deadline(mut self, wait_max: Duration) -> Self {
         self.deadline = Some(wait_max);
+        self
+    }
+
+    /// Adds a value to the request context, which flows along with this call and the calls that come of it. Handlers read
+    /// it with [`Ctx::request_value`](crate::Ctx::request_value).
+    pub fn with_value(mut self, name: &str, value: &str) -> Self {
+        self.added.get_or_insert_default().push((name.into(), value.into()));
         self
     }
 
@@ -50,7 +59,7 @@ impl<'a, F: Function> Call<'a, F> {
     pub fn tell(self) -> Tell<'a, F> {
         Tell {
             target: self.target,
-            arguments: Some(self.arguments),
+            arguments: Some((self.arguments, self.added)),
             turn: None,
             wait_max: self.deadline,
             deadline: None,
@@ -62,7 +71,7 @@ impl<'a, F: Function> Call<'a, F> {
     pub fn try_tell(self) -> Result<(), CallError> {
         let host = bound(self.target);
         let deadline = self.deadline.map(|wait_max| host.now() + wait_max);
-        post::<F>(self.target, self.arguments, deadline, None)
+        post::<F>(self.target, self.arguments, deadline, self.added)
     }
 
     /// The target and the arguments, for a call that is made more than once.
@@ -194,7 +203,7 @@ impl<R> Drop for Waiting<'_, R> {
 #[must_use = "a tell does nothing until it is awaited"]
 pub struct Tell<'a, F: Function> {
     target: &'a RawRef<F::Actor>,
-    arguments: Option<F::Arguments>,
+    arguments: Option<(F::Arguments, AddedValues)>,
     /// The tell that found the mailbox full.
     turn: Option<Pin<Box<dyn Turn<F::Actor>>>>,
     wait_max: Option<Duration>,
@@ -217,14 +226,14 @@ impl<F: Function> Future for Tell<'_, F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let target = self.target;
-        if let Some(arguments) = self.arguments.take() {
+        if let Some((arguments, added)) = self.arguments.take() {
             let host = bound(target);
             self.deadline = self.wait_max.map(|wait_max| host.now() + wait_max);
             if target.target().is_none() {
-                return Poll::Ready(post::<F>(target, arguments, self.deadline, None));
+                return Poll::Ready(post::<F>(target, arguments, self.deadline, added));
             }
             scope::record_call(target.id(), F::METHOD, || codec::encoded_size(&arguments));
-            let header = scope::header(&**host, self.deadline, true);
+            let header = scope::header(&**host, self.deadline, added, true);
             self.turn = Some(turn::waiting::<F>(arguments, header, None));
         }
         let turn = self.turn.take().expect("a tell is not polled again once it is over");
@@ -260,15 +269,16 @@ fn begin<F: Function>(call: Call<'_, F>) -> Begun<F::Reply> {
         target,
         arguments,
         deadline,
+        added,
     } = call;
     let deadline = deadline.map(|wait_max| bound(target).now() + wait_max);
     let Some(seat) = target.target() else {
-        return dispatch::<F>(target, arguments, deadline);
+        return dispatch::<F>(target, arguments, deadline, added);
     };
     match seat.begin(scope::depth()) {
-        Some(body) => run_inline::<F>(&**seat, body, arguments, deadline),
+        Some(body) => run_inline::<F>(&**seat, body, arguments, deadline, added),
         None if scope::is_inside(target.id()) => Begun::Over(Err(CallError::CallCycle)),
-        None => queue::<F>(target, &**seat, arguments, deadline),
+        None => queue::<F>(target, &**seat, arguments, deadline, added),
     }
 }
 
@@ -278,9 +288,10 @@ fn run_inline<F: Function>(
     mut body: Box<Body<F::Actor>>,
     arguments: F::Arguments,
     deadline: Option<Time>,
+    added: AddedValues,
 ) -> Begun<F::Reply> {
     let waker = body.take_waker();
-    Scope::enter_inline(&mut body, F::METHOD, deadline, || codec::encoded_size(&arguments));
+    Scope::enter_inline(&mut body, F::METHOD, deadline, added, || codec::encoded_size(&arguments));
     // A panic while the future is made can't happen: an async handler runs nothing before its first poll, and a plain one
     // is wrapped into such a future.
     let mut turn = turn::running::<F>(body, arguments);
@@ -334,9 +345,10 @@ fn queue<F: Function>(
     seat: &dyn Target<F::Actor>,
     arguments: F::Arguments,
     deadline: Option<Time>,
+    added: AddedValues,
 ) -> Begun<F::Reply> {
     scope::record_call(target.id(), F::METHOD, || codec::encoded_size(&arguments));
-    let header = header::<F>(target, deadline);
+    let header = header::<F>(target, deadline, added);
     let deadline = header.deadline;
     let slot = Slot::new();
     let turn = turn::waiting::<F>(arguments, header, Some(slot.clone()));
@@ -347,9 +359,9 @@ fn queue<F: Function>(
 }
 
 /// The header of a call that has to wait: it gets the host's deadline if it has none.
-fn header<F: Function>(target: &RawRef<F::Actor>, deadline: Option<Time>) -> elastin_types::Header {
+fn header<F: Function>(target: &RawRef<F::Actor>, deadline: Option<Time>, added: AddedValues) -> elastin_types::Header {
     let host = bound(target);
-    let mut header = scope::header(&**host, deadline, false);
+    let mut header = scope::header(&**host, deadline, added, false);
     if header.deadline.is_none() {
         header.deadline = host.default_deadline().map(|wait_max| host.now() + wait_max);
     }
@@ -361,8 +373,9 @@ fn dispatch<F: Function>(
     target: &RawRef<F::Actor>,
     arguments: F::Arguments,
     deadline: Option<Time>,
+    added: AddedValues,
 ) -> Begun<F::Reply> {
-    let header = header::<F>(target, deadline);
+    let header = header::<F>(target, deadline, added);
     let deadline = header.deadline;
     let slot = Slot::new();
     match send::<F>(target, arguments, header, Some(slot.clone())) {
@@ -376,15 +389,15 @@ fn post<F: Function>(
     target: &RawRef<F::Actor>,
     arguments: F::Arguments,
     deadline: Option<Time>,
-    room: Option<&Waker>,
+    added: AddedValues,
 ) -> Result<(), CallError> {
-    let header = scope::header(&**bound(target), deadline, true);
+    let header = scope::header(&**bound(target), deadline, added, true);
     let Some(seat) = target.target() else {
         return send::<F>(target, arguments, header, None);
     };
     scope::record_call(target.id(), F::METHOD, || codec::encoded_size(&arguments));
     let turn = turn::waiting::<F>(arguments, header, None);
-    seat.enqueue(turn, room).map_err(|refused| refused.why)
+    seat.enqueue(turn, None).map_err(|refused| refused.why)
 }
 
 fn send<F: Function>(

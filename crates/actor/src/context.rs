@@ -87,11 +87,9 @@ impl Ctx {
     /// A value of the request context, which flows along with calls from caller to callee.
     pub fn request_value(&self, name: &str) -> Option<String> {
         look(|scope| {
-            let entries = scope.context()?.iter();
-            entries
-                .filter(|(known, _)| **known == *name)
-                .map(|(_, value)| value.to_string())
-                .next()
+            let mut values = scope.context()?.iter();
+            let (_, value) = values.find(|(known, _)| **known == *name)?;
+            Some(value.to_string())
         })
     }
 

@@ -4,6 +4,34 @@
 //! for each handler, which makes a [`Call`]: await it for the reply, or tell it. Clock, timers and everything that calls need
 //! from the process go through the [`Host`] and [`Target`] traits: nothing here knows the scheduler, and nothing here reads
 //! a clock.
+//!
+//! ```
+//! # extern crate elastin_actor as elastin;
+//! use elastin::{Actor, Ctx, Ref, handlers};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Actor, Serialize, Deserialize, Default)]
+//! struct Counter {
+//!     count: u64,
+//!     partner: Option<Ref<Counter>>, // a property that policies can name
+//! }
+//!
+//! #[handlers]
+//! impl Counter {
+//!     async fn add(&mut self, ctx: &Ctx, n: u64) -> u64 {
+//!         let partner = self.partner.get_or_insert_with(|| ctx.actor("partner"));
+//!         partner.get().tell().await.ok();
+//!         self.count += n;
+//!         self.count
+//!     }
+//!
+//!     fn get(&self) -> u64 {
+//!         self.count
+//!     }
+//! }
+//!
+//! assert_eq!(elastin::schema_of::<Counter>().functions[0].name, "add");
+//! ```
 
 mod actor;
 mod body;

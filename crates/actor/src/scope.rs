@@ -15,10 +15,13 @@ use crate::body::Body;
 use crate::host::{Host, Seat, TurnMeasure};
 
 /// How many calls of a measured turn are measured one by one before only some are.
-const EXACT_CALLS: u32 = 16;
+const EXACT_CALLS: u32 = 64;
 
 /// How many calls of a measured turn one stands for when there are many.
 const CALL_STRIDE: u32 = 16;
+
+/// How many values flow along with a call at most: it is copied into every message.
+const REQUEST_VALUES_MAX: usize = 32;
 
 /// How many scopes a thread keeps for later turns: inline calls nest less deep than this almost always.
 const POOLED_MAX: u32 = 64;
@@ -122,6 +125,7 @@ pub(crate) fn depth() -> u32 {
 }
 
 /// Shows the innermost turn of this thread, if there is one.
+#[inline]
 pub(crate) fn with_current<T>(look: impl FnOnce(Option<&Scope>) -> T) -> T {
     THREAD.with(|thread| {
         let current = thread.current.take();
@@ -145,34 +149,40 @@ pub(crate) fn is_inside(actor: &ActorId) -> bool {
 }
 
 /// The header of a call that is made now, within the current turn or outside any.
-pub(crate) fn header(host: &dyn Host, deadline: Option<Time>, one_way: bool) -> Header {
+#[inline]
+pub(crate) fn header(host: &dyn Host, deadline: Option<Time>, added: AddedValues, one_way: bool) -> Header {
     let call = host.next_call();
     with_current(|scope| {
+        let root;
         let (inherited, caller) = match scope {
-            Some(scope) => (scope.inherited.clone(), Caller::Actor(scope.seat().id().clone())),
-            None => (Inherited::root(host, call), Caller::Client(host.node())),
+            Some(scope) => (&scope.inherited, Caller::Actor(scope.seat().id().clone())),
+            None => {
+                root = Inherited::root(host, call);
+                (&root, Caller::Client(host.node()))
+            }
+        };
+        // Nobody waits for a tell, so it can't close a cycle with the turn that sent it, and may outlast it.
+        let (chain, deadline) = match one_way {
+            true => (ChainId(call), deadline),
+            false => (inherited.chain, earlier(deadline, inherited.deadline)),
         };
         Header {
             call,
-            // Nobody waits for a tell, so it can't close a cycle with the turn that sent it.
-            chain: if one_way { ChainId(call) } else { inherited.chain },
+            chain,
             caller,
             tenant: inherited.tenant,
-            deadline: if one_way {
-                deadline
-            } else {
-                earlier(deadline, inherited.deadline)
-            },
+            deadline,
             one_way,
             expected_cost: None,
             trace: inherited.trace,
             source_time_ms: inherited.source_time_ms,
-            context: inherited.context,
+            context: flowing(inherited.context.as_ref(), added),
         }
     })
 }
 
 /// Counts a call that does not run inline for the turn that makes it, if that turn is measured.
+#[inline]
 pub(crate) fn record_call(callee: &ActorId, method: Method, size: impl FnOnce() -> u64) {
     THREAD.with(|thread| {
         let mut current = thread.current.take();
@@ -184,6 +194,28 @@ pub(crate) fn record_call(callee: &ActorId, method: Method, size: impl FnOnce() 
         }
         thread.current.set(current);
     });
+}
+
+/// Values that a call adds to those that flow along. Boxed, because most calls add none.
+pub(crate) type AddedValues = Option<Box<Vec<(Box<str>, Box<str>)>>>;
+
+/// The values that flow along with a call: those of the turn that makes it, with those of the call itself in their place or
+/// added. The first ones go when there are too many.
+#[inline]
+fn flowing(inherited: Option<&RequestContext>, added: AddedValues) -> Option<RequestContext> {
+    match added {
+        None => inherited.cloned(),
+        Some(added) => Some(with_added(inherited, *added)),
+    }
+}
+
+fn with_added(inherited: Option<&RequestContext>, added: Vec<(Box<str>, Box<str>)>) -> RequestContext {
+    let is_added = |name: &str| added.iter().any(|(new, _)| **new == *name);
+    let kept = inherited.into_iter().flat_map(|values| values.iter());
+    let mut values: Vec<_> = kept.filter(|(name, _)| !is_added(name)).cloned().collect();
+    values.extend(added);
+    let surplus = values.len().saturating_sub(REQUEST_VALUES_MAX);
+    values.split_off(surplus).into()
 }
 
 fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
@@ -224,6 +256,7 @@ impl Scope {
         body: &mut Body<A>,
         method: Method,
         deadline: Option<Time>,
+        added: AddedValues,
         size: impl FnOnce() -> u64,
     ) {
         let seat = body.seat.take().expect("an actor at rest has its seat");
@@ -236,6 +269,9 @@ impl Scope {
             }
             if deadline.is_some() {
                 scope.inherited.deadline = earlier(deadline, scope.inherited.deadline);
+            }
+            if added.is_some() {
+                scope.inherited.context = flowing(scope.inherited.context.as_ref(), added);
             }
             scope.method = method;
             let measured = body.measure_next();
@@ -271,6 +307,7 @@ impl Scope {
     }
 
     /// Enters a turn that this thread polls.
+    #[inline]
     pub fn resume(mut self: Box<Self>) {
         assert!(self.previous.is_none(), "a scope that is not entered has no outer one");
         if let Some(measure) = &mut self.measure {
@@ -287,6 +324,7 @@ impl Scope {
     ///
     /// # Panics
     /// If this thread is in no turn.
+    #[inline]
     pub fn leave() -> Box<Self> {
         THREAD.with(|thread| {
             let mut scope = thread.current.take().expect("a turn is left by the thread that entered it");

@@ -72,10 +72,6 @@ impl<R> Slot<R> {
         // Dropped here, outside the lock: the answer's own drop may run any code.
         drop(before);
     }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        matches!(*self.lock(), State::Closed)
-    }
 }
 
 /// Takes the encoded outcome of a call that left the process's own actors, exactly once.

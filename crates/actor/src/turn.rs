@@ -177,11 +177,12 @@ fn envelope<F: Function>(
         arguments: F::Arguments,
         header: Header,
         destination: Destination<F::Reply>,
-    ) -> Pin<Box<Envelope<F, Start, Running, Option<Header>>>>
+    ) -> Pin<Box<dyn Turn<F::Actor>>>
     where
-        Start: Fn(Box<Body<F::Actor>>, F::Arguments) -> Running,
+        Start: Fn(Box<Body<F::Actor>>, F::Arguments) -> Running + Send + 'static,
+        Running: Future<Output = (Box<Body<F::Actor>>, F::Reply)> + Send + 'static,
     {
-        Box::pin(Envelope {
+        Box::pin(Envelope::<F, Start, Running, Option<Header>> {
             stage: Stage::Waiting { arguments },
             start,
             reply: None,
@@ -238,7 +239,8 @@ where
     }
 
     fn is_abandoned(&self) -> bool {
-        matches!(&self.destination, Destination::Local(slot) if slot.is_closed())
+        // The caller has the other end of the slot for as long as it waits.
+        matches!(&self.destination, Destination::Local(slot) if Arc::strong_count(slot) == 1)
     }
 
     fn arguments_size(&self) -> u64 {

@@ -131,7 +131,7 @@ impl Unit {
 pub enum Held {
     /// A rule pins this actor of it, with this priority.
     Pinned(ActorId, i32),
-    /// This actor of it, or one with it, came less than a period ago, or is on the move.
+    /// The greater part of the unit, with this actor, came by a move less than a period ago, or is on the move.
     Recent(ActorId),
 }
 

@@ -45,8 +45,6 @@ pub enum Refusal {
     KeptApartFromType,
     /// The server refused the actor when it was last asked.
     RefusedBefore,
-    /// The move costs more than it gains.
-    NotWorthIt,
     /// No server can take the actor.
     NoServer,
     /// There was no answer in time from this node.
@@ -63,8 +61,6 @@ pub enum Refusal {
     EnoughMoves,
     /// The cluster has as many servers as it may have.
     AtMaximum,
-    /// The cluster has as few servers as it may have.
-    AtMinimum,
     /// The cluster's size was changed within the last period.
     SizeChangedRecently,
     /// More servers would not help.
@@ -102,7 +98,6 @@ impl Refusal {
             Refusal::KeptApart(actor) => format!("it is kept apart from {}", schema.show(actor)),
             Refusal::KeptApartFromType => "it is kept apart from actors there".into(),
             Refusal::RefusedBefore => "that server refused it a period ago".into(),
-            Refusal::NotWorthIt => "the move costs more than it gains".into(),
             Refusal::NoServer => "no server can take it".into(),
             Refusal::NoAnswer(node) => format!("{node} did not answer in time"),
             Refusal::HostUnknown => "the other actor's host did not answer in time".into(),
@@ -111,7 +106,6 @@ impl Refusal {
             Refusal::Unsettled => "actors came or left while this was measured".into(),
             Refusal::EnoughMoves => "as many actors move as may in one period".into(),
             Refusal::AtMaximum => "the cluster has as many servers as it may have".into(),
-            Refusal::AtMinimum => "the cluster has as few servers as it may have".into(),
             Refusal::SizeChangedRecently => "the number of servers changed within the last period".into(),
             Refusal::SizeDoesNotHelp => "more servers would not help".into(),
             Refusal::VotedDown { agreed, answered } => format!("only {agreed} of {answered} managers agreed"),

@@ -147,6 +147,10 @@ impl Server {
         };
         server.usage.mem = self.usage.memory();
         server.usage.net = self.usage.network(self.member.peer.traffic_bytes());
+        tracing::debug!(?server, "a period has ended");
+        for actor in &measured.actors {
+            tracing::trace!(?actor, "in this period");
+        }
         let at = self.member.runtime.now();
         let snapshot = Snapshot {
             at,

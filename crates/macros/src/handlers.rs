@@ -380,8 +380,9 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
             quote!(outcome),
         ),
     };
-    // The span makes a type that can't be encoded an error at the handler's own parameter.
-    let arguments = quote_spanned! { handler.function.sig.inputs.span() => (#(#kinds,)*) };
+    // The span makes a type that can't be encoded an error at the handler's own parameters.
+    let arguments_span = kinds.first().map_or(function.span(), |kind| kind.span());
+    let arguments = quote_spanned! { arguments_span => (#(#kinds,)*) };
     let reply_type = quote_spanned! { reply.span() => #reply };
     quote! {
         #[automatically_derived]

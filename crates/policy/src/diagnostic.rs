@@ -10,6 +10,10 @@ use crate::span::line_and_column;
 /// How many diagnostics one run reports. Nobody reads more, and bad input must not fill the memory with them.
 pub const DIAGNOSTICS_MAX: usize = 100;
 
+/// How many diagnostics are kept while a policy is compiled. Beyond it nothing more is looked for: bad input of a megabyte
+/// must not make a million of them.
+pub(crate) const FOUND_MAX: usize = 10 * DIAGNOSTICS_MAX;
+
 /// How grave a diagnostic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -70,12 +74,6 @@ impl Diagnostic {
             help: None,
             witness: None,
         }
-    }
-
-    /// Says something about the main place.
-    pub fn label(mut self, text: impl Into<String>) -> Self {
-        self.labels[0].text = text.into();
-        self
     }
 
     /// Shows another place.

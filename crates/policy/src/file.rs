@@ -102,6 +102,9 @@ fn check(rule: &Rule) -> Result<(), &'static str> {
     if rule.variables.len() > crate::check::VARIABLES_MAX {
         return Err("it has too many variables");
     }
+    if rule.atoms.len() > crate::check::ATOMS_MAX {
+        return Err("its condition has too many parts");
+    }
     if !rule.atoms.iter().flat_map(Atom::variables).all(known)
         || !rule
             .behaviours

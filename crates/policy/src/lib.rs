@@ -31,7 +31,7 @@ mod span;
 mod syntax;
 
 pub use action::{Action, Balance, Bound, Fired, Observed};
-pub use check::{Compiled, VARIABLES_MAX, compile, decode};
+pub use check::{ATOMS_MAX, Compiled, VARIABLES_MAX, compile, decode};
 pub use diagnostic::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Label, Located, Severity};
 pub use disjunct::ALTERNATIVES_MAX;
 pub use evaluate::{Part, Scope};
@@ -42,7 +42,7 @@ pub use format::format;
 pub use index::Index;
 pub use interest::Interest;
 pub use mentions::{Mention, Mentioned};
-pub use policy::{ColocatedKind, CountUnit, Policy, Settings};
+pub use policy::{ColocatedKind, CountUnit, Policy};
 pub use rule::{Atom, Behaviour, CallerClass, Comparator, Comparison, Condition, Feature, Rule, Statistic, Variable};
 pub use scenario::{
     Scenario, ScenarioActor, ScenarioCalled, ScenarioCalls, ScenarioError, ScenarioResult, ScenarioServer,

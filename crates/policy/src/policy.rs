@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disjunct::{Disjunct, disjuncts};
 use crate::file::PolicyFile;
+use crate::rule::priority;
 use crate::{Action, Atom, Balance, Behaviour, Condition, Feature, Interest, Rule, Statistic};
 
 /// What `count` counts calls per.
@@ -59,11 +60,11 @@ pub struct Policy {
 
 /// What a policy says besides its rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The elasticity period, if the policy sets it.
-    pub period: Option<Duration>,
+    pub(crate) period: Option<Duration>,
     /// What `count` counts calls per.
-    pub count_unit: CountUnit,
+    pub(crate) count_unit: CountUnit,
 }
 
 /// A type that some rule colocates with another.
@@ -117,11 +118,11 @@ impl Policy {
     /// If there is no such rule.
     pub fn priority(&self, rule: usize, action: &Action) -> i32 {
         self.rules[rule].priority.unwrap_or(match action {
-            Action::Pin(_) => 50,
-            Action::Reserve { .. } => 40,
-            Action::Separate(..) => 30,
-            Action::Balance(_) => 20,
-            Action::Colocate(..) => 10,
+            Action::Pin(_) => priority::PIN,
+            Action::Reserve { .. } => priority::RESERVE,
+            Action::Separate(..) => priority::SEPARATE,
+            Action::Balance(_) => priority::BALANCE,
+            Action::Colocate(..) => priority::COLOCATE,
         })
     }
 

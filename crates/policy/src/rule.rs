@@ -245,6 +245,15 @@ impl Comparator {
     }
 }
 
+/// The priorities of actions whose rule names none: what must not happen comes before what should.
+pub(crate) mod priority {
+    pub(crate) const PIN: i32 = 50;
+    pub(crate) const RESERVE: i32 = 40;
+    pub(crate) const SEPARATE: i32 = 30;
+    pub(crate) const BALANCE: i32 = 20;
+    pub(crate) const COLOCATE: i32 = 10;
+}
+
 /// What a rule proposes, over its variables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Behaviour {
@@ -286,11 +295,11 @@ impl Behaviour {
     /// The priority of its actions where the rule names none.
     pub fn default_priority(&self) -> i32 {
         match self {
-            Behaviour::Pin(_) => 50,
-            Behaviour::Reserve { .. } => 40,
-            Behaviour::Separate(..) => 30,
-            Behaviour::Balance(_) => 20,
-            Behaviour::Colocate(..) => 10,
+            Behaviour::Pin(_) => priority::PIN,
+            Behaviour::Reserve { .. } => priority::RESERVE,
+            Behaviour::Separate(..) => priority::SEPARATE,
+            Behaviour::Balance(_) => priority::BALANCE,
+            Behaviour::Colocate(..) => priority::COLOCATE,
         }
     }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use elastin_policy::{Policy, Scenarios, Syntax, compile, decode, format};
+use elastin_policy::{DIAGNOSTICS_MAX, Policy, SOURCE_BYTES_MAX, Scenarios, Syntax, compile, decode, format};
 
 /// SplitMix64.
 struct Random(u64);
@@ -127,5 +127,34 @@ fn damaged_files_are_answered() {
                 }
             }
         }
+    }
+}
+
+/// Policies as large as is allowed, each against one part of the compiler. They end soon because all work is bounded.
+#[test]
+fn huge_policies_are_answered() {
+    let filled = |piece: &str| piece.repeat(SOURCE_BYTES_MAX / piece.len());
+    let atoms = |joined: &str| {
+        let parts: Vec<String> = (0..20_000).map(|value| format!("server.cpu.size > {value}")).collect();
+        format!("{} => pin(Folder(f));", parts.join(joined))
+    };
+    let schema = common::schema();
+    for source in [
+        filled("true=>pin(Folder(f));server.cpu.perc>1=>reserve(Folder(f),cpu);"),
+        filled("File(b)in ref(Folder(a).files)=>colocate(a,b);true=>separate(Folder(a),File(b));true=>pin(any(x));"),
+        filled("server.cpu.perc>80 or server.cpu.perc<79=>balance({Folder,File,any},cpu);"),
+        filled("true=>pin(Fulder(f));"),
+        filled("#a"),
+        filled(")"),
+        filled("a.b.c"),
+        filled("true=>x({a,a(b)},c)"),
+        atoms(" and "),
+        atoms(" or "),
+    ] {
+        let answer = match compile("huge.epl", &source, &schema) {
+            Ok(compiled) => compiled.warnings,
+            Err(diagnostics) => diagnostics,
+        };
+        assert!(!answer.is_empty() && answer.items().len() <= DIAGNOSTICS_MAX);
     }
 }

@@ -1,7 +1,8 @@
 //! The language's documentation for users: every example in it compiles, fails or warns as it says.
 
 use elastin_policy::{
-    ALTERNATIVES_MAX, DIAGNOSTICS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, Scenarios, VARIABLES_MAX, compile, parse_schema,
+    ALTERNATIVES_MAX, ATOMS_MAX, DIAGNOSTICS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, Scenarios, VARIABLES_MAX, compile,
+    parse_schema,
 };
 
 const TEXT: &str = include_str!("../../../docs/policy-language.md");
@@ -86,6 +87,7 @@ fn the_limits_of_the_page_are_those_of_the_compiler() {
     for (limit, words) in [
         (NESTING_MAX, "nest at most"),
         (VARIABLES_MAX, "speaks of at most"),
+        (ATOMS_MAX, "condition has at most"),
         (ALTERNATIVES_MAX, "multiplies out to at most"),
         (DIAGNOSTICS_MAX, "reports at most"),
     ] {

@@ -58,8 +58,8 @@ pub enum Body {
         /// The activation here.
         epoch: ActivationEpoch,
     },
-    /// To the origin of a message: it waits here for the activation that it is meant for, which is on its way. That it has
-    /// landed, or comes back, is said later.
+    /// To the origin of a message: it waits here until it is clear whether it is at the right place. That it has landed, or
+    /// comes back, is said later.
     Kept {
         /// Its receiver.
         actor: ActorId,
@@ -261,12 +261,12 @@ impl Body {
     }
 
     /// Makes deadlines relative, as they travel between processes whose clocks differ.
-    pub(crate) fn to_wire(&mut self, now: Time) {
+    pub(crate) fn make_relative(&mut self, now: Time) {
         self.each_message(|message| message.header.to_wire(now));
     }
 
-    /// Undoes [`Body::to_wire`] on the receiver's clock.
-    pub(crate) fn from_wire(&mut self, now: Time) {
+    /// Undoes [`Body::make_relative`] on the receiver's clock.
+    pub(crate) fn make_absolute(&mut self, now: Time) {
         self.each_message(|message| message.header.from_wire(now));
     }
 }

@@ -97,8 +97,6 @@ pub(crate) struct Releasing {
 pub(crate) struct Departed {
     pub(crate) to: NodeId,
     pub(crate) to_epoch: ActivationEpoch,
-    /// Which attempt it was.
-    pub(crate) attempt: u32,
     /// Set when the new host has everything: how long this is remembered then. Before, this node must tell a new owner of
     /// the slot of the move.
     pub(crate) until: Option<Time>,

@@ -133,7 +133,7 @@ impl Links {
     /// Takes in a frame.
     pub(crate) fn take_frame(&mut self, from: NodeId, mut frame: Frame) {
         if let Some(body) = &mut frame.body {
-            body.from_wire(self.now);
+            body.make_absolute(self.now);
         }
         let waiting_max = self.limits.unacknowledged_per_peer;
         let session = self.sessions.entry(from).or_insert_with(|| Session::new(from));

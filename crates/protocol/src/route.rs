@@ -3,8 +3,8 @@
 //! A message is meant for one activation, and the node that hosts another one (or none) returns it. So what a sender has
 //! sent to one activation is either in that activation's queue, which moves along with the actor, or it comes back. Only
 //! when each message has done one or the other does the sender turn to a later activation: first with what came back, then
-//! with what has been held. The acknowledgement of the last frame says that all have, because whatever is returned is
-//! returned before the frame that carried it is acknowledged.
+//! with what has been held. The acknowledgement of the last frame says that all have, because what is returned, or kept for
+//! the time being, is so before the frame that carried it is acknowledged.
 //!
 //! Through the directory goes one message at a time, and the rest waits until it has landed: on that path two messages
 //! could end up at different activations.
@@ -36,7 +36,7 @@ pub(crate) enum Path {
         last: u64,
         /// Set when it is not the right place any more. Boxed, because it rarely is.
         leaving: Option<Box<Leaving>>,
-        /// Messages that wait there for the activation to come, with their senders; an empty map costs nothing.
+        /// Messages that are kept there until it is clear where the actor is, with their senders; an empty map costs nothing.
         kept: BTreeMap<CallId, Caller>,
     },
 }

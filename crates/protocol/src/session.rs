@@ -199,7 +199,7 @@ impl Session {
 
     fn transmit(&mut self, now: Time, number: u64, out: &mut Vec<Command>) {
         let (acknowledged, mut body) = self.unacknowledged[(number - self.acknowledged - 1) as usize].clone();
-        body.to_wire(now);
+        body.make_relative(now);
         self.transmitted = self.transmitted.max(number);
         self.acknowledgement_sent = self.acknowledgement_sent.max(acknowledged);
         out.push(Command::Transmit {

@@ -2,6 +2,36 @@
 //!
 //! A [`Runtime`] alone is a whole system in one process; in a cluster a driver gives it an [`Outside`] and moves
 //! activations in and out.
+//!
+//! ```
+//! # extern crate elastin_actor as elastin;
+//! use elastin::{Actor, CallFailed, Ref, handlers};
+//! use elastin_runtime::Runtime;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Actor, Serialize, Deserialize, Default)]
+//! struct Account {
+//!     balance: i64,
+//! }
+//!
+//! #[handlers]
+//! impl Account {
+//!     fn draw(&mut self, amount: i64) -> Result<i64, String> {
+//!         if amount > self.balance {
+//!             return Err(format!("only {} left", self.balance));
+//!         }
+//!         self.balance -= amount;
+//!         Ok(self.balance)
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let runtime = Runtime::builder().register::<Account>().build().unwrap();
+//! let account: Ref<Account> = runtime.client().actor("ada");
+//! assert_eq!(account.draw(5).await, Err(CallFailed::Application("only 0 left".into())));
+//! # }
+//! ```
 
 mod any_seat;
 mod clock;

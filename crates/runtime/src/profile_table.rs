@@ -8,9 +8,10 @@ use elastin_types::{ActorId, CallIn, CallOut, Caller, Method, NodeId, References
 use crate::heavy::HeavyHitters;
 
 /// How many turns in a period are measured one by one before only some are.
-const EXACT_TURNS: u64 = 64;
+const EXACT_TURNS: u64 = 256;
 
-/// How many turns one measured turn stands for when there are many.
+/// How many turns one measured turn stands for when there are many, on average. The stride varies around it: with a fixed
+/// one, callers that take turns in a pattern would be seen always or never.
 const STRIDE: u32 = 16;
 
 /// What is measured of one activation in a period. Only there for actors that did something.
@@ -18,10 +19,20 @@ const STRIDE: u32 = 16;
 pub(crate) struct Profile {
     pub(crate) turns: u64,
     pub(crate) busy: Duration,
+    dice: u32,
     /// What was last seen of the state.
     pub(crate) noted: Option<Noted>,
     calls_in: HeavyHitters<(Caller, Method), NodeId>,
     calls_out: HeavyHitters<(ActorId, Method), ()>,
+}
+
+/// Whether two callers count as one: actors by themselves, clients all together, because policies speak of clients as one
+/// and there may be very many.
+fn same_caller(one: &Caller, other: &Caller) -> bool {
+    match (one, other) {
+        (Caller::Client(_), Caller::Client(_)) => true,
+        (one, other) => one == other,
+    }
 }
 
 /// What was seen of an actor's state between two turns.
@@ -38,13 +49,19 @@ impl Profile {
         self.turns += weight;
         self.busy += turn.busy * turn.weight;
         self.calls_in.add(
-            |(caller, method)| *method == turn.method && *caller == turn.caller,
+            |(caller, method)| *method == turn.method && same_caller(caller, &turn.caller),
             || (turn.caller.clone(), turn.method),
             weight,
             turn.bytes * weight,
             turn.from,
         );
-        if self.turns < EXACT_TURNS { 1 } else { STRIDE }
+        if self.turns < EXACT_TURNS { 1 } else { self.next_stride() }
+    }
+
+    /// From half the stride to one and a half times it, all equally often (a linear congruential generator).
+    fn next_stride(&mut self) -> u32 {
+        self.dice = self.dice.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7f);
+        STRIDE / 2 + (self.dice >> 16) % (STRIDE + 1)
     }
 
     /// Takes in a call that a measured turn made.
@@ -88,5 +105,46 @@ impl Profile {
             .collect();
         calls_out.sort_by(|one, other| (other.count, &one.callee).cmp(&(one.count, &other.callee)));
         (calls_in, calls_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(client: u64, method: &str, weight: u32) -> TurnMeasure {
+        TurnMeasure {
+            weight,
+            busy: Duration::from_micros(1),
+            caller: Caller::Client(NodeId(client)),
+            method: Method::of(method),
+            bytes: 1,
+            from: NodeId(client),
+        }
+    }
+
+    #[test]
+    fn clients_count_as_one_caller() {
+        let mut profile = Profile::default();
+        for client in 0..100 {
+            profile.turn(&turn(client, "open", 1));
+        }
+        let (calls_in, _) = profile.edges(|_| None);
+        assert_eq!(calls_in.len(), 1);
+        assert_eq!((calls_in[0].count, calls_in[0].node), (100, Some(NodeId(99))));
+    }
+
+    #[test]
+    fn functions_called_in_turn_are_seen_equally_often() {
+        let mut profile = Profile::default();
+        let (mut turns, mut weight) = (0_u64, 1);
+        while turns < 100_000 {
+            turns += u64::from(weight);
+            weight = profile.turn(&turn(1, if turns % 2 == 0 { "open" } else { "glance" }, weight));
+        }
+        let (calls_in, _) = profile.edges(|_| None);
+        let opened = calls_in.iter().find(|call| call.method == Method::of("open")).expect("it was called").count;
+        let share = opened as f64 / turns as f64;
+        assert!((0.47..0.53).contains(&share), "{share}");
     }
 }

@@ -545,6 +545,9 @@ impl World {
         };
         let life = activation.state.life;
         let freezes = std::mem::take(&mut activation.freeze_wanted);
+        if freezes {
+            activation.status = Status::Frozen;
+        }
         self.checkers.turn_ends(actor, epoch);
         let task: Task = postcard::from_bytes(&mail.message.body).expect("the workload made it");
         for to in task.tells {

@@ -72,7 +72,8 @@ impl View {
 
     fn redrawn(&mut self, frame: &Frame<'_>) -> String {
         let lines = picture(frame);
-        let mut text = String::new();
+        // Long lines are cut at the edge instead of wrapped: a wrapped line would be two to go up.
+        let mut text = String::from("\x1b[?7l");
         if self.lines_drawn > 0 {
             text += &format!("\x1b[{}A", self.lines_drawn);
         }
@@ -80,7 +81,7 @@ impl View {
             text += &format!("\x1b[2K{line}\n");
         }
         // A picture that got shorter leaves no rest of the old one below.
-        text += "\x1b[0J";
+        text += "\x1b[0J\x1b[?7h";
         self.lines_drawn = lines.len();
         text
     }

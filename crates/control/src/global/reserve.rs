@@ -1,6 +1,6 @@
 //! `reserve`: a server of its own for an actor. An empty one, else the one that is emptied at the least cost, else a new one.
 
-use elastin_types::{ActorId, NodeId, Resource, Time};
+use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
 
 use super::Gem;
 use super::event::GemCommand;
@@ -346,7 +346,7 @@ impl Gem {
     /// How many servers the cluster has or will have: those that leave do not count.
     pub(super) fn size(&self) -> u32 {
         let staying = self.members.iter().filter(|member| {
-            let active = member.state == elastin_types::ServerState::Active;
+            let active = member.state == ServerState::Active;
             member.hosts && active && !self.leaving.contains_key(&member.node)
         });
         u32::try_from(staying.count()).unwrap_or(u32::MAX) + self.provisions.unnamed()

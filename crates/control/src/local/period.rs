@@ -106,6 +106,7 @@ impl Lem {
             &self.relations,
             &Circumstances {
                 gone: &self.gone,
+                moved: &self.promises.actors().collect(),
                 refused: &refused,
                 demand_factor: self.demand_factor(),
             },

@@ -11,7 +11,10 @@ use super::event::LemCommand;
 use super::settling::OpenSettle;
 use crate::arbitrate::{best_first, is_better};
 use crate::settings::{PROMISE_PERIODS, part};
-use crate::{Change, ControlMessage, Held, Outcome, Proposal, Purpose, Query, QueryReply, Refusal, ReportReply, Unit};
+use crate::{
+    Change, ControlMessage, Held, Outcome, Proposal, Purpose, Query, QueryReply, Refusal, ReportReply, Reservation,
+    Unit,
+};
 
 /// How many servers a manager remembers from an answer.
 const KNOWN_MAX: usize = 1_024;
@@ -56,6 +59,10 @@ pub(crate) struct OpenQuery {
 impl Lem {
     /// Starts the period's round with a report to a global manager, picked at random.
     pub(super) fn start_round(&mut self, now: Time, fired: &[Fired], out: &mut Vec<LemCommand>) {
+        if let Some(unfinished) = self.round.take() {
+            // The limits of a round's steps add up to less than a period, but a period may be cut short.
+            self.resolve(now, unfinished.proposals, out);
+        }
         self.rounds += 1;
         let globals: Vec<NodeId> = self
             .members
@@ -103,7 +110,10 @@ impl Lem {
         for reservation in reply.dedicate {
             self.reservations.add(reservation, awaited_until);
         }
-        self.start_settling(now, reply.proposals, out);
+        // Others may have asked for moves while this was on the way.
+        let mut proposals = self.round.take().map(|round| round.proposals).unwrap_or_default();
+        proposals.extend(reply.proposals);
+        self.start_settling(now, proposals, out);
     }
 
     /// Goes on when what the round waits for does not come in time.
@@ -189,12 +199,7 @@ impl Lem {
 
     /// Why a unit may not move for a proposal, seen from here.
     fn objection(&self, now: Time, proposal: &Proposal, unit: &Unit) -> Option<Refusal> {
-        let asked = |actor: &ActorId| self.queries.values().any(|open| open.actors.contains(actor));
-        if unit
-            .actors
-            .iter()
-            .any(|actor| self.moves.contains(actor) || asked(actor))
-        {
+        if unit.actors.iter().any(|actor| self.is_on_the_move(actor)) {
             return Some(Refusal::OnTheMove);
         }
         if is_drain(proposal) {
@@ -249,7 +254,7 @@ impl Lem {
             must_leave,
             beside,
             apart_from: unit.apart_from,
-            reservation: reservation.map(|reservation| crate::Reservation {
+            reservation: reservation.map(|reservation| Reservation {
                 arrived: false,
                 ..reservation
             }),

@@ -5,7 +5,7 @@ use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
 
 use super::Lem;
 use crate::place::separates_kinds;
-use crate::{Candidate, Cause, Change, Proposal, Purpose, Refusal, ServerDigest, Unit};
+use crate::{Candidate, Cause, Change, Outcome, Proposal, Purpose, Refusal, ServerDigest, Unit};
 
 /// How many separations are proposed in one period; the others follow in the next ones.
 const SEPARATIONS_MAX: usize = 64;
@@ -170,7 +170,7 @@ impl Lem {
         };
         let mut decision = self.decision(now, Some(separation.cause), change, candidates);
         if to.is_none() {
-            decision.outcome = crate::Outcome::Refused(Refusal::NoServer);
+            decision.outcome = Outcome::Refused(Refusal::NoServer);
         }
         Proposal {
             decision,

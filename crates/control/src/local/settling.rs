@@ -10,7 +10,7 @@ use super::relations::Pair;
 use super::round::{Phase, Round};
 use crate::settings::part;
 use crate::{
-    Change, ControlMessage, End, Held, Outcome, Proposal, Purpose, Refusal, Settle, SettleAnswer, SettleReply,
+    Cause, Change, ControlMessage, End, Held, Outcome, Proposal, Purpose, Refusal, Settle, SettleAnswer, SettleReply,
 };
 
 /// How many pairs a server settles in one period; the others follow in the next ones.
@@ -57,7 +57,7 @@ impl Lem {
     }
 
     fn settles(&mut self, now: Time, proposals: &[Proposal]) -> Vec<Settle> {
-        let pairs: Vec<(ActorId, ActorId, crate::Cause, i32)> = self
+        let pairs: Vec<(ActorId, ActorId, Cause, i32)> = self
             .relations
             .pairs_together()
             .filter_map(|((one, other), relation)| {

@@ -12,15 +12,20 @@ use crate::{Held, Unit};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Units {
     units: Vec<Unit>,
-    /// For each unit, since when all of its actors have been here.
+    /// For each unit, since when the greater part of it has been here.
     since: Vec<Time>,
     unit_of: BTreeMap<ActorId, usize>,
 }
+
+/// What an actor that does nothing counts for, in CPU milliseconds per second.
+const IDLE_WEIGHT: f64 = 0.001;
 
 /// What is known of actors besides statistics and relations.
 pub(crate) struct Circumstances<'a> {
     /// Actors that have left since the snapshot was taken.
     pub(crate) gone: &'a BTreeSet<ActorId>,
+    /// Actors that came here by a move of late; others were activated here.
+    pub(crate) moved: &'a BTreeSet<&'a ActorId>,
     /// The servers that refused an actor's unit in the last period.
     pub(crate) refused: &'a BTreeMap<ActorId, BTreeSet<NodeId>>,
     /// By how much the demand for CPU time exceeds its use. Actors on a saturated server use less than they would
@@ -52,8 +57,10 @@ impl Units {
         for (index, stats) in actors.iter().enumerate() {
             members.entry(forest.root(index)).or_default().push(stats);
         }
-        let latest = |members: &Vec<&ActorStats>| members.iter().map(|stats| stats.since).max().unwrap_or_default();
-        let since = members.values().map(latest).collect();
+        let since = members
+            .values()
+            .map(|members| came_by(members, circumstances.moved))
+            .collect();
         let units: Vec<Unit> = members
             .into_values()
             .map(|members| unit(members, relations, &apart, circumstances))
@@ -76,7 +83,7 @@ impl Units {
         self.unit_of.get(actor).map(|index| &self.units[*index])
     }
 
-    /// Why a unit can't move now: it is pinned, or one of its actors came less than a period ago.
+    /// Why a unit can't move now: it is pinned, or the greater part of it came less than a period ago.
     pub(crate) fn held(&self, unit: &Unit, now: Time, period: Duration) -> Option<Held> {
         let index = self.unit_of.get(&unit.lead)?;
         let recent = self.since[*index] + period > now;
@@ -89,6 +96,31 @@ impl Units {
     pub(crate) fn contains(&self, actor: &ActorId) -> bool {
         self.unit_of.contains_key(actor)
     }
+}
+
+/// When the greater part of a unit, by use, had come. One small newcomer must not hold the others back: in a group that
+/// actors keep joining, there is always one.
+fn came_by(members: &[&ActorStats], moved: &BTreeSet<&ActorId>) -> Time {
+    let mut arrivals: Vec<(Time, f64)> = members
+        .iter()
+        .map(|stats| {
+            let came = if moved.contains(&stats.actor) {
+                stats.since
+            } else {
+                Time::ZERO
+            };
+            // Actors that do nothing count a little, too, or a unit of such would have no greater part.
+            (came, stats.used.cpu + IDLE_WEIGHT)
+        })
+        .collect();
+    arrivals.sort_by(|one, other| one.0.cmp(&other.0));
+    let half = arrivals.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+    let mut sum = 0.0;
+    let by_then = arrivals.iter().find(|(_, weight)| {
+        sum += weight;
+        sum >= half
+    });
+    by_then.map_or(Time::ZERO, |(came, _)| *came)
 }
 
 fn unit(
@@ -159,5 +191,45 @@ impl Forest {
         // The lower number becomes the root, so that the result does not depend on the order of joining.
         let (low, high) = (one.min(other), one.max(other));
         self.parents[high] = low;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use elastin_types::ActorType;
+
+    use super::*;
+
+    fn stats(key: u64, since: u64, cpu: f64) -> ActorStats {
+        ActorStats {
+            actor: ActorId::new(ActorType::of("A"), key),
+            node: NodeId(1),
+            since: Time(since),
+            used: PerResource {
+                cpu,
+                ..PerResource::default()
+            },
+            calls_in: Vec::new(),
+            calls_out: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_unit_came_when_the_greater_part_of_it_did() {
+        let check = |members: &[(u64, f64)], expected: u64| {
+            let members: Vec<ActorStats> = (0..)
+                .zip(members)
+                .map(|(key, (since, cpu))| stats(key, *since, *cpu))
+                .collect();
+            let moved: BTreeSet<&ActorId> = members.iter().map(|stats| &stats.actor).collect();
+            let members: Vec<&ActorStats> = members.iter().collect();
+            assert_eq!(came_by(&members, &moved), Time(expected));
+            assert_eq!(came_by(&members, &BTreeSet::new()), Time::ZERO, "activated here");
+        };
+        check(&[(70, 5.0)], 70);
+        check(&[(10, 50.0), (70, 5.0)], 10);
+        check(&[(10, 5.0), (70, 50.0)], 70);
+        check(&[(10, 0.0), (20, 0.0), (70, 0.0)], 20);
     }
 }

@@ -7,6 +7,13 @@ use elastin_types::NodeId;
 use crate::metadata::{GEM, group, metadata};
 use crate::model::Model;
 
+/// When the moves of an undisturbed run end, in milliseconds.
+fn moves_end_ms() -> u64 {
+    let mut model = metadata();
+    model.run(6);
+    model.moves[0].0.0 / 1_000_000
+}
+
 /// The hot folder and its files are together on a server of their own.
 fn assert_settled(model: &mut Model, what: &str) {
     let node = model.place[group(0).last().expect("a group has actors")];
@@ -82,7 +89,9 @@ fn every_second_move_may_fail() {
 
 #[test]
 fn the_target_may_die_at_any_step() {
-    for at_ms in (16_200..24_000).step_by(800).chain((22_340..22_400).step_by(4)) {
+    let moved = moves_end_ms();
+    let coarse = (moved - 6_000..moved + 2_000).step_by(800);
+    for at_ms in coarse.chain((moved - 48..moved + 12).step_by(4)) {
         let mut model = metadata();
         model.run_for(Duration::from_millis(at_ms));
         let target = NodeId(2);

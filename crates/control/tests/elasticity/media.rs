@@ -109,6 +109,33 @@ fn a_streaming_video_keeps_its_server_and_the_others_leave() {
 }
 
 #[test]
+fn streaming_videos_on_one_server_share_it_and_no_server_is_added_for_them() {
+    let mut model = media(2);
+    for key in 1..=3 {
+        model.add_actor(actor("UserInfo", key), NodeId(1), ActorModel::default());
+        let calls = Some((actor("UserInfo", key), "track"));
+        let video = (actor("VideoStream", key), NodeId(1));
+        serve(&mut model, video, "watch", (25.0, 5.0), calls);
+    }
+    serve(
+        &mut model,
+        (actor("MovieReview", 1), NodeId(2)),
+        "read",
+        (5.0, 1.0),
+        None,
+    );
+    model.run(20);
+    assert_eq!(model.moves, [], "they are pinned, and belong there");
+    assert_eq!(model.servers().len(), 2, "{:#?}", model.story());
+    let shared = model
+        .story()
+        .into_iter()
+        .filter(|line| line.contains(" together: rule 2 reserves it"))
+        .count();
+    assert_eq!(shared, 2, "the record says so: {:#?}", model.story());
+}
+
+#[test]
 fn reviews_follow_their_editor_which_is_pinned() {
     let mut model = media(2);
     for user in 0..6 {

@@ -113,6 +113,19 @@ fn a_reserved_actor_keeps_its_reservation_when_its_server_is_emptied() {
 }
 
 #[test]
+fn an_actor_that_no_server_has_memory_for_does_not_make_the_cluster_grow() {
+    let mut model = shops(1, &[(60.0, 1), (17.0, 1), (15.0, 1)]);
+    let huge = ActorModel {
+        references: Vec::new(),
+        state_bytes: 1e12,
+    };
+    model.add_actor(shop(0), NodeId(1), huge);
+    model.run(30);
+    assert_eq!(model.place[&shop(0)], NodeId(1));
+    assert!(model.servers().len() <= 2, "{:#?}", model.story());
+}
+
+#[test]
 fn a_changed_policy_ends_what_the_old_one_asked_for() {
     let mut model = shops(1, &[(60.0, 1), (17.0, 1), (15.0, 1)]);
     model.run(6);

@@ -117,6 +117,9 @@ fn pins_against_balances(report: &mut Report<'_>, pins: &Places, balances: &[(At
             kinds => kinds.iter().copied().map(Some).chain([None]).collect(),
         };
         for pin in kinds.iter().filter_map(|kind| pins.get(kind)).flatten() {
+            if report.is_exhausted() {
+                return;
+            }
             let rules = &report.policy.rules;
             let mut world = World::default();
             let actor = world.actor(rules[pin.at.0].variables[pin.variable].kind);
@@ -146,6 +149,9 @@ fn pins_against_reserves(report: &mut Report<'_>, pins: &Places, reserves: &Plac
     for (kind, places) in reserves {
         for reserve in places {
             for pin in of_kind(pins, *kind) {
+                if report.is_exhausted() {
+                    return;
+                }
                 let Some(world) = same_actor(report, pin, *reserve) else {
                     continue;
                 };
@@ -173,12 +179,18 @@ fn both_ends(
     participle: &str,
     stay: &str,
 ) {
+    if report.is_exhausted() {
+        return;
+    }
     let rules = &report.policy.rules;
     let rule = &rules[at.0];
     let first_places = of_kind(places, rule.variables[one].kind);
     let second_places = of_kind(places, rule.variables[other].kind);
     for first in &first_places {
         for second in &second_places {
+            if report.is_exhausted() {
+                return;
+            }
             let mut world = World::default();
             let left = world.actor(rule.variables[one].kind);
             let right = world.actor(rule.variables[other].kind);
@@ -219,6 +231,9 @@ fn colocates_against_separates(report: &mut Report<'_>, colocates: &[(At, usize,
         let mut warned: Vec<At> = Vec::new();
         // Each end of a `separate` in turn is the first actor of the `colocate`; the other end is then the second.
         for place in of_kind(separates, kind(*one)) {
+            if report.is_exhausted() {
+                return;
+            }
             let Behaviour::Separate(left, right) = rules[place.at.0].behaviours[place.at.1] else {
                 unreachable!("only `separate` was put here");
             };
@@ -258,6 +273,10 @@ fn reserves_for_two_resources(report: &mut Report<'_>, reserves: &Places) {
     for (kind, places) in reserves {
         for one in places {
             for other in of_kind(reserves, *kind) {
+                if report.is_exhausted() {
+                    return;
+                }
+                report.effort += 1;
                 if one.at >= other.at
                     || resource(report, one) == resource(report, &other)
                     || report.priority(one.at) != report.priority(other.at)
@@ -299,6 +318,10 @@ fn bounds_of_two_rules(report: &mut Report<'_>, balances: &[(At, &Balance)]) {
         let others = by_kind.get(&None).filter(|_| kind.is_some()).into_iter().flatten();
         for (at, balance) in own {
             for (other_at, other) in own.iter().chain(others.clone()) {
+                if report.is_exhausted() {
+                    return;
+                }
+                report.effort += 1;
                 if at.0 == other_at.0 || balance.resource != other.resource {
                     continue;
                 }

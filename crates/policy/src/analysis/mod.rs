@@ -14,12 +14,13 @@ mod world;
 use elastin_types::Schema;
 
 use crate::ast::{Ast, RuleAst};
+use crate::diagnostic::FOUND_MAX;
 use crate::{DIAGNOSTICS_MAX, Diagnostic, Policy, Span};
 use world::{Space, Together, World};
 
-/// How many combinations of rules are looked at. Rules are only compared where they speak of the same types, so that a
-/// policy comes near this only if hundreds of rules are about one type.
-const QUESTIONS_MAX: usize = 20_000;
+/// How many combinations of alternatives of rules are looked at in all. Rules are only compared where they speak of the
+/// same types, so that a policy comes near this only if hundreds of rules are about one type.
+const EFFORT_MAX: usize = 200_000;
 
 /// The warnings about a policy.
 pub(crate) fn warnings(policy: &Policy, ast: &Ast, schema: &Schema) -> Vec<Diagnostic> {
@@ -27,7 +28,7 @@ pub(crate) fn warnings(policy: &Policy, ast: &Ast, schema: &Schema) -> Vec<Diagn
         policy,
         ast,
         findings: Vec::new(),
-        questions: 0,
+        effort: 0,
     };
     for (index, rule) in ast.rules.iter().enumerate() {
         sense::check(policy, index, rule, &mut report);
@@ -35,8 +36,8 @@ pub(crate) fn warnings(policy: &Policy, ast: &Ast, schema: &Schema) -> Vec<Diagn
     conflict::check(&mut report);
     shadow::check(&mut report);
     sight::check(&mut report);
-    if report.questions >= QUESTIONS_MAX {
-        let message = format!("only the first {QUESTIONS_MAX} combinations of rules were searched for conflicts");
+    if report.is_exhausted() {
+        let message = "so many rules are about the same types that not all of them were searched for conflicts";
         report.add(Diagnostic::warning("many-rules", Span::default(), message));
     }
     let mut findings = report.findings;
@@ -53,7 +54,7 @@ struct Report<'a> {
     policy: &'a Policy,
     ast: &'a Ast,
     findings: Vec<Finding>,
-    questions: usize,
+    effort: usize,
 }
 
 /// A warning, and what it claims.
@@ -107,6 +108,11 @@ impl<'a> Report<'a> {
         self.findings.push(Finding { warning, claim });
     }
 
+    /// Whether no more is looked for: it has taken long enough, or there is more to say than anybody reads.
+    fn is_exhausted(&self) -> bool {
+        self.effort >= EFFORT_MAX || self.findings.len() >= FOUND_MAX
+    }
+
     fn rule(&self, rule: usize) -> &'a RuleAst {
         &self.ast.rules[rule]
     }
@@ -133,11 +139,12 @@ impl<'a> Report<'a> {
 
     /// The rules of a world if they can hold together; `None` if they can't, or no more questions are answered.
     fn can_hold(&mut self, world: World) -> Option<Shared> {
-        if self.questions >= QUESTIONS_MAX {
+        if self.is_exhausted() {
             return None;
         }
-        self.questions += 1;
-        match world.together(self.policy) {
+        let (answer, tried) = world.together(self.policy);
+        self.effort += tried.max(1);
+        match answer {
             Together::Never => None,
             Together::May => Some(Shared { world, space: None }),
             Together::With(space) => Some(Shared {

@@ -68,6 +68,11 @@ fn alternatives(policy: &Policy, index: usize, ast: &RuleAst, report: &mut Repor
         .all(|alternative| !Space::default().add(policy, 0, instance, alternative));
     let mut reported: Vec<(usize, usize)> = Vec::new();
     for alternative in all {
+        // All pairs of its atoms are compared, each in much less time than a combination of rules.
+        report.effort += alternative.len() * alternative.len() / 64;
+        if report.is_exhausted() {
+            break;
+        }
         let Some((one, other)) = contradiction(rule, alternative) else {
             continue;
         };

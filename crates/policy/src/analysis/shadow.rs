@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use elastin_types::ActorType;
 
+use super::Report;
 use super::world::{Instance, Space};
-use super::{QUESTIONS_MAX, Report};
 use crate::{Atom, Behaviour, Diagnostic, Policy, Rule};
 
 pub(super) fn check(report: &mut Report<'_>) {
@@ -32,10 +32,14 @@ pub(super) fn check(report: &mut Report<'_>) {
             .into_iter()
             .flatten();
         for other in same.chain(any) {
-            if *other == index || report.questions >= QUESTIONS_MAX {
+            if report.is_exhausted() {
+                return;
+            }
+            if *other == index {
                 continue;
             }
-            report.questions += 1;
+            let pairs = policy.alternatives[index].len() * policy.alternatives[*other].len();
+            report.effort += pairs.max(1);
             // Of two that say the same, the later one is the superfluous one.
             let both_ways = || covers(policy, index, *other) && index < *other;
             if covers(policy, *other, index) && !both_ways() {

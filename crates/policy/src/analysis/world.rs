@@ -11,7 +11,7 @@ use super::interval::Interval;
 use crate::{Atom, CallerClass, Feature, Policy, Rule, Statistic};
 
 /// How many combinations of alternatives are tried before a question is left open.
-const COMBINATIONS_MAX: usize = 4096;
+pub(super) const COMBINATIONS_MAX: usize = 4096;
 
 /// Actors that some rules are bound to.
 #[derive(Clone, Debug, Default)]
@@ -98,10 +98,11 @@ impl World {
         distinct
     }
 
-    /// Whether the conditions of all its rules can hold together.
-    pub(super) fn together(&self, policy: &Policy) -> Together {
+    /// Whether the conditions of all its rules can hold together, and how many combinations were tried.
+    pub(super) fn together(&self, policy: &Policy) -> (Together, usize) {
         let mut tried = 0;
-        self.extend(policy, 0, &Space::default(), &mut tried)
+        let answer = self.extend(policy, 0, &Space::default(), &mut tried);
+        (answer, tried)
     }
 
     /// Recursion is as deep as there are rules in this world: two or three.

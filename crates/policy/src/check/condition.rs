@@ -4,9 +4,9 @@ use elastin_types::{ActorType, Method, Property};
 
 use super::features::{FEATURES, FeatureRow, Measure, Owner};
 use super::rule::{Checker, Resolved};
-use super::suggest;
+use super::{ATOMS_MAX, suggest};
 use crate::ast::{CompareAst, ConditionAst, MemberAst, Number, RefersAst};
-use crate::{Atom, CallerClass, Comparison, Condition, Feature, Statistic};
+use crate::{Atom, CallerClass, Comparison, Condition, Feature, Span, Statistic};
 
 impl Checker<'_, '_> {
     /// All parts are checked even if one is wrong, so that all mistakes are reported.
@@ -19,18 +19,29 @@ impl Checker<'_, '_> {
             ConditionAst::True(_) => Some(Condition::True),
             ConditionAst::Any(any) => parts(any).map(Condition::Any),
             ConditionAst::All(all) => parts(all).map(Condition::All),
-            ConditionAst::Compare(compare) => self.comparison(compare).map(|atom| self.atom(Atom::Compare(atom))),
-            ConditionAst::Refers(refers) => self.refers(refers).map(|atom| self.atom(atom)),
+            ConditionAst::Compare(compare) => {
+                let comparison = self.comparison(compare)?;
+                self.atom(Atom::Compare(comparison), compare.span)
+            }
+            ConditionAst::Refers(refers) => {
+                let atom = self.refers(refers)?;
+                self.atom(atom, refers.span)
+            }
         }
     }
 
     /// The same atom twice is one atom.
-    fn atom(&mut self, atom: Atom) -> Condition {
-        let known = self.atoms.iter().position(|other| *other == atom);
-        Condition::Atom(known.unwrap_or_else(|| {
-            self.atoms.push(atom);
-            self.atoms.len() - 1
-        }))
+    fn atom(&mut self, atom: Atom, span: Span) -> Option<Condition> {
+        if let Some(known) = self.atoms.iter().position(|other| *other == atom) {
+            return Some(Condition::Atom(known));
+        }
+        if self.atoms.len() == ATOMS_MAX {
+            let message = format!("a condition can have at most {ATOMS_MAX} different comparisons and references");
+            self.error("too-many-parts", span, message).help = Some("split the rule into several".into());
+            return None;
+        }
+        self.atoms.push(atom);
+        Some(Condition::Atom(self.atoms.len() - 1))
     }
 
     fn refers(&mut self, ast: &RefersAst) -> Option<Atom> {

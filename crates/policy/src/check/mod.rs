@@ -22,10 +22,14 @@ pub(crate) use names::SchemaNames;
 pub(crate) use rule::subject;
 
 use crate::ast::{Ast, RuleAst};
+use crate::diagnostic::FOUND_MAX;
 use crate::{Diagnostic, Diagnostics, Interest, Policy, Span, Syntax, analysis};
 
 /// How many actors a rule may speak of. Every one of them is a join; people use two or three.
 pub const VARIABLES_MAX: usize = 8;
+
+/// How many comparisons and references a condition may have. People write five; each may have to be compared with each.
+pub const ATOMS_MAX: usize = 256;
 
 /// A policy that compiled, with what is to be said about it nevertheless.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +87,9 @@ fn check(syntax: &Syntax, ast: &Ast, schema: &Schema, diagnostics: &mut Vec<Diag
     let mut rule_names: BTreeMap<&str, Span> = BTreeMap::new();
     for rule_ast in &ast.rules {
         let line = lines.line_of(rule_ast.span.start);
+        if diagnostics.len() >= FOUND_MAX {
+            break;
+        }
         if has_syntax_error(rule_ast, syntax_errors) {
             continue;
         }

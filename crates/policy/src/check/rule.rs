@@ -1,6 +1,6 @@
 //! One rule: its entities resolved to types and variables, and whether it makes sense as a whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use elastin_types::{ActorSchema, ActorType};
 
@@ -35,7 +35,7 @@ pub(super) fn check(
         interest,
         diagnostics,
         declared: BTreeMap::new(),
-        bare: Vec::new(),
+        bare: BTreeSet::new(),
         variables: Vec::new(),
         spans: Vec::new(),
         atoms: Vec::new(),
@@ -74,7 +74,7 @@ pub(super) struct Checker<'a, 'b> {
     /// Variables that `Type(v)` introduces anywhere in the rule, with where.
     pub(super) declared: BTreeMap<String, (Option<ActorType>, Span)>,
     /// Bare names that occur not only as callers: if such a name is a type, it stands for an actor.
-    bare: Vec<String>,
+    bare: BTreeSet<String>,
     pub(super) variables: Vec<Variable>,
     /// Where each variable first occurs.
     spans: Vec<Span>,
@@ -120,7 +120,7 @@ impl Checker<'_, '_> {
             if let Some(variable) = &entity.argument {
                 self.declare_variable(&entity.name, variable);
             } else if !is_caller {
-                self.bare.push(entity.name.text.clone());
+                self.bare.insert(entity.name.text.clone());
             }
         }
     }

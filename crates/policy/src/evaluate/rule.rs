@@ -84,21 +84,14 @@ impl<F: Facts> Evaluation<'_, F> {
             Mirror::Replace(place) => place,
         };
         debug_assert!(place >= start, "mirror images belong to the same rule");
+        // A balance rule is always about a server, also where its condition is `true`.
+        let about_server = self.rule.is_global() || self.rule.atoms.iter().any(Atom::mentions_server);
         let mut values = Vec::new();
         self.observe(&self.rule.condition, Some(server), binding, &mut values);
         let result = Fired {
             rule: self.index,
             binding: self.bounds(binding),
-            server: self
-                .rule
-                .atoms
-                .iter()
-                .any(Atom::mentions_server)
-                .then_some(server)
-                .or_else(|| {
-                    // A balance rule is always about a server, also where its condition is `true`.
-                    self.rule.is_global().then_some(server)
-                }),
+            server: about_server.then_some(server),
             values,
             actions,
         };

@@ -1,5 +1,6 @@
 //! Text to tokens. The tokens cover the text without gaps.
 
+use crate::diagnostic::FOUND_MAX;
 use crate::{Diagnostic, Span, SyntaxKind};
 
 /// A piece of the text.
@@ -26,9 +27,8 @@ pub(crate) fn tokens(source: &str, diagnostics: &mut Vec<Diagnostic>) -> Vec<Tok
             _ => tokens.push(Token { kind, span }),
         }
     }
-    for token in &tokens {
-        diagnostics.extend(complain(token, source));
-    }
+    let complaints = tokens.iter().filter_map(|token| complain(token, source));
+    diagnostics.extend(complaints.take(FOUND_MAX));
     tokens
 }
 

@@ -1,6 +1,7 @@
 //! The parser's hold on the tokens and the nodes that it makes of them; `grammar` says which.
 
 use super::tree::Node;
+use crate::diagnostic::FOUND_MAX;
 use crate::{Diagnostic, Span, SyntaxKind, Token};
 
 pub(crate) fn parse(source: &str, tokens: &[Token], diagnostics: &mut Vec<Diagnostic>) -> Vec<Node> {
@@ -110,7 +111,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn complain(&mut self, expected: &str) {
-        if self.complained_at == Some(self.next) {
+        if self.complained_at == Some(self.next) || self.diagnostics.len() >= FOUND_MAX {
             return;
         }
         self.complained_at = Some(self.next);

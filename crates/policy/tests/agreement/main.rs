@@ -4,7 +4,7 @@ mod naive;
 mod random;
 
 use elastin_policy::{
-    Action, Diagnostics, Fired, Index, Policy, Scope, Syntax, compile, distinct_actions, parse_schema,
+    Action, Diagnostics, Fired, Index, Part, Policy, Scope, Syntax, compile, distinct_actions, parse_schema,
 };
 use elastin_types::{NodeId, Schema};
 
@@ -113,6 +113,10 @@ fn the_evaluator_agrees_with_the_naive_one() {
                 comparable(&slow),
                 "seed {seed}, {scope:?}\n{source}\n{snapshot:#?}"
             );
+            for one in fast.iter().filter(|one| !compiled.policy.rules()[one.rule].is_global()) {
+                let holds = compiled.policy.holds(&index, one.rule, &one.binding, Part::Whole);
+                assert!(holds, "seed {seed}: what fires holds\n{source}\n{one:?}");
+            }
             claims += check_claims(&compiled.warnings, &compiled.policy, &fast, seed);
             bindings += fast.len();
             mirrored += mirrors;

@@ -23,12 +23,14 @@ impl Node {
         }
     }
 
-    /// Takes a message from another node that is meant for this activation, if that is here or certain to come.
-    pub(super) fn accept(&mut self, message: Message, meant: ActivationEpoch, passed: bool) {
+    /// Takes a message from another node that is meant for this activation, if that is here or certain to come. If it came
+    /// through the directory, `from` is who passed it on.
+    pub(super) fn accept(&mut self, message: Message, meant: ActivationEpoch, from: Option<NodeId>) {
+        let passed = from.is_some();
         let Some(hosted) = self.hosted.get(&message.target) else {
-            return match passed {
-                true => self.expect(message, meant),
-                false => self.give_back(message, None),
+            return match from {
+                Some(owner) => self.expect(owner, message, meant),
+                None => self.give_back(message, None),
             };
         };
         let epoch = hosted.epoch;
@@ -56,13 +58,8 @@ impl Node {
                 }
                 self.hold(message, false);
             }
-            Phase::MovingIn(_) if epoch < meant => {
-                if !passed {
-                    self.say_kept(&message);
-                }
-                self.hold(message, true);
-            }
-            Phase::Expected | Phase::Releasing(_) if epoch == meant => self.hold(message, passed),
+            Phase::MovingIn(_) if epoch < meant => self.keep(message, passed),
+            Phase::Expected | Phase::Releasing(_) if epoch == meant => self.keep(message, passed),
             Phase::Departed(departed) if departed.to_epoch > meant => {
                 let place = Some((departed.to, departed.to_epoch));
                 self.give_back(message, place);
@@ -82,9 +79,13 @@ impl Node {
         self.links.say(call.origin, Body::Landed { actor, call, epoch });
     }
 
-    fn say_kept(&mut self, message: &Message) {
-        let (actor, call, caller) = (message.target.clone(), message.header.call, message.header.caller.clone());
-        self.links.say(call.origin, Body::Kept { actor, call, caller });
+    /// Keeps a message from another node, whose origin must not take it for settled because it is acknowledged.
+    fn keep(&mut self, message: Message, passed: bool) {
+        if !passed {
+            let (actor, call, caller) = (message.target.clone(), message.header.call, message.header.caller.clone());
+            self.links.say(call.origin, Body::Kept { actor, call, caller });
+        }
+        self.hold(message, true);
     }
 
     fn deliver(&mut self, epoch: ActivationEpoch, message: Message) {
@@ -118,8 +119,12 @@ impl Node {
 
     /// A message came for an activation that the directory has granted to this node, and the grant is still on the way:
     /// the slot has changed hands in between.
-    fn expect(&mut self, message: Message, epoch: ActivationEpoch) {
-        if self.is_listened_to(&message.target, epoch.slot) {
+    fn expect(&mut self, owner: NodeId, message: Message, epoch: ActivationEpoch) {
+        let known = self.links.view().directory_of(&message.target);
+        // Only the present owner can speak of a grant that this node has not heard of, and only of an earlier owner's: its
+        // own would have come first.
+        let is_on_the_way = known.node == owner && known.epoch > epoch.slot;
+        if is_on_the_way && self.is_listened_to(&message.target, epoch.slot) {
             self.insert_hosted(message.target.clone(), epoch, Phase::Expected);
             self.hold(message, true);
         } else {

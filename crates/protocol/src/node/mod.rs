@@ -22,6 +22,7 @@ use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, Event, Frame, Map, NodeConfig, Slot, View};
 
 use calls::PendingCall;
+use moving_out::SettlingMove;
 
 /// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
 /// slots that the view gives it.
@@ -38,7 +39,7 @@ pub struct Node {
     /// Hosted actors whose held messages may still have to go elsewhere.
     limbo: BTreeSet<ActorId>,
     /// Actors that went from here, and may not run at their new place until what they sent from here has settled.
-    settling: BTreeSet<ActorId>,
+    settling: BTreeMap<ActorId, SettlingMove>,
     /// Actors that move away from here, before the decision; bounded by [`Limits::moves_out`](crate::Limits).
     moving_out: BTreeSet<ActorId>,
     /// Of these, the ones whose image goes on when this peer acknowledges something.
@@ -87,7 +88,7 @@ impl Node {
             routes_waiting: BTreeMap::new(),
             hosted: Map::default(),
             limbo: BTreeSet::new(),
-            settling: BTreeSet::new(),
+            settling: BTreeMap::new(),
             moving_out: BTreeSet::new(),
             stages_waiting: BTreeMap::new(),
             moving_in: BTreeSet::new(),
@@ -198,8 +199,8 @@ impl Node {
             Body::Message {
                 message,
                 epoch: Some(epoch),
-            } => self.accept(message, epoch, false),
-            Body::Passed { message, epoch } => self.accept(message, epoch, true),
+            } => self.accept(message, epoch, None),
+            Body::Passed { message, epoch } => self.accept(message, epoch, Some(from)),
             Body::PassedOn { actor, call, to } => self.on_passed_on(actor, call, to),
             Body::Landed { actor, call, epoch } => self.on_landed(from, actor, call, epoch),
             Body::Kept { actor, call, caller } => self.on_kept(&actor, call, caller),

@@ -41,7 +41,9 @@ impl Node {
         }
         let held = match self.hosted.get(&actor).map(|hosted| &hosted.phase) {
             None => VecDeque::new(),
-            Some(Phase::Departed(_) | Phase::Expected) => self.remove_hosted(&actor),
+            Some(Phase::Expected) => self.remove_hosted(&actor),
+            // An offer of an earlier activation than the one that went from here is late.
+            Some(Phase::Departed(departed)) if departed.to_epoch <= epoch => self.remove_hosted(&actor),
             Some(_) => {
                 let step = MoveStep::Refuse(MoveError::TargetUnfit);
                 return self.tell_source(from, actor, epoch, attempt, step);

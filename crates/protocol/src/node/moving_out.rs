@@ -30,6 +30,14 @@ const CHUNKS_UNDER_WAY: usize = 4;
 /// Messages of a queue in one frame; with the limit on bytes it bounds the size of the frame.
 const QUEUE_PART_MAX: usize = 256;
 
+/// A move away from here after which the actor may not run yet, because what it sent from here has not settled.
+#[derive(Debug)]
+pub(super) struct SettlingMove {
+    to: NodeId,
+    epoch: ActivationEpoch,
+    attempt: u32,
+}
+
 impl Node {
     /// Somebody wants an actor moved.
     pub(super) fn on_move(&mut self, id: MoveId, actor: ActorId, to: NodeId) {
@@ -320,13 +328,13 @@ impl Node {
         let departed = Departed {
             to,
             to_epoch,
-            attempt,
             until: None,
         };
         self.set_phase(&actor, Phase::Departed(departed));
         self.route_follows(&actor, to, to_epoch);
         self.send_elsewhere(held, Some((to, to_epoch)));
-        self.settling.insert(actor);
+        let settling = SettlingMove { to, epoch, attempt };
+        self.settling.insert(actor, settling);
     }
 
     /// Tells the new hosts of those whose own messages have all found their place that they may run.
@@ -334,25 +342,17 @@ impl Node {
         if self.settling.is_empty() {
             return;
         }
-        let settled: Vec<ActorId> = self
-            .settling
-            .iter()
-            .filter(|actor| self.is_sender_settled(actor))
-            .cloned()
-            .collect();
+        let actors = self.settling.keys().filter(|actor| self.is_sender_settled(actor));
+        let settled: Vec<ActorId> = actors.cloned().collect();
         for actor in settled {
-            self.settling.remove(&actor);
-            if let Some(hosted) = self.hosted.get(&actor)
-                && let Phase::Departed(departed) = &hosted.phase
-            {
-                let body = MoveBody {
-                    actor,
-                    epoch: hosted.epoch,
-                    attempt: departed.attempt,
-                    step: MoveStep::Settled,
-                };
-                self.links.say(departed.to, Body::Move(body));
-            }
+            let SettlingMove { to, epoch, attempt } = self.settling.remove(&actor).expect("it was there");
+            let body = MoveBody {
+                actor,
+                epoch,
+                attempt,
+                step: MoveStep::Settled,
+            };
+            self.links.say(to, Body::Move(body));
         }
     }
 
@@ -398,6 +398,7 @@ impl Node {
     /// A target died.
     pub(super) fn moves_out_lost_with(&mut self, node: NodeId) {
         self.stages_waiting.remove(&node);
+        self.settling.retain(|_, settling| settling.to != node);
         let undecided: Vec<ActorId> = self.moving_out.iter().cloned().collect();
         for actor in undecided {
             if matches!(&self.hosted[&actor].phase, Phase::MovingOut(out) if out.to == node) {

@@ -141,6 +141,7 @@ impl Node {
             Path::Asking(asking) if asking.call == call => {}
             Path::Direct { kept, .. } => {
                 kept.remove(&call);
+                self.settle_route(&actor);
                 return self.path_changed(&actor);
             }
             _ => return,
@@ -251,11 +252,16 @@ impl Node {
             node,
             last,
             leaving: Some(leaving),
+            kept,
             ..
         } = &mut route.path
         else {
             return;
         };
+        if !kept.is_empty() {
+            // The node will say what became of each.
+            return;
+        }
         if self.links.acknowledged(*node) < *last {
             let node = *node;
             if !std::mem::replace(&mut leaving.pinged, true) {

@@ -1,0 +1,42 @@
+//! How many bytes an idle actor takes that was called once, registry included.
+//!
+//! Each contender is measured in a process of its own, so that nothing is left over from another.
+
+use std::hint::black_box;
+
+use anyhow::{Context, Result, bail};
+
+/// What the first argument of such a process is.
+pub const CHILD: &str = "memory-child";
+
+/// How many actors there are: enough that what is there once does not count.
+pub const ACTORS: u64 = 200_000;
+
+/// Starts the actors, calls each once, and keeps them until the closure it is given has run.
+pub type Hold = fn(u64, &mut dyn FnMut());
+
+/// The bytes per actor of a contender.
+pub fn measure(name: &str) -> Result<f64> {
+    let child = std::process::Command::new(std::env::current_exe()?).args([CHILD, name]).output()?;
+    if !child.status.success() {
+        bail!("{name}: {}", String::from_utf8_lossy(&child.stderr));
+    }
+    Ok(String::from_utf8(child.stdout)?.trim().parse()?)
+}
+
+/// The life of such a process: prints the bytes per actor.
+pub fn child(hold: Hold) -> Result<()> {
+    let before = resident()?;
+    let mut after = Ok(0);
+    hold(ACTORS, &mut || after = black_box(resident()));
+    println!("{}", (after? - before) as f64 / ACTORS as f64);
+    Ok(())
+}
+
+/// The resident bytes of this process.
+fn resident() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the system tells it")?;
+    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kibibytes * 1024)
+}
