@@ -36,7 +36,8 @@ impl<A> Body<A> {
             epoch,
             seat: Some(seat),
             waker: Some(waker),
-            unmeasured: 0,
+            // An actor that is called once and never again is not worth a table of its callers.
+            unmeasured: 1,
             stride: 1,
             changed: false,
             used: true,

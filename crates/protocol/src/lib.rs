@@ -37,6 +37,7 @@
 //! in order, also while either is being moved; a planned move loses nothing and runs nothing twice; every call has one
 //! outcome, and it is true.
 
+mod bug;
 mod command;
 mod event;
 mod frame;
@@ -51,6 +52,8 @@ pub mod store;
 mod timers;
 mod view;
 
+#[cfg(feature = "planted-bugs")]
+pub use bug::Bug;
 pub use command::{Command, MoveError, StateSource};
 pub use event::{Event, MoveId};
 pub use frame::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep};

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use elastin_types::{ActorId, NodeId, Time};
 
+use crate::bug::{Bug, Planted};
 use crate::session::Session;
 use crate::timers::{Due, Timers};
 use crate::{Body, Command, Frame, Limits, View};
@@ -12,6 +13,7 @@ use crate::{Body, Command, Frame, Limits, View};
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) me: NodeId,
+    pub(crate) planted: Planted,
     pub(crate) limits: Limits,
     /// The time of the event being handled.
     pub(crate) now: Time,
@@ -32,6 +34,7 @@ impl Links {
     pub(crate) fn new(me: NodeId, limits: Limits) -> Self {
         Self {
             me,
+            planted: Planted::default(),
             limits,
             now: Time::ZERO,
             out: Vec::new(),
@@ -137,13 +140,20 @@ impl Links {
         }
         let waiting_max = self.limits.unacknowledged_per_peer;
         let session = self.sessions.entry(from).or_insert_with(|| Session::new(from));
-        session.take(frame.number, frame.acknowledged, frame.body, waiting_max);
+        if self.planted.is(Bug::AcknowledgeTooEarly) {
+            session.take_acknowledgement(frame.acknowledged);
+        }
+        let twice = self.planted.is(Bug::HandleTwice);
+        session.take(frame.number, frame.acknowledged, frame.body, waiting_max, twice);
     }
 
     /// The next thing a peer said that can be handled now, and its acknowledgement. [`Links::frame_done`] must follow when
     /// it was handled.
     pub(crate) fn next_frame(&mut self, from: NodeId) -> Option<(u64, Body)> {
-        let revision = self.revision();
+        let revision = match self.planted.is(Bug::IgnoreViews) {
+            true => u64::MAX,
+            false => self.revision(),
+        };
         self.sessions.get_mut(&from)?.next(revision)
     }
 

@@ -90,10 +90,10 @@ impl Session {
     }
 
     /// Takes in a frame. A body that came before, or that leaves a gap, is not kept but answered (or asked for) again.
-    pub(crate) fn take(&mut self, number: u64, acknowledged: u64, body: Option<Body>, waiting_max: usize) {
+    pub(crate) fn take(&mut self, number: u64, acknowledged: u64, body: Option<Body>, waiting_max: usize, twice: bool) {
         let expected = self.handled + self.waiting.len() as u64 + 1;
         match body {
-            Some(body) if number == expected && self.waiting.len() < waiting_max => {
+            Some(body) if (number == expected || twice && number < expected) && self.waiting.len() < waiting_max => {
                 self.waiting.push_back((acknowledged, body));
                 return;
             }
@@ -130,7 +130,7 @@ impl Session {
         }
     }
 
-    fn take_acknowledgement(&mut self, number: u64) -> bool {
+    pub(crate) fn take_acknowledgement(&mut self, number: u64) -> bool {
         // A peer can't have handled what never left; a number from nowhere is ignored.
         if number <= self.acknowledged || number > self.transmitted {
             return false;

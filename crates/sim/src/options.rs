@@ -26,6 +26,9 @@ pub struct Options {
     pub delay_most: Duration,
     /// What goes wrong.
     pub faults: Faults,
+    /// A bug that is planted into every node.
+    #[cfg(feature = "planted-bugs")]
+    pub bug: Option<elastin_protocol::Bug>,
 }
 
 /// What goes wrong, per second on average (0: never).
@@ -62,6 +65,8 @@ impl Default for Options {
             moves_per_second: 50,
             delay_most: Duration::from_millis(2),
             faults: Faults::default(),
+            #[cfg(feature = "planted-bugs")]
+            bug: None,
         }
     }
 }
@@ -87,5 +92,7 @@ pub fn options_of_seed(seed: u64) -> Options {
         moves_per_second: random.below(400),
         delay_most: Duration::from_micros(100 + random.below(5000)),
         faults,
+        #[cfg(feature = "planted-bugs")]
+        bug: None,
     }
 }

@@ -25,6 +25,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// The last things that happened, as text.
+    pub fn last_lines(&self, count: usize) -> String {
+        self.trace[self.trace.len().saturating_sub(count)..].join("\n")
+    }
+
     /// How often something happened.
     pub fn count(&self, what: &str) -> u64 {
         self.counters.get(what).copied().unwrap_or(0)

@@ -179,12 +179,15 @@ impl World {
             tombstone_for: Duration::from_millis(500),
             ..Limits::default()
         };
+        let hosts = member.hosts;
+        #[cfg_attr(not(feature = "planted-bugs"), expect(unused_mut, reason = "only a bug changes it"))]
+        let mut node = Node::new(NodeConfig { me: id, hosts, limits });
+        #[cfg(feature = "planted-bugs")]
+        if let Some(bug) = self.options.bug {
+            node.plant(bug);
+        }
         let process = Process {
-            node: Node::new(NodeConfig {
-                me: id,
-                hosts: member.hosts,
-                limits,
-            }),
+            node,
             host: Host::default(),
             member,
             timer: None,

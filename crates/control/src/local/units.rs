@@ -113,7 +113,7 @@ fn came_by(members: &[&ActorStats], moved: &BTreeSet<&ActorId>) -> Time {
             (came, stats.used.cpu + IDLE_WEIGHT)
         })
         .collect();
-    arrivals.sort_by(|one, other| one.0.cmp(&other.0));
+    arrivals.sort_by_key(|(came, _)| *came);
     let half = arrivals.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
     let mut sum = 0.0;
     let by_then = arrivals.iter().find(|(_, weight)| {

@@ -53,7 +53,9 @@ fn a_third_of_all_messages_may_be_lost() {
 #[test]
 fn the_global_manager_may_die_at_any_step() {
     // Around the asking for a server, its coming, and the moves.
-    for at_ms in (10_000..24_000).step_by(1_000).chain((22_340..22_400).step_by(4)) {
+    let moved = moves_end_ms();
+    let coarse = (moved - 12_000..moved + 2_000).step_by(1_000);
+    for at_ms in coarse.chain((moved - 48..moved + 12).step_by(4)) {
         let mut model = metadata();
         model.run_for(Duration::from_millis(at_ms));
         model.kill_gem(GEM);

@@ -1,8 +1,9 @@
 //! Outcomes for callers on this node: each call gets exactly one, and it is true.
 
-use elastin_types::{CallError, CallId, Message, NodeId, Outcome, Time, Unknown};
+use elastin_types::{CallError, CallId, Message, NodeId, NotDelivered, Outcome, Time, Unknown};
 
 use super::Node;
+use crate::bug::Bug;
 use crate::timers::Due;
 use crate::{Body, Command};
 
@@ -76,7 +77,11 @@ impl Node {
 
     /// A call was lost on its way, or with its node.
     pub(super) fn call_is_lost(&mut self, call: CallId) {
-        self.complete(call, Err(CallError::Unknown(Unknown::NodeLost)));
+        let error = match self.links.planted.is(Bug::DenyLost) {
+            true => CallError::NotDelivered(NotDelivered::Unreachable),
+            false => CallError::Unknown(Unknown::NodeLost),
+        };
+        self.complete(call, Err(error));
     }
 
     /// A call's deadline has come.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Overloaded, SlotEpoch};
 
 use super::Node;
+use crate::bug::Bug;
 use crate::hosted::{Hosted, InStep, OutStep, Phase};
 use crate::slots::{OwnedSlot, Placing, Question, SlotPhase, Whereabouts};
 use crate::{Body, Command, DirectoryBody, Entry, Slot, View};
@@ -246,7 +247,7 @@ impl Node {
         let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has looked");
         let may = matches!(owned.entries.get(&actor), Some(Whereabouts::Hosted { node, epoch: now, attempts_void })
             if *node == source && *now == epoch && attempt >= *attempts_void);
-        if !may {
+        if !may && !self.links.planted.is(Bug::CommitBlindly) {
             return self.say_decided(target, &actor, epoch, attempt, source);
         }
         let now = owned.grant();
@@ -390,6 +391,9 @@ impl Node {
             mut entries,
             waiting,
         } = given;
+        if self.links.planted.is(Bug::HandOverNothing) {
+            entries.clear();
+        }
         if to != self.links.me {
             self.handed_over.extend(slots.iter().copied());
             entries.sort_unstable_by(|one, other| one.actor.cmp(&other.actor));
@@ -484,7 +488,7 @@ impl Node {
             return;
         };
         if let SlotPhase::Recovering { missing, queue } = &mut owned.phase
-            && missing.is_empty()
+            && (missing.is_empty() || self.links.planted.is(Bug::OpenSlotTooEarly))
         {
             let queue = std::mem::take(queue);
             self.open_slot(slot, queue);

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Overloaded, SlotEpoch, Time};
 
 use super::Node;
+use crate::bug::Bug;
 use crate::hosted::{Held, Hosted, Phase};
 use crate::route::Place;
 use crate::{Body, Command, DirectoryBody, Slot, StateSource};
@@ -34,6 +35,10 @@ impl Node {
             };
         };
         let epoch = hosted.epoch;
+        let meant = match self.links.planted.is(Bug::TakeAnyEpoch) && hosted.phase.takes_mail() {
+            true => epoch,
+            false => meant,
+        };
         match &hosted.phase {
             Phase::Closed | Phase::Active | Phase::MovingOut(_) if epoch == meant => {
                 if passed {
@@ -81,7 +86,7 @@ impl Node {
 
     /// Keeps a message from another node, whose origin must not take it for settled because it is acknowledged.
     fn keep(&mut self, message: Message, passed: bool) {
-        if !passed {
+        if !passed && !self.links.planted.is(Bug::KeepSilently) {
             let (actor, call, caller) = (message.target.clone(), message.header.call, message.header.caller.clone());
             self.links.say(call.origin, Body::Kept { actor, call, caller });
         }
@@ -108,6 +113,9 @@ impl Node {
 
     /// What was held for an actor that is not here after all finds its way again, in order.
     pub(super) fn send_elsewhere(&mut self, held: VecDeque<Held>, place: Option<(NodeId, ActivationEpoch)>) {
+        if self.links.planted.is(Bug::ForgetHeld) {
+            return;
+        }
         for Held { message, passed } in held {
             if message.header.call.origin == self.links.me && !passed {
                 self.send_own(message);
@@ -245,7 +253,8 @@ impl Node {
         let Some(hosted) = self.hosted.get_mut(actor) else {
             return;
         };
-        if matches!(hosted.phase, Phase::Closed) && !self.routes.contains_key(actor) {
+        let clear = !self.routes.contains_key(actor) || self.links.planted.is(Bug::OpenTooEarly);
+        if matches!(hosted.phase, Phase::Closed) && clear {
             hosted.phase = Phase::Active;
             let (actor, epoch) = (actor.clone(), hosted.epoch);
             self.links.command(Command::Open { actor, epoch });

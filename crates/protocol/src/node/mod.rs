@@ -99,6 +99,12 @@ impl Node {
         }
     }
 
+    /// Plants a bug, to see whether it is found.
+    #[cfg(feature = "planted-bugs")]
+    pub fn plant(&mut self, bug: crate::Bug) {
+        self.links.planted.bug = Some(bug);
+    }
+
     /// This node.
     pub fn me(&self) -> NodeId {
         self.links.me

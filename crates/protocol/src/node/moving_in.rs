@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use elastin_types::{ActivationEpoch, ActorId, Message, NodeId};
 
 use super::Node;
+use crate::bug::Bug;
 use crate::hosted::{Held, InStep, MoveIn, Phase};
 use crate::route::{Path, Place};
 use crate::{Body, DirectoryBody, MoveBody, MoveError, MoveStep, StateSource};
@@ -106,6 +107,7 @@ impl Node {
             // Likewise when the message on its way through the directory has landed, or was lost.
             Some((Path::Asking(_) | Path::Blocked, _)) => false,
         };
+        let clear = clear || self.links.planted.is(Bug::AcceptTooEarly);
         if clear {
             incoming.step = InStep::Accepted;
             self.tell_source(from, actor.clone(), epoch, attempt, MoveStep::Accept);
@@ -243,8 +245,10 @@ impl Node {
         };
         let image = std::mem::take(&mut incoming.image).freeze();
         let queue = std::mem::take(&mut incoming.queue);
-        for message in queue.into_iter().rev() {
-            hosted.held.push_front(Held { message, passed: false });
+        let queue = queue.into_iter().map(|message| Held { message, passed: false });
+        match self.links.planted.is(Bug::QueueLast) {
+            true => hosted.held.extend(queue),
+            false => queue.rev().for_each(|held| hosted.held.push_front(held)),
         }
         hosted.epoch = epoch;
         hosted.attempts = 0;

@@ -20,6 +20,7 @@ use bytes::Bytes;
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Time};
 
 use super::Node;
+use crate::bug::Bug;
 use crate::hosted::{Departed, Hosted, MoveOut, OutStep, Phase, Releasing};
 use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, MoveBody, MoveError, MoveId, MoveStep};
@@ -232,6 +233,7 @@ impl Node {
                 given_up.get_or_insert(why);
             }
             OutStep::Staging { .. } => self.call_off(actor, true, why),
+            OutStep::Deciding if self.links.planted.is(Bug::ResumeUndecided) => self.call_off(actor, true, why),
             OutStep::Deciding => {
                 out.step = OutStep::Aborting(why);
                 self.ask_to_abort(actor);
@@ -324,6 +326,10 @@ impl Node {
             self.send_elsewhere(held, None);
             return;
         }
+        let queue = match self.links.planted.is(Bug::LoseQueue) {
+            true => Vec::new(),
+            false => queue,
+        };
         self.send_queue(&actor, epoch, attempt, to, to_epoch, queue);
         let departed = Departed {
             to,
@@ -342,7 +348,9 @@ impl Node {
         if self.settling.is_empty() {
             return;
         }
-        let actors = self.settling.keys().filter(|actor| self.is_sender_settled(actor));
+        let actors = self.settling.keys().filter(|actor| {
+            self.links.planted.is(Bug::SkipSettling) || self.is_sender_settled(actor)
+        });
         let settled: Vec<ActorId> = actors.cloned().collect();
         for actor in settled {
             let SettlingMove { to, epoch, attempt } = self.settling.remove(&actor).expect("it was there");

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, NotDelivered, Overloaded};
 
 use super::Node;
+use crate::bug::Bug;
 use crate::Body;
 use crate::route::{Asking, Leaving, Path, Place, Route};
 
@@ -33,6 +34,10 @@ impl Node {
                 let epoch = Some(*epoch);
                 *last = self.links.say(node, Body::Message { message, epoch });
                 self.call_is_at(call, node);
+            }
+            Path::Asking(_) if self.links.planted.is(Bug::AskForMany) => {
+                let (owner, epoch) = (self.links.directory_of(&message.target), None);
+                self.links.say(owner, Body::Message { message, epoch });
             }
             _ if route.held.len() < self.links.limits.held_per_actor => route.held.push_back(message),
             _ => self.turn_away(message, CallError::Overloaded(Overloaded::Actor)),
@@ -272,7 +277,11 @@ impl Node {
         }
         let next = leaving.next;
         let mut messages = std::mem::take(&mut leaving.returned);
+        let returned = messages.len();
         messages.append(&mut route.held);
+        if self.links.planted.is(Bug::ReturnedLast) {
+            messages.rotate_left(returned);
+        }
         match next {
             Place::Host(node, epoch) if node != self.links.me => self.route_follows(actor, node, epoch),
             _ => {
