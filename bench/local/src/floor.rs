@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::workload::{MANY, MAILBOX, Row, clients, timed};
+use crate::workload::{MAILBOX, MANY, Row, clients, timed};
 
 enum Message {
     Add(u64, oneshot::Sender<u64>),
@@ -38,7 +38,11 @@ fn spawn() -> Counter {
 
 async fn add(counter: &Counter, later: bool) -> u64 {
     let (reply, receiver) = oneshot::channel();
-    let message = if later { Message::AddLater(1, reply) } else { Message::Add(1, reply) };
+    let message = if later {
+        Message::AddLater(1, reply)
+    } else {
+        Message::Add(1, reply)
+    };
     counter.send(message).await.ok().expect("the actor is there");
     receiver.await.expect("the actor replies")
 }
@@ -50,7 +54,10 @@ async fn one_after_another(counter: Counter, calls: u64, later: bool) {
 }
 
 pub fn measure(row: Row, workers: usize) -> Duration {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build().expect("tokio starts");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .build()
+        .expect("tokio starts");
     let operations = row.operations();
     let work = async move {
         let counters: Vec<_> = (0..MANY).map(|_| spawn()).collect();
@@ -74,7 +81,12 @@ pub fn measure(row: Row, workers: usize) -> Duration {
                 }))
                 .await
             }
-            Row::Hot => timed(clients(operations, |_, each| one_after_another(first.clone(), each, false))).await,
+            Row::Hot => {
+                timed(clients(operations, |_, each| {
+                    one_after_another(first.clone(), each, false)
+                }))
+                .await
+            }
         }
     };
     runtime.block_on(async { tokio::spawn(work).await.expect("the workload does not panic") })
@@ -82,7 +94,10 @@ pub fn measure(row: Row, workers: usize) -> Duration {
 
 /// Keeps idle actors.
 pub fn hold(actors: u64, look: &mut dyn FnMut()) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("tokio starts");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .expect("tokio starts");
     runtime.block_on(async {
         let mut registry = std::collections::HashMap::new();
         for key in 0..actors {

@@ -17,7 +17,9 @@ pub type Hold = fn(u64, &mut dyn FnMut());
 
 /// The bytes per actor of a contender.
 pub fn measure(name: &str) -> Result<f64> {
-    let child = std::process::Command::new(std::env::current_exe()?).args([CHILD, name]).output()?;
+    let child = std::process::Command::new(std::env::current_exe()?)
+        .args([CHILD, name])
+        .output()?;
     if !child.status.success() {
         bail!("{name}: {}", String::from_utf8_lossy(&child.stderr));
     }
@@ -36,7 +38,10 @@ pub fn child(hold: Hold) -> Result<()> {
 /// The resident bytes of this process.
 fn resident() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the system tells it")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .context("the system tells it")?;
     let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kibibytes * 1024)
 }

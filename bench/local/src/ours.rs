@@ -6,7 +6,7 @@ use elastin::{Actor, Ref, handlers};
 use elastin_runtime::Runtime;
 use serde::{Deserialize, Serialize};
 
-use crate::workload::{MANY, MAILBOX, Row, timed};
+use crate::workload::{MAILBOX, MANY, Row, timed};
 
 #[derive(Actor, Serialize, Deserialize, Default)]
 struct Counter {
@@ -53,7 +53,10 @@ impl Caller {
 }
 
 pub fn measure(row: Row, workers: usize) -> Duration {
-    let outer = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio starts");
+    let outer = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("tokio starts");
     outer.block_on(async {
         let settings = elastin_runtime::Settings {
             workers,
@@ -69,7 +72,11 @@ pub fn measure(row: Row, workers: usize) -> Duration {
         let client = runtime.client();
         for key in 0..MANY {
             client.actor::<Counter>(key).add(0).await.expect("the actor is there");
-            client.actor::<Caller>(key).call(client.actor(key), 0).await.expect("the actor is there");
+            client
+                .actor::<Caller>(key)
+                .call(client.actor(key), 0)
+                .await
+                .expect("the actor is there");
         }
         let caller: Ref<Caller> = client.actor(0);
         let counter: Ref<Counter> = client.actor(0);
@@ -89,7 +96,9 @@ pub fn measure(row: Row, workers: usize) -> Duration {
                 })
                 .collect();
             for task in tasks {
-                task.await.expect("a client does not panic").expect("the actor is there");
+                task.await
+                    .expect("a client does not panic")
+                    .expect("the actor is there");
             }
         };
         let taken = match row {
@@ -116,9 +125,16 @@ pub fn hold_named(actors: u64, look: &mut dyn FnMut()) {
 }
 
 fn hold_with(actors: u64, look: &mut dyn FnMut(), make: impl Fn(&elastin::Client, u64) -> Ref<Counter>) {
-    let outer = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio starts");
+    let outer = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("tokio starts");
     outer.block_on(async {
-        let runtime = Runtime::builder().register::<Counter>().workers(1).build().expect("the runtime starts");
+        let runtime = Runtime::builder()
+            .register::<Counter>()
+            .workers(1)
+            .build()
+            .expect("the runtime starts");
         let client = runtime.client();
         for key in 0..actors {
             make(&client, key).add(1).await.expect("the actor is there");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 
-use crate::workload::{MANY, MAILBOX, Row, timed};
+use crate::workload::{MAILBOX, MANY, Row, timed};
 
 struct Counter {
     count: u64,

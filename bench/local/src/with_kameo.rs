@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kameo::prelude::*;
 
-use crate::workload::{MANY, MAILBOX, Row, clients, timed};
+use crate::workload::{MAILBOX, MANY, Row, clients, timed};
 
 #[derive(Actor)]
 struct Counter {
@@ -62,7 +62,12 @@ pub fn measure(row: Row, workers: usize) -> Duration {
                 }))
                 .await
             }
-            Row::Hot => timed(clients(operations, |_, each| one_after_another(first.clone(), each, false))).await,
+            Row::Hot => {
+                timed(clients(operations, |_, each| {
+                    one_after_another(first.clone(), each, false)
+                }))
+                .await
+            }
         }
     };
     runtime.block_on(async { tokio::spawn(work).await.expect("the workload does not panic") })
@@ -70,7 +75,10 @@ pub fn measure(row: Row, workers: usize) -> Duration {
 
 /// Keeps idle actors.
 pub fn hold(actors: u64, look: &mut dyn FnMut()) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
     runtime.expect("tokio starts").block_on(async {
         let mut registry = std::collections::HashMap::new();
         for key in 0..actors {

@@ -22,7 +22,12 @@ impl Actor for Counter {
         Ok(0)
     }
 
-    async fn handle(&self, _me: ActorRef<Message>, message: Message, count: &mut u64) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        _me: ActorRef<Message>,
+        message: Message,
+        count: &mut u64,
+    ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Add(n, later, reply) => {
                 if later {
@@ -76,7 +81,12 @@ pub fn measure(row: Row, workers: usize) -> Duration {
                 }))
                 .await
             }
-            Row::Hot => timed(clients(operations, |_, each| one_after_another(first.clone(), each, false))).await,
+            Row::Hot => {
+                timed(clients(operations, |_, each| {
+                    one_after_another(first.clone(), each, false)
+                }))
+                .await
+            }
         }
     };
     runtime.block_on(async { tokio::spawn(work).await.expect("the workload does not panic") })
@@ -84,7 +94,10 @@ pub fn measure(row: Row, workers: usize) -> Duration {
 
 /// Keeps idle actors.
 pub fn hold(actors: u64, look: &mut dyn FnMut()) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
     runtime.expect("tokio starts").block_on(async {
         let mut registry = std::collections::HashMap::new();
         for key in 0..actors {

@@ -82,7 +82,9 @@ where
     F: Fn(u64, u64) -> W,
     W: Future<Output = ()> + Send + 'static,
 {
-    let tasks: Vec<_> = (0..MANY).map(|index| tokio::spawn(client(index, operations / MANY))).collect();
+    let tasks: Vec<_> = (0..MANY)
+        .map(|index| tokio::spawn(client(index, operations / MANY)))
+        .collect();
     for task in tasks {
         task.await.expect("a client does not panic");
     }

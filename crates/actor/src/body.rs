@@ -51,6 +51,7 @@ impl<A> Body<A> {
     pub fn set_stride(&mut self, stride: u32) {
         assert!(stride > 0, "every measured turn stands at least for itself");
         self.stride = stride;
+        self.unmeasured = stride - 1;
     }
 
     /// Whether the turn that begins now is measured, and if so how many turns it stands for.

@@ -291,7 +291,9 @@ fn run_inline<F: Function>(
     added: AddedValues,
 ) -> Begun<F::Reply> {
     let waker = body.take_waker();
-    Scope::enter_inline(&mut body, F::METHOD, deadline, added, || codec::encoded_size(&arguments));
+    Scope::enter_inline(&mut body, F::METHOD, deadline, added, || {
+        codec::encoded_size(&arguments)
+    });
     // A panic while the future is made can't happen: an async handler runs nothing before its first poll, and a plain one
     // is wrapped into such a future.
     let mut turn = turn::running::<F>(body, arguments);

@@ -17,7 +17,8 @@ use crate::host::{Host, Seat, TurnMeasure};
 /// How many calls of a measured turn are measured one by one before only some are.
 const EXACT_CALLS: u32 = 64;
 
-/// How many calls of a measured turn one stands for when there are many.
+/// How many calls of a measured turn one stands for when there are many, on average. The stride varies around it: with a
+/// fixed one, callees that are called in a pattern would be seen always or never.
 const CALL_STRIDE: u32 = 16;
 
 /// How many values flow along with a call at most: it is copied into every message.
@@ -99,8 +100,12 @@ struct Measure {
     busy: Duration,
     /// The time of inline calls in the present poll.
     inlined: Duration,
-    /// How many calls the turn has made.
+    /// How many calls the turn has made, until they are too many to measure all.
     calls: u32,
+    /// How many calls the next measured one stands for, and how many of them are still to come.
+    stride: u32,
+    to_come: u32,
+    dice: u32,
     /// How many inline calls of its caller this turn stands for: its time is taken off the caller's that many times.
     stands_for: u32,
     bytes: u64,
@@ -277,7 +282,14 @@ impl Scope {
             let measured = body.measure_next();
             let called = previous.as_mut().and_then(|caller| caller.measure_call());
             if measured.is_some() || called.is_some() {
-                scope.measure = Some(measure_inline(&*seat, method, measured, called, previous.as_deref(), size()));
+                scope.measure = Some(measure_inline(
+                    &*seat,
+                    method,
+                    measured,
+                    called,
+                    previous.as_deref(),
+                    size(),
+                ));
             }
             scope.seat = Some(seat);
             scope.previous = previous;
@@ -327,7 +339,10 @@ impl Scope {
     #[inline]
     pub fn leave() -> Box<Self> {
         THREAD.with(|thread| {
-            let mut scope = thread.current.take().expect("a turn is left by the thread that entered it");
+            let mut scope = thread
+                .current
+                .take()
+                .expect("a turn is left by the thread that entered it");
             let mut previous = scope.previous.take();
             if scope.measure.is_some() {
                 scope.stop_clock(previous.as_deref_mut());
@@ -444,11 +459,7 @@ impl Scope {
     /// this one stands for.
     fn measure_call(&mut self) -> Option<(u32, u32)> {
         let measure = self.measure.as_mut()?;
-        measure.calls = measure.calls.wrapping_add(1);
-        if measure.calls <= EXACT_CALLS {
-            return Some((1, measure.weight));
-        }
-        (measure.calls % CALL_STRIDE == 0).then_some((CALL_STRIDE, measure.weight))
+        measure.next_call().map(|stands_for| (stands_for, measure.weight))
     }
 
     fn empty() -> Self {
@@ -510,6 +521,24 @@ fn measure_inline(
 }
 
 impl Measure {
+    /// How many calls the one that is made now stands for, if it is to be measured.
+    fn next_call(&mut self) -> Option<u32> {
+        if self.calls < EXACT_CALLS {
+            self.calls += 1;
+            return Some(1);
+        }
+        if self.to_come > 1 {
+            self.to_come -= 1;
+            return None;
+        }
+        let stands_for = self.stride;
+        // From half the stride to one and a half times it, all equally often (a linear congruential generator).
+        self.dice = self.dice.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7f);
+        self.stride = CALL_STRIDE / 2 + (self.dice >> 16) % (CALL_STRIDE + 1);
+        self.to_come = self.stride;
+        Some(stands_for)
+    }
+
     fn new(weight: u32, now: Time, bytes: u64) -> Self {
         Self {
             weight,
@@ -517,8 +546,48 @@ impl Measure {
             busy: Duration::ZERO,
             inlined: Duration::ZERO,
             calls: 0,
+            stride: 1,
+            to_come: 0,
+            dice: 0,
             stands_for: 0,
             bytes,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_in_a_pattern_are_counted_fairly() {
+        const CALLS: u32 = 100_000;
+        let mut measure = Measure::new(1, Time::ZERO, 0);
+        let mut counted = [0; 2];
+        for call in 0..CALLS {
+            counted[(call % 2) as usize] += measure.next_call().unwrap_or(0);
+        }
+        for count in counted {
+            let share = f64::from(count) / f64::from(CALLS);
+            assert!((0.47..0.53).contains(&share), "{share}");
+        }
+        assert!(counted[0] + counted[1] <= CALLS);
+        assert!(counted[0] + counted[1] > CALLS - 2 * CALL_STRIDE);
+    }
+
+    #[test]
+    fn values_flow_along_and_are_replaced() {
+        let value = |name: &str, value: &str| (Box::from(name), Box::from(value));
+        let inherited: RequestContext = vec![value("user", "ada"), value("page", "1")].into();
+        assert_eq!(flowing(Some(&inherited), None), Some(inherited.clone()));
+        let added = Some(Box::new(vec![value("user", "eve")]));
+        let expected: RequestContext = vec![value("page", "1"), value("user", "eve")].into();
+        assert_eq!(flowing(Some(&inherited), added), Some(expected));
+        let many = (0..REQUEST_VALUES_MAX)
+            .map(|index| value(&index.to_string(), ""))
+            .collect();
+        let flowing = flowing(Some(&inherited), Some(Box::new(many))).expect("there are values");
+        assert_eq!(flowing.len(), REQUEST_VALUES_MAX);
+        assert!(flowing.iter().all(|(name, _)| **name != *"user"));
     }
 }

@@ -117,9 +117,14 @@ impl Server {
                 Some(below) = self.member.below.recv() => self.hear(below),
                 heard = self.member.heard.recv() => match heard {
                     Some(Heard::Roster(roster)) => {
+                        let is_first = self.roster.members.is_empty();
                         let members = members_of(&roster);
                         self.roster = roster;
                         self.tell(LemEvent::Members(members));
+                        if is_first {
+                            // So that the global manager knows of this server before a whole period has passed.
+                            self.end_period();
+                        }
                     }
                     Some(Heard::Evicted) | None => anyhow::bail!("this server is no longer a member of its cluster"),
                 },
@@ -134,7 +139,7 @@ impl Server {
             .members
             .get(&self.member.me)
             .is_some_and(|record| record.draining);
-        let interest = match draining {
+        let interest = match self.lem.wants_all_actors() {
             true => Interest::All,
             false => Interest::Types(self.policy.interest().kinds.clone()),
         };

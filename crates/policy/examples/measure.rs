@@ -68,9 +68,9 @@ fn processor_time() -> Duration {
 }
 
 fn media_service() -> (Policy, Schema) {
-    let tests = Scenarios::parse(include_str!("../policies/media-service.test.json")).expect("the tests parse");
+    let tests = Scenarios::parse(include_str!("../../../examples/policies/media-service.test.json")).expect("the tests parse");
     let schema = tests.schema().expect("the schema is fine").expect("there is one");
-    let source = include_str!("../policies/media-service.epl");
+    let source = include_str!("../../../examples/policies/media-service.epl");
     let compiled = compile("media-service.epl", source, &schema).expect("the policy compiles");
     (compiled.policy, schema)
 }

@@ -217,6 +217,11 @@ impl View {
             .is_some_and(|member| member.hosts && !member.draining)
     }
 
+    /// Whether a node takes new actors as far as this view can know: a node that is too new for it may.
+    pub fn may_take_actors(&self, node: NodeId) -> bool {
+        node.0 > self.revision || self.takes_actors(node)
+    }
+
     /// Who keeps the directory entry of an actor.
     pub fn directory_of(&self, actor: &ActorId) -> SlotOwner {
         self.slots.owner(Slot::of(actor))

@@ -55,7 +55,11 @@ impl Profile {
             turn.bytes * weight,
             turn.from,
         );
-        if self.turns < EXACT_TURNS { 1 } else { self.next_stride() }
+        if self.turns < EXACT_TURNS {
+            1
+        } else {
+            self.next_stride()
+        }
     }
 
     /// From half the stride to one and a half times it, all equally often (a linear congruential generator).
@@ -143,7 +147,11 @@ mod tests {
             weight = profile.turn(&turn(1, if turns % 2 == 0 { "open" } else { "glance" }, weight));
         }
         let (calls_in, _) = profile.edges(|_| None);
-        let opened = calls_in.iter().find(|call| call.method == Method::of("open")).expect("it was called").count;
+        let opened = calls_in
+            .iter()
+            .find(|call| call.method == Method::of("open"))
+            .expect("it was called")
+            .count;
         let share = opened as f64 / turns as f64;
         assert!((0.47..0.53).contains(&share), "{share}");
     }

@@ -290,6 +290,10 @@ impl Scheduler {
         while let Some(pause) = self.share.pause(self.clock.now(), clock::process_cpu) {
             self.pauses.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(pause);
+            // A thread that is to end does not wait for its share.
+            if self.has_surplus() {
+                return;
+            }
         }
     }
 

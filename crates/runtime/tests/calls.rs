@@ -444,3 +444,42 @@ async fn workers_come_and_go_under_load() {
     }
     assert_eq!(counted, all);
 }
+
+/// Never stops calling an idle actor until it is told to.
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Greedy {}
+
+static ENOUGH: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+#[handlers]
+impl Greedy {
+    async fn call_on_and_on(&mut self, ctx: &Ctx) -> u64 {
+        let counter: Ref<Counter> = ctx.actor("greedy");
+        let mut calls = 0;
+        while !ENOUGH.load(Ordering::Relaxed) {
+            counter.add(1).await.unwrap();
+            calls += 1;
+        }
+        calls
+    }
+}
+
+#[tokio::test]
+async fn an_actor_that_only_makes_inline_calls_starves_nobody() {
+    let runtime = Runtime::builder()
+        .register::<Greedy>()
+        .register::<Counter>()
+        .workers(1)
+        .build()
+        .unwrap();
+    let greedy: Ref<Greedy> = runtime.client().actor(1);
+    let calling = tokio::spawn(async move { greedy.call_on_and_on().await });
+    tokio::task::yield_now().await;
+    // These need the only worker, because their handlers wait.
+    let other: Ref<Counter> = runtime.client().actor("other");
+    for count in 1..=100 {
+        assert_eq!(within("a turn", other.add_later(1).into_future()).await, Ok(count));
+    }
+    ENOUGH.store(true, Ordering::Relaxed);
+    assert!(within("the end", calling).await.unwrap().unwrap() > 0);
+}

@@ -378,3 +378,49 @@ async fn a_hook_that_panics_fails_the_call_and_not_the_node() {
     assert!(runtime.stats().panics >= 3);
     assert_eq!(runtime.stats().activations, 0);
 }
+
+/// Panics in the hook that its key names.
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Clumsy {}
+
+#[handlers]
+impl Clumsy {
+    #[on(deactivate)]
+    fn leaving(&mut self) {
+        panic!("as asked");
+    }
+
+    #[on(before_move)]
+    fn moving(&mut self) {
+        panic!("as asked");
+    }
+
+    fn ping(&mut self) {}
+
+    fn leave(&mut self, ctx: &Ctx) {
+        ctx.deactivate();
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_a_last_hook_still_ends_the_activation() {
+    let runtime = Runtime::builder().register::<Clumsy>().workers(1).build().unwrap();
+    let clumsy: Ref<Clumsy> = runtime.client().actor(1);
+    clumsy.leave().await.unwrap();
+    eventually("the end of the activation", || runtime.active(clumsy.id()).is_none()).await;
+    assert_eq!(runtime.stats().panics, 1);
+    // Before a move: the freeze fails, and the actor starts again when it is called.
+    clumsy.ping().await.unwrap();
+    let epoch = runtime.active(clumsy.id()).unwrap();
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let deadline = runtime.now() + Duration::from_secs(10);
+    runtime.freeze(
+        clumsy.id(),
+        epoch,
+        deadline,
+        Box::new(move |image| drop(sender.send(image))),
+    );
+    let image = within("the freeze", receiver).await.unwrap();
+    assert_eq!(image, Err(elastin_runtime::FreezeError::NotActive));
+    assert_eq!(within("the reply", clumsy.ping().into_future()).await, Ok(()));
+}

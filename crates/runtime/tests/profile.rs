@@ -195,8 +195,8 @@ async fn many_calls_are_counted_closely_though_few_are_measured() {
     assert!((counted - 100_000.0).abs() < 100.0, "{counted}");
     // The first turn of an activation is not measured.
     assert_eq!(of(&snapshot, folder.id()).calls_in.len(), 1);
-    let edge = &of(&snapshot, folder.id()).calls_out[0];
-    assert_eq!(edge.count, 100_000);
+    let called = of(&snapshot, folder.id()).calls_out[0].count as f64;
+    assert!((called - 100_000.0).abs() < 100.0, "{called}");
 }
 
 #[tokio::test]

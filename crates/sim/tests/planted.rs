@@ -6,8 +6,11 @@ use elastin_sim::{options_of_seed, run};
 /// Within this many seeds each bug must show.
 const SEEDS_MAX: u64 = 400;
 
+/// Seeds that are tried first because they found something before, so that the test is quick; all others follow.
+const FIRST_SEEDS: [u64; 9] = [0, 1, 5, 8, 11, 52, 68, 180, 264];
+
 fn finds(bug: Bug) -> Option<u64> {
-    (0..SEEDS_MAX).find(|seed| {
+    FIRST_SEEDS.into_iter().chain(0..SEEDS_MAX).find(|seed| {
         let mut options = options_of_seed(*seed);
         options.bug = Some(bug);
         // A bug may also be caught by an assertion of the protocol or of the model of the runtime.
@@ -18,6 +21,6 @@ fn finds(bug: Bug) -> Option<u64> {
 
 #[test]
 fn every_planted_bug_is_found() {
-    let missed: Vec<Bug> = Bug::ALL.into_iter().filter(|bug| {let f=finds(*bug); eprintln!("{bug:?} {f:?}"); f.is_none()}).collect();
+    let missed: Vec<Bug> = Bug::ALL.into_iter().filter(|bug| finds(*bug).is_none()).collect();
     assert!(missed.is_empty(), "not found within {SEEDS_MAX} seeds: {missed:?}");
 }

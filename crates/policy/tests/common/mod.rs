@@ -20,7 +20,7 @@ pub(crate) const POLICIES: [&str; 9] = [
 ];
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("policies")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/policies")
 }
 
 /// A file of the folder of policies.

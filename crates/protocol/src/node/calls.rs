@@ -137,11 +137,16 @@ impl Node {
         if call.origin != self.links.me {
             let actor = message.target;
             self.links.say(call.origin, Body::TurnedAway { actor, call, error });
-        } else if message.header.one_way {
+            return;
+        }
+        if message.header.one_way {
             let outcome = Err(error);
             self.links.command(Command::Complete { call, outcome });
         } else {
             self.complete(call, Err(error));
+        }
+        if self.is_asking(&message.target, call) {
+            self.ask_next(&message.target);
         }
     }
 }

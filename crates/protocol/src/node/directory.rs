@@ -161,7 +161,7 @@ impl Node {
         let held = std::mem::take(&mut placing.held);
         let slot = Slot::of(&actor);
         match node {
-            Some(node) if self.links.view().takes_actors(node) => {
+            Some(node) if self.links.view().may_take_actors(node) => {
                 let owned = self.slots.get_mut(&slot).expect("it has the entry");
                 let epoch = owned.grant();
                 let whereabouts = Whereabouts::Hosted {

@@ -118,7 +118,7 @@ impl Node {
     }
 
     /// The message that was on its way through the directory is no longer: the next one is.
-    fn ask_next(&mut self, actor: &ActorId) {
+    pub(super) fn ask_next(&mut self, actor: &ActorId) {
         let route = self.routes.remove(actor).expect("the caller has it");
         self.send_all(route.held);
         self.path_changed(actor);
@@ -233,7 +233,8 @@ impl Node {
         }
     }
 
-    fn is_asking(&self, actor: &ActorId, call: CallId) -> bool {
+    /// Whether this message is on its way through the directory.
+    pub(super) fn is_asking(&self, actor: &ActorId, call: CallId) -> bool {
         let path = self.routes.get(actor).map(|route| &route.path);
         matches!(path, Some(Path::Asking(asking)) if asking.call == call)
     }
