@@ -139,6 +139,7 @@ pub(crate) fn running<F: Function>(
 }
 
 /// A turn for the mailbox. Nobody waits for a tell, which has no slot.
+#[inline]
 pub(crate) fn waiting<F: Function>(
     arguments: F::Arguments,
     header: Header,
@@ -166,12 +167,14 @@ pub fn received<F: Function>(
     }
 }
 
+#[inline]
 fn envelope<F: Function>(
     arguments: F::Arguments,
     header: Header,
     destination: Destination<F::Reply>,
 ) -> Pin<Box<dyn Turn<F::Actor>>> {
     // The annotation names what can't be written: the future that this function's `run` returns.
+    #[inline]
     fn boxed<F: Function, Start, Running>(
         start: Start,
         arguments: F::Arguments,

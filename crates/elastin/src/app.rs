@@ -8,6 +8,7 @@ use elastin_policy::{Compiled, Policy};
 use elastin_runtime::Builder;
 use elastin_types::{ActorType, Schema, SchemaError};
 
+use crate::PolicySource;
 use crate::embedded::EmbeddedBuilder;
 
 /// Where an application starts.
@@ -22,10 +23,7 @@ impl Elastin {
             schema: Schema::default(),
             saved_types: BTreeSet::new(),
             first_error: None,
-            policy: PolicySource {
-                file_name: "no policy".into(),
-                text: String::new(),
-            },
+            policy: PolicySource::none(),
         }
     }
 }
@@ -40,13 +38,6 @@ pub struct App {
     saved_types: BTreeSet<ActorType>,
     first_error: Option<SchemaError>,
     policy: PolicySource,
-}
-
-/// The text of a policy, and what to call it in messages.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct PolicySource {
-    pub(crate) file_name: String,
-    pub(crate) text: String,
 }
 
 /// What is wrong with an application. It can't be run before that is mended.
@@ -79,12 +70,9 @@ impl App {
         self
     }
 
-    /// Sets the policy of a new cluster; `file_name` is what messages call it.
-    pub fn policy(mut self, file_name: &str, text: &str) -> Self {
-        self.policy = PolicySource {
-            file_name: file_name.into(),
-            text: text.into(),
-        };
+    /// Sets the policy of a new cluster: `.policy(policy!("folder.epl"))`.
+    pub fn policy(mut self, policy: PolicySource) -> Self {
+        self.policy = policy;
         self
     }
 
@@ -99,7 +87,8 @@ impl App {
         if let Some(error) = &self.first_error {
             return Err(error.clone().into());
         }
-        self.compile_and_warn(&self.policy).map(|compiled| compiled.warnings.render())
+        self.compile_and_warn(&self.policy)
+            .map(|compiled| compiled.warnings.render())
     }
 
     /// An embedded cluster of this application: server processes of this program on this machine.

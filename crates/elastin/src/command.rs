@@ -158,7 +158,7 @@ fn check(app: App, policy: Option<PathBuf>) -> anyhow::Result<()> {
         Some(file) => {
             let text = std::fs::read_to_string(&file)
                 .map_err(|error| anyhow::anyhow!("{} can't be read: {error}", file.display()))?;
-            app.policy(&file.display().to_string(), &text)
+            app.policy(PolicySource::new(file.display().to_string(), text))
         }
     };
     eprint!("{}", app.check()?);

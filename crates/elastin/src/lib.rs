@@ -30,6 +30,7 @@ mod control;
 mod embedded;
 mod member;
 mod node;
+mod policy_source;
 mod provision;
 mod settings;
 mod usage;
@@ -38,10 +39,14 @@ mod wire;
 pub use app::{App, AppError, Elastin};
 pub use command::log_to_stderr;
 pub use elastin_actor::Client;
-pub use elastin_control::{Capacity, Change, Decision, DecisionId, Outcome as DecisionOutcome, Settings as ElasticitySettings};
+pub use elastin_control::{
+    Capacity, Change, Decision, DecisionId, Outcome as DecisionOutcome, Settings as ElasticitySettings,
+};
+pub use elastin_macros::policy;
 pub use elastin_protocol::MoveError;
 pub use elastin_types as types;
 pub use embedded::{Embedded, EmbeddedBuilder, EmbeddedError, MoveFailed, ServerStatus};
+pub use policy_source::PolicySource;
 
 /// What an application's code needs in scope.
 pub mod prelude {
@@ -49,7 +54,7 @@ pub mod prelude {
     pub use elastin_types::CallError;
     pub use serde::{Deserialize, Serialize};
 
-    pub use crate::Elastin;
+    pub use crate::{Elastin, PolicySource, policy};
 }
 
 #[doc(hidden)]

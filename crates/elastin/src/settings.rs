@@ -8,7 +8,7 @@ use elastin_protocol::store::{Commit, Coordination, CoordinationError, Coordinat
 use elastin_stores::CoordinationExt;
 use serde::{Deserialize, Serialize};
 
-use crate::app::PolicySource;
+use crate::PolicySource;
 
 const SETTINGS_KEY: &str = "settings";
 

@@ -1,10 +1,11 @@
-//! Macros of the actor API: `#[derive(Actor)]` and `#[handlers]`.
+//! Macros of the actor API: `#[derive(Actor)]`, `#[handlers]` and `policy!`.
 //!
 //! What they write names everything through `::elastin::__private`, so the crate that uses them has the facade, or the
 //! actor crate under that name (`extern crate elastin_actor as elastin;`).
 
 mod derive_actor;
 mod handlers;
+mod policy_macro;
 
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
@@ -18,6 +19,7 @@ use syn::parse_macro_input;
 pub fn derive_actor(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as syn::DeriveInput);
     derive_actor::expand(&input)
+        .map(|actor| [actor, policy_macro::property_names(&input)].into_iter().collect())
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }
@@ -31,6 +33,21 @@ pub fn derive_actor(input: TokenStream) -> TokenStream {
 pub fn handlers(attributes: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::ItemImpl);
     handlers::expand(attributes.into(), item)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// A policy, read when the program is compiled: the value that `App::policy` takes.
+///
+/// `policy!("folder.epl")` names a file in the package's directory, beside its `Cargo.toml`. A mistake in the policy's syntax
+/// is an error of the build, with line and column. So is a name that means nothing: the policy's types are looked up where
+/// the macro stands, so the actors it speaks of are in scope there; its functions and properties are looked up in those
+/// types. An actor with a name of its own (`#[actor(name = "…")]`) is brought into scope under that name. A change of the
+/// file builds the program again.
+#[proc_macro]
+pub fn policy(input: TokenStream) -> TokenStream {
+    let file = parse_macro_input!(input as syn::LitStr);
+    policy_macro::expand(&file)
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

@@ -5,7 +5,7 @@
 //!                 Send │ GiveUp    ▲ Complete        Frame, Link* │ ▲ Transmit           ▲ │
 //!                      ▼           │                              ▼ │                    │ ▼
 //!   ┌───────────┐   ┌──┴───────────┴──────────────────────────────┴─┴───────────┐   ┌────┴─┴─────┐
-//!   │ placement │◄──│ Node                                                      │◄──│ Membership │
+//!   │ placement │◄──│ Node                                                      │◄──│ membership │
 //!   │ and moves │──►│   sessions · routes · calls · hosted actors · directory   │   └────────────┘
 //!   └───────────┘   └──┬────────────────────────────────────────────────────────┘   View, Fenced, Unfenced
 //!   NeedPlacement      │ Activate Deliver Open Freeze Resume Release Discard
@@ -42,6 +42,7 @@ mod command;
 mod event;
 mod frame;
 mod hosted;
+mod lease;
 mod limits;
 mod links;
 mod node;
@@ -57,6 +58,7 @@ pub use bug::Bug;
 pub use command::{Command, MoveError, StateSource};
 pub use event::{Event, MoveId};
 pub use frame::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep};
+pub use lease::{Hold, KeepAliveId, Lease, LeaseCommand};
 pub use limits::{Limits, NodeConfig};
 pub use node::{Node, TableSizes};
 pub use view::{Member, SLOT_COUNT, Slot, SlotOwner, SlotTable, View};

@@ -380,7 +380,13 @@ impl Search {
             self.others = others.map(|(_, stealer)| stealer.clone()).collect();
             self.version = version;
         }
-        self.others.iter().find_map(|other| retry(|| other.steal()))
+        LOCAL.with_borrow(|local| {
+            let queue = &local.as_ref().expect("this thread is a worker").queue;
+            // Half of what another has, so that the two don't meet again for the next one.
+            self.others
+                .iter()
+                .find_map(|other| retry(|| other.steal_batch_and_pop(queue)))
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 //! seed decides everything: [`run`] with the same seed and options does the same, to the last bit.
 
 mod check;
+mod delays;
 mod host;
 mod log;
 mod network;
@@ -17,4 +18,5 @@ mod world;
 pub use check::Violation;
 pub use options::{Faults, Options, options_of_seed};
 pub use report::Report;
+pub use delays::{Delays, count_delays};
 pub use run::{MoveScenario, crash_in_a_move, run, run_traced};

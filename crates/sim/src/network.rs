@@ -23,6 +23,7 @@ struct Link {
 #[derive(Debug)]
 pub(crate) struct Network {
     random: Random,
+    delay_least: Duration,
     delay_most: Duration,
     links: BTreeMap<(NodeId, NodeId), Link>,
     /// Directions in which nothing gets through now.
@@ -30,9 +31,10 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(random: Random, delay_most: Duration) -> Self {
+    pub(crate) fn new(random: Random, delay_most: Duration, exact: bool) -> Self {
         Self {
             random,
+            delay_least: if exact { delay_most } else { DELAY_LEAST },
             delay_most,
             links: BTreeMap::new(),
             cut: BTreeSet::new(),
@@ -44,7 +46,7 @@ impl Network {
         if self.cut.contains(&(from, to)) {
             return None;
         }
-        let delay = self.random.between(DELAY_LEAST, self.delay_most);
+        let delay = self.random.between(self.delay_least, self.delay_most);
         let link = self.links.entry((from, to)).or_default();
         link.last_arrival = link.last_arrival.max(now + delay);
         Some((link.last_arrival, link.connection))

@@ -24,6 +24,8 @@ pub struct Options {
     pub moves_per_second: u64,
     /// The longest that a frame is on its way.
     pub delay_most: Duration,
+    /// Every frame takes exactly `delay_most`, and everything else no time: for counting message delays.
+    pub exact: bool,
     /// What goes wrong.
     pub faults: Faults,
     /// A bug that is planted into every node.
@@ -64,6 +66,7 @@ impl Default for Options {
             calls_per_second: 500,
             moves_per_second: 50,
             delay_most: Duration::from_millis(2),
+            exact: false,
             faults: Faults::default(),
             #[cfg(feature = "planted-bugs")]
             bug: None,
@@ -91,6 +94,7 @@ pub fn options_of_seed(seed: u64) -> Options {
         calls_per_second: 50 + random.below(1500),
         moves_per_second: random.below(400),
         delay_most: Duration::from_micros(100 + random.below(5000)),
+        exact: false,
         faults,
         #[cfg(feature = "planted-bugs")]
         bug: None,

@@ -115,7 +115,11 @@ pub(crate) struct World {
     crashed: BTreeSet<NodeId>,
     /// Commands carried out per node.
     pub(crate) commands: BTreeMap<NodeId, u64>,
-    pub(crate) outcomes: BTreeMap<CallId, Outcome>,
+    /// When each call ended.
+    pub(crate) ended: BTreeMap<CallId, Time>,
+    /// When an actor was last frozen, and when a turn last started.
+    pub(crate) last_freeze: Time,
+    pub(crate) last_turn: Time,
 }
 
 /// The actor with this number.
@@ -126,7 +130,7 @@ pub(crate) fn actor(number: u64) -> ActorId {
 impl World {
     pub(crate) fn new(seed: u64, options: &Options, keep_lines: bool) -> Self {
         let mut random = Random::new(seed);
-        let network = Network::new(random.fork(), options.delay_most);
+        let network = Network::new(random.fork(), options.delay_most, options.exact);
         let mut world = Self {
             now: Time(1_000_000),
             options: options.clone(),
@@ -150,7 +154,9 @@ impl World {
             crash_point: None,
             crashed: BTreeSet::new(),
             commands: BTreeMap::new(),
-            outcomes: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            last_freeze: Time::ZERO,
+            last_turn: Time::ZERO,
         };
         if options.supervisor {
             world.join(Member::CLIENT);
@@ -303,6 +309,14 @@ impl World {
         self.queue.insert((self.now + after, self.queued), happening);
     }
 
+    /// How long something takes.
+    fn up_to(&mut self, most: Duration) -> Duration {
+        match self.options.exact {
+            true => Duration::ZERO,
+            false => self.random.between(Duration::ZERO, most),
+        }
+    }
+
     /// Lets time pass until `end`, or until nothing is left to happen.
     pub(crate) fn run_until(&mut self, end: Time) {
         while let Some(entry) = self.queue.first_entry() {
@@ -447,7 +461,7 @@ impl World {
             Command::NeedPlacement { actor, .. } => {
                 let servers = self.servers();
                 let node = self.random.pick(&servers).copied();
-                let after = self.random.between(Duration::ZERO, PLACEMENT_MOST);
+                let after = self.up_to(PLACEMENT_MOST);
                 let event = Event::Placed { actor, node };
                 self.at(after, Happening::Node(id, Box::new(event)));
             }
@@ -482,7 +496,7 @@ impl World {
         });
         let process = self.processes.get_mut(&node).expect("it lives");
         process.host.activate(actor.clone(), epoch, &source, fresh);
-        let after = self.random.between(Duration::ZERO, LOAD_MOST);
+        let after = self.up_to(LOAD_MOST);
         let event = Event::Activated {
             actor,
             epoch,
@@ -515,6 +529,7 @@ impl World {
         };
         let task: Task = postcard::from_bytes(&mail.message.body).expect("the workload made it");
         let header = &mail.message.header;
+        self.last_turn = self.now;
         self.log.note(
             self.now,
             format_args!(
@@ -535,7 +550,7 @@ impl World {
             number: task.number,
             state,
         });
-        let after = self.random.between(Duration::ZERO, TURN_MOST);
+        let after = self.up_to(TURN_MOST);
         self.at(after, Happening::TurnEnds(node, actor.clone(), epoch));
     }
 
@@ -598,6 +613,7 @@ impl World {
         let activation = self.activation(node, actor, epoch).expect("the caller has it");
         activation.status = Status::Frozen;
         let image = Some(activation.state.encode());
+        self.last_freeze = self.now;
         let actor = actor.clone();
         let event = Event::Frozen { actor, epoch, image };
         self.at(Duration::ZERO, Happening::Node(node, Box::new(event)));
@@ -721,7 +737,7 @@ impl World {
             },
         });
         self.checkers.call_ends(call, &outcome);
-        self.outcomes.insert(call, outcome);
+        self.ended.insert(call, self.now);
     }
 
     /// Asks for a move of an actor, wherever it is; returns its name if it is anywhere.

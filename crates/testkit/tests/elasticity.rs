@@ -45,7 +45,7 @@ async fn servers_come_and_go_with_the_load() {
         .servers_max(3)
         .cpu_share(0.2)
         .period(Duration::from_secs(1))
-        .policy("balance.epl", POLICY)
+        .policy(PolicySource::new("balance.epl", POLICY))
         .program(env!("CARGO_BIN_EXE_testkit-server"))
         .start()
         .await

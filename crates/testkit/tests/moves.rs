@@ -146,7 +146,7 @@ async fn a_thousand_moves_under_load_lose_nothing_and_keep_order() {
 }
 
 const LEDGERS: u64 = 12;
-const KILLS: usize = 12;
+const KILLS: usize = 40;
 
 /// What a sender knows of the numbers it sent to a ledger.
 #[derive(Default)]
@@ -204,7 +204,7 @@ async fn with_targets_killed_in_the_middle_of_moves_every_outcome_is_true() {
         });
         // Every so often the target dies while the move is on its way, a little later each time.
         if tried % 10 == 0 {
-            tokio::time::sleep(Duration::from_micros(400 * killed as u64)).await;
+            tokio::time::sleep(Duration::from_micros(150 * killed as u64)).await;
             assert!(cluster.kill(&target).await, "{target} was there to be killed");
             killed += 1;
             wait_for("a new server in its place", || {

@@ -7,10 +7,7 @@ mod load;
 pub use actors::{Audit, Entry, File, Folder, OpenError, Stat};
 pub use load::{Load, LoadReport, Shape, percentile};
 
-use elastin::App;
-
-/// The policy that comes with the application.
-pub const POLICY: &str = include_str!("../policy.epl");
+use elastin::{App, policy};
 
 /// The application: its actors and its policy.
 pub fn app() -> App {
@@ -18,5 +15,5 @@ pub fn app() -> App {
         .name("metadata-server")
         .actor::<Folder>()
         .actor::<File>()
-        .policy("policy.epl", POLICY)
+        .policy(policy!("policy.epl"))
 }

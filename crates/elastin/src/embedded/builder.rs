@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::status::Status;
 use super::supervisor::Supervisor;
 use super::{Embedded, REQUEST_TIME_MAX};
-use crate::app::PolicySource;
+use crate::PolicySource;
 use crate::member::{Member, MemberOptions};
 use crate::provision::ProcessProvisioner;
 use crate::settings::ClusterSettings;
@@ -110,17 +110,14 @@ impl EmbeddedBuilder {
     }
 
     /// Another policy than the application's.
-    pub fn policy(mut self, file_name: &str, text: &str) -> Self {
-        self.policy = PolicySource {
-            file_name: file_name.into(),
-            text: text.into(),
-        };
+    pub fn policy(mut self, policy: PolicySource) -> Self {
+        self.policy = policy;
         self
     }
 
     /// No policy: actors stay where they are.
     pub fn without_policy(self) -> Self {
-        self.policy("no policy", "")
+        self.policy(PolicySource::none())
     }
 
     /// The directory of the cluster's files; without it they are temporary.

@@ -405,7 +405,13 @@ impl Supervisor {
         let Some(to) = self.roster.named(&server) else {
             return drop(answer.send(Err(MoveFailed::NoSuchServer(server))));
         };
-        let Some(host) = self.member.peer.host_of(&actor) else {
+        // The directory forgets the actors of a dead server only when they are called again.
+        let host = self
+            .member
+            .peer
+            .host_of(&actor)
+            .filter(|host| self.roster.members.contains_key(host));
+        let Some(host) = host else {
             return drop(answer.send(Err(MoveFailed::NotActive)));
         };
         self.requests_made += 1;

@@ -5,7 +5,7 @@
 
 use crate::ast::{self, Ast};
 use crate::syntax::{lexer, parser};
-use crate::{Diagnostic, Span, SyntaxKind, Token};
+use crate::{Diagnostic, Diagnostics, Span, SyntaxKind, Token};
 
 /// The largest policy in bytes. A thousand rules take a tenth of it.
 pub const SOURCE_BYTES_MAX: usize = 1 << 20;
@@ -87,6 +87,11 @@ impl Syntax {
     /// The mistakes that were found.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
+    }
+
+    /// The mistakes that were found, with their places in the file of this name: for people and tools.
+    pub fn report(&self, file_name: &str) -> Diagnostics {
+        Diagnostics::new(file_name, &self.source, self.diagnostics.clone())
     }
 
     /// The node of the whole file.

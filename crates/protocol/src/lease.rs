@@ -1,0 +1,241 @@
+//! When a node may act, and when others may take over from it.
+//!
+//! ```text
+//!   sends keep-alive          the service gets it                    fences itself      the service ends the lease
+//!  ──────┬───────────────────────────┬──────────────────────────────────┬─────────────────────────┬──────────► time
+//!        │◄──────────────── time to live minus margin ─────────────────►│                         │
+//!                                    │◄─────────────────── time to live ─────────────────────────►│◄── hold ──► take-over
+//! ```
+//!
+//! A node counts from when it *sent* its last good keep-alive, the service from when it got it, which is later: so a node
+//! has stopped before the service ends its lease. The margin is for clocks that run at different speeds. The hold is for
+//! leases that somebody ended early: such a node may act until its time to live is over.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use elastin_types::{NodeId, Time};
+
+/// A keep-alive is sent this often within the time to live, so that a lost one does not cost the lease.
+const KEEP_ALIVES_PER_TTL: u32 = 4;
+/// This part of the time to live is the margin: clocks differ by far less.
+const MARGIN_DIVISOR: u32 = 10;
+/// Keep-alives that may be unanswered at once. Older ones are forgotten: their answers would say less than newer ones'.
+const UNANSWERED_MAX: usize = 16;
+
+/// Names a keep-alive, to find out when it was sent when its answer comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeepAliveId(pub u64);
+
+/// Something for the driver of a lease to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseCommand {
+    /// Send a keep-alive to the coordination service, now, and report its answer under this name.
+    KeepAlive(KeepAliveId),
+    /// The lease may have run out: [`Event::Fenced`](crate::Event::Fenced).
+    Fence,
+    /// The lease was found good: [`Event::Unfenced`](crate::Event::Unfenced).
+    Unfence,
+    /// The lease is gone: the node must end everything, and may join as a new one.
+    End,
+}
+
+/// A node's lease, as the node itself may believe in it. The driver calls [`Lease::tick`] at [`Lease::next_timer`], and
+/// before any event after a time in which the process may have been stopped.
+#[derive(Debug)]
+pub struct Lease {
+    ttl: Duration,
+    /// Until when the node may act.
+    good_until: Time,
+    send_at: Time,
+    fenced: bool,
+    ended: bool,
+    last: u64,
+    unanswered: BTreeMap<KeepAliveId, Time>,
+}
+
+impl Lease {
+    /// A lease whose grant was asked for at `asked` and came with this time to live.
+    pub fn new(asked: Time, ttl: Duration) -> Self {
+        Self {
+            ttl,
+            good_until: good_until(asked, ttl),
+            send_at: asked + ttl / KEEP_ALIVES_PER_TTL,
+            fenced: false,
+            ended: false,
+            last: 0,
+            unanswered: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the node may start turns and let frames leave at this moment.
+    pub fn may_act(&self, now: Time) -> bool {
+        !self.fenced && !self.ended && now < self.good_until
+    }
+
+    /// When [`Lease::tick`] is wanted next.
+    pub fn next_timer(&self) -> Option<Time> {
+        match (self.ended, self.fenced) {
+            (true, _) => None,
+            (false, true) => Some(self.send_at),
+            (false, false) => Some(self.send_at.min(self.good_until)),
+        }
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, now: Time, out: &mut Vec<LeaseCommand>) {
+        if self.ended {
+            return;
+        }
+        if !self.fenced && now >= self.good_until {
+            self.fenced = true;
+            out.push(LeaseCommand::Fence);
+        }
+        if now >= self.send_at {
+            self.send_at = now + self.ttl / KEEP_ALIVES_PER_TTL;
+            self.last += 1;
+            let id = KeepAliveId(self.last);
+            self.unanswered.insert(id, now);
+            if self.unanswered.len() > UNANSWERED_MAX {
+                self.unanswered.pop_first();
+            }
+            out.push(LeaseCommand::KeepAlive(id));
+        }
+    }
+
+    /// The service has answered: the lease lives on for this time (counted from when it got the keep-alive), or `None` if
+    /// there is no such lease any more. Failures that say neither are not reported.
+    pub fn answered(&mut self, now: Time, id: KeepAliveId, alive: Option<Duration>, out: &mut Vec<LeaseCommand>) {
+        let Some(sent) = self.unanswered.remove(&id) else {
+            return;
+        };
+        if self.ended {
+            return;
+        }
+        let Some(ttl) = alive else {
+            self.ended = true;
+            out.push(LeaseCommand::End);
+            return;
+        };
+        self.ttl = ttl;
+        self.good_until = self.good_until.max(good_until(sent, ttl));
+        // An answer may be so late that the lease may have run out again.
+        if self.fenced && now < self.good_until {
+            self.fenced = false;
+            out.push(LeaseCommand::Unfence);
+        }
+    }
+}
+
+fn good_until(sent: Time, ttl: Duration) -> Time {
+    sent + (ttl - ttl / MARGIN_DIVISOR)
+}
+
+/// Members whose lease has ended and from whom nobody may take over yet. Kept by whoever publishes views.
+#[derive(Debug, Default)]
+pub struct Hold {
+    until: BTreeMap<NodeId, Time>,
+}
+
+impl Hold {
+    /// A member's lease has ended, seen at `now`. It may have been ended early, so the member may act for up to its whole
+    /// time to live. If it is known to have stopped (it said so last, or its process is known to be gone), don't hold it.
+    pub fn lease_ended(&mut self, now: Time, node: NodeId, ttl: Duration) {
+        self.until.entry(node).or_insert(now + ttl);
+    }
+
+    /// Whether a member must still be published as there.
+    pub fn holds(&self, node: NodeId) -> bool {
+        self.until.contains_key(&node)
+    }
+
+    /// When [`Hold::release`] is wanted next.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.until.values().min().copied()
+    }
+
+    /// The members that have certainly stopped by now, and are no longer held.
+    pub fn release(&mut self, now: Time) -> Vec<NodeId> {
+        let stopped: Vec<NodeId> = self
+            .until
+            .iter()
+            .filter(|(_, until)| **until <= now)
+            .map(|(node, _)| *node)
+            .collect();
+        self.until.retain(|_, until| *until > now);
+        stopped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    fn at(seconds: f64) -> Time {
+        Time((seconds * 1e9) as u64)
+    }
+
+    fn tick(lease: &mut Lease, seconds: f64) -> Vec<LeaseCommand> {
+        let mut out = Vec::new();
+        lease.tick(at(seconds), &mut out);
+        out
+    }
+
+    fn answer(lease: &mut Lease, seconds: f64, id: u64, alive: bool) -> Vec<LeaseCommand> {
+        let mut out = Vec::new();
+        lease.answered(at(seconds), KeepAliveId(id), alive.then_some(TTL), &mut out);
+        out
+    }
+
+    #[test]
+    fn the_time_counts_from_when_the_keep_alive_was_sent() {
+        let mut lease = Lease::new(at(0.0), TTL);
+        assert_eq!(tick(&mut lease, 2.5), [LeaseCommand::KeepAlive(KeepAliveId(1))]);
+        // The answer is slow; it is good for nine seconds after the question, not after the answer.
+        assert_eq!(answer(&mut lease, 8.0, 1, true), []);
+        assert!(lease.may_act(at(11.4)));
+        assert!(!lease.may_act(at(11.5)));
+    }
+
+    #[test]
+    fn without_answers_the_node_fences_itself_and_comes_back_by_itself() {
+        let mut lease = Lease::new(at(0.0), TTL);
+        tick(&mut lease, 2.5);
+        tick(&mut lease, 5.0);
+        assert_eq!(lease.next_timer(), Some(at(7.5)));
+        tick(&mut lease, 7.5);
+        assert_eq!(lease.next_timer(), Some(at(9.0)));
+        assert_eq!(tick(&mut lease, 9.0), [LeaseCommand::Fence]);
+        assert_eq!(tick(&mut lease, 10.0), [LeaseCommand::KeepAlive(KeepAliveId(4))]);
+        // An answer to an old question is too old to act on.
+        assert_eq!(answer(&mut lease, 14.5, 2, true), []);
+        assert_eq!(answer(&mut lease, 14.6, 4, true), [LeaseCommand::Unfence]);
+        assert!(lease.may_act(at(18.9)));
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_finds_itself_fenced() {
+        let mut lease = Lease::new(at(0.0), TTL);
+        assert!(!lease.may_act(at(60.0)));
+        let commands = tick(&mut lease, 60.0);
+        assert_eq!(commands, [LeaseCommand::Fence, LeaseCommand::KeepAlive(KeepAliveId(1))]);
+        assert_eq!(answer(&mut lease, 60.1, 1, false), [LeaseCommand::End]);
+        assert_eq!(lease.next_timer(), None);
+        assert_eq!(tick(&mut lease, 70.0), []);
+        assert!(!lease.may_act(at(60.2)));
+    }
+
+    #[test]
+    fn a_member_is_held_until_it_has_certainly_stopped() {
+        let mut hold = Hold::default();
+        hold.lease_ended(at(1.0), NodeId(7), TTL);
+        hold.lease_ended(at(5.0), NodeId(7), TTL);
+        assert!(hold.holds(NodeId(7)));
+        assert_eq!(hold.next_timer(), Some(at(11.0)));
+        assert_eq!(hold.release(at(10.9)), []);
+        assert_eq!(hold.release(at(11.0)), [NodeId(7)]);
+        assert!(!hold.holds(NodeId(7)));
+    }
+}
