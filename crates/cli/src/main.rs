@@ -1,7 +1,9 @@
 //! The `elastin` command.
 
 mod demo;
+mod output;
 mod policy;
+mod sim;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,6 +24,9 @@ enum Command {
     /// Check, format, compile, explain and test elasticity policies
     #[command(subcommand)]
     Policy(policy::Command),
+    /// Try to break the cluster's protocols in simulated worlds with random faults
+    #[command(subcommand)]
+    Sim(sim::Command),
     /// Run a server of the demo's cluster
     #[command(hide = true)]
     DemoServer {
@@ -37,6 +42,7 @@ fn main() -> ExitCode {
             demo::run(&options)
         }
         Command::Policy(command) => policy::run(&command),
+        Command::Sim(command) => sim::run(&command),
         Command::DemoServer { arguments } => return metadata_server::app().run(arguments),
     };
     match done {

@@ -1,13 +1,14 @@
 //! `elastin policy`: check, format, compile, explain and test policies.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use elastin_policy::{Compiled, Diagnostics, Index, Policy, Scenarios, Scope, compile, decode, format, parse_schema};
 use elastin_types::Schema;
-use serde::Serialize;
+
+use crate::output::{say, say_json};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -213,14 +214,4 @@ fn test(checked: &Checked, file: &Path) -> anyhow::Result<()> {
 
 fn read(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| file.display().to_string())
-}
-
-fn say(text: &str) {
-    // A closed pipe means that nobody wants the rest.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-}
-
-fn say_json(value: &impl Serialize) -> anyhow::Result<()> {
-    say(&format!("{}\n", serde_json::to_string_pretty(value)?));
-    Ok(())
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::App;
 use crate::node::{self, NodeOptions};
+use crate::{App, PolicySource};
 
 #[derive(Parser)]
 #[command(about = "An Elastin application", disable_help_subcommand = true)]

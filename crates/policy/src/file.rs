@@ -4,15 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::disjunct::disjuncts;
 use crate::policy::Settings;
+use crate::rule::DEPTH_MAX;
 use crate::{Atom, Condition, Interest, Policy, Rule};
 
 /// The version of the language and of the compiled form. It grows with every change that an older reader would
 /// misunderstand.
 pub const POLICY_VERSION: u32 = 1;
-
-/// How deep conditions of a compiled file may nest: what the parser allows, twice, because the text's parentheses may
-/// each stand for a sum and a product.
-const DEPTH_MAX: usize = 2 * crate::syntax::NESTING_MAX + 2;
 
 /// Why a compiled policy can't be read. Nothing was changed; compile the policy again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -49,6 +49,10 @@ impl Variable {
     }
 }
 
+/// How deep conditions of a compiled policy may nest: what the parser allows, twice, because the text's parentheses may
+/// each stand for a sum and a product.
+pub(crate) const DEPTH_MAX: usize = 2 * crate::syntax::NESTING_MAX + 2;
+
 /// A condition over a rule's atoms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Condition {
@@ -57,9 +61,31 @@ pub enum Condition {
     /// The atom with this index holds.
     Atom(usize),
     /// All of them hold.
-    All(Vec<Condition>),
+    All(#[serde(deserialize_with = "decode_parts")] Vec<Condition>),
     /// At least one of them holds.
-    Any(Vec<Condition>),
+    Any(#[serde(deserialize_with = "decode_parts")] Vec<Condition>),
+}
+
+/// Decodes the parts of a condition, if they are not nested too deep. Not every decoder has a limit of its own, and a
+/// few kilobytes that were made to harm could nest so deep that the stack ends.
+fn decode_parts<'de, D: Deserializer<'de>>(decoder: D) -> Result<Vec<Condition>, D::Error> {
+    thread_local! {
+        /// How many lists of parts this thread is within: the functions between them belong to the decoder, so none
+        /// of ours can pass it on.
+        static DEPTH: Cell<usize> = const { Cell::new(0) };
+    }
+    struct Level;
+    impl Drop for Level {
+        fn drop(&mut self) {
+            DEPTH.set(DEPTH.get() - 1);
+        }
+    }
+    if DEPTH.get() >= DEPTH_MAX {
+        return Err(D::Error::custom("a condition is nested too deep"));
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    let _level = Level;
+    Vec::deserialize(decoder)
 }
 
 /// The smallest part of a condition.

@@ -3,7 +3,10 @@
 
 /// A bug that can be planted into a [`Node`](crate::Node).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "planted-bugs"), expect(unreachable_pub, reason = "it is public with the feature"))]
+#[cfg_attr(
+    not(feature = "planted-bugs"),
+    expect(unreachable_pub, reason = "it is public with the feature")
+)]
 pub enum Bug {
     /// A moved actor may send again before what it sent from its old host has arrived.
     SkipSettling,

@@ -251,7 +251,9 @@ impl Body {
     /// Applies `change` to every message inside.
     fn each_message(&mut self, mut change: impl FnMut(&mut Message)) {
         match self {
-            Body::Message { message, .. } | Body::Passed { message, .. } | Body::Returned { message, .. } => change(message),
+            Body::Message { message, .. } | Body::Passed { message, .. } | Body::Returned { message, .. } => {
+                change(message)
+            }
             Body::Move(MoveBody {
                 step: MoveStep::Release { queue, .. },
                 ..

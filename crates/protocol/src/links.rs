@@ -159,7 +159,10 @@ impl Links {
 
     /// A frame was handled; true if its acknowledgement is news.
     pub(crate) fn frame_done(&mut self, from: NodeId, acknowledged: u64) -> bool {
-        let session = self.sessions.get_mut(&from).expect("it lives as long as its frames are handled");
+        let session = self
+            .sessions
+            .get_mut(&from)
+            .expect("it lives as long as its frames are handled");
         session.handled(acknowledged)
     }
 

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use elastin_sim::{options_of_seed, run, run_traced};
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
+    let mut numbers = std::env::args()
+        .skip(1)
+        .map(|text| text.parse::<u64>().expect("a number"));
     let first = numbers.next().unwrap_or(0);
     let count = numbers.next().unwrap_or(500);
     #[expect(clippy::disallowed_methods, reason = "it measures real time")]

@@ -14,11 +14,13 @@ pub(crate) struct State {
     pub(crate) life: u64,
     /// How many messages it has run in this life.
     pub(crate) effects: u64,
+    /// Counts what order is promised within: it also changes if the node that the actor came from has crashed meanwhile.
+    pub(crate) sender: u64,
 }
 
 impl State {
     pub(crate) fn encode(&self) -> Bytes {
-        postcard::to_stdvec(self).expect("two numbers can be encoded").into()
+        postcard::to_stdvec(self).expect("numbers can be encoded").into()
     }
 
     pub(crate) fn decode(image: &Bytes) -> Self {
@@ -86,7 +88,9 @@ impl Host {
 
     /// The activation, if it is this one.
     pub(crate) fn get(&mut self, actor: &ActorId, epoch: ActivationEpoch) -> Option<&mut Activation> {
-        self.activations.get_mut(actor).filter(|activation| activation.epoch == epoch)
+        self.activations
+            .get_mut(actor)
+            .filter(|activation| activation.epoch == epoch)
     }
 
     /// Whether a caller on this node may put mail straight into the actor's mailbox.

@@ -16,7 +16,7 @@ mod run;
 mod world;
 
 pub use check::Violation;
+pub use delays::{Delays, count_delays};
 pub use options::{Faults, Options, options_of_seed};
 pub use report::Report;
-pub use delays::{Delays, count_delays};
 pub use run::{MoveScenario, crash_in_a_move, run, run_traced};

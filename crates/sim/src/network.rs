@@ -54,7 +54,9 @@ impl Network {
 
     /// Whether a frame of this connection still arrives.
     pub(crate) fn arrives(&self, from: NodeId, to: NodeId, connection: u64) -> bool {
-        self.links.get(&(from, to)).is_some_and(|link| link.connection == connection)
+        self.links
+            .get(&(from, to))
+            .is_some_and(|link| link.connection == connection)
     }
 
     /// Breaks the connection in one direction: what is on it is lost.

@@ -77,7 +77,13 @@ impl Default for Options {
 /// The options of a sweep's run: each seed draws its own size, load and faults, so that many seeds meet many worlds.
 pub fn options_of_seed(seed: u64) -> Options {
     let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
-    let mut rate = |percent: u64, most: u64| if random.chance(percent) { 1 + random.below(most) } else { 0 };
+    let mut rate = |percent: u64, most: u64| {
+        if random.chance(percent) {
+            1 + random.below(most)
+        } else {
+            0
+        }
+    };
     let faults = Faults {
         crashes: rate(50, 200),
         breaks: rate(50, 1000),

@@ -52,7 +52,9 @@ fn work(world: &mut World, random: &mut Random, options: &Options) {
             return;
         };
         let to = actor(random.below(options.actors));
-        let tells = (0..random.below(3)).map(|_| actor(random.below(options.actors))).collect();
+        let tells = (0..random.below(3))
+            .map(|_| actor(random.below(options.actors)))
+            .collect();
         let one_way = random.chance(50);
         world.client_sends(client, &to, tells, one_way);
     }
@@ -135,7 +137,12 @@ fn settle(world: &mut World, options: &Options) {
             }));
         }
     }
-    let stuck: Vec<_> = world.moves.iter().filter(|(_, ended)| ended.is_none()).map(|(id, _)| *id).collect();
+    let stuck: Vec<_> = world
+        .moves
+        .iter()
+        .filter(|(_, ended)| ended.is_none())
+        .map(|(id, _)| *id)
+        .collect();
     if !stuck.is_empty() && !options.faults.may_lose() {
         world.checkers.note(Err(Violation {
             invariant: "no move outlives its deadline",
@@ -222,7 +229,11 @@ pub fn crash_in_a_move(seed: u64, scenario: MoveScenario, keep_lines: bool) -> R
         settle(&mut world, &options);
     }
     let mut report = finish(seed, world);
-    for (name, index) in [("source commands", 0), ("target commands", 1), ("directory commands", 2)] {
+    for (name, index) in [
+        ("source commands", 0),
+        ("target commands", 1),
+        ("directory commands", 2),
+    ] {
         report.counters.insert(name, after[index] - before[index]);
     }
     report

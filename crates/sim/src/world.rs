@@ -106,6 +106,8 @@ pub(crate) struct World {
     next_call: BTreeMap<NodeId, u64>,
     pair_numbers: BTreeMap<(Caller, u64, ActorId), u64>,
     lives: u64,
+    /// Where each actor was last activated.
+    last_host: BTreeMap<ActorId, NodeId>,
     next_move: u64,
     pub(crate) moves: BTreeMap<MoveId, Option<Result<ActivationEpoch, MoveError>>>,
     pub(crate) checkers: Checkers,
@@ -146,6 +148,7 @@ impl World {
             next_call: BTreeMap::new(),
             pair_numbers: BTreeMap::new(),
             lives: 0,
+            last_host: BTreeMap::new(),
             next_move: 0,
             moves: BTreeMap::new(),
             checkers: Checkers::default(),
@@ -233,8 +236,10 @@ impl World {
             slots: table,
         };
         self.published = self.revision;
-        self.log
-            .note(self.now, format_args!("view {}: {:?}", view.revision, view.members.keys()));
+        self.log.note(
+            self.now,
+            format_args!("view {}: {:?}", view.revision, view.members.keys()),
+        );
         let listeners: Vec<NodeId> = self.processes.keys().copied().collect();
         for node in listeners {
             let after = self.random.between(Duration::ZERO, VIEW_MOST);
@@ -385,7 +390,10 @@ impl World {
                     return;
                 }
             }
-            event = self.processes.get_mut(&id).and_then(|process| process.urgent.pop_front());
+            event = self
+                .processes
+                .get_mut(&id)
+                .and_then(|process| process.urgent.pop_front());
         }
         self.set_timer(id);
     }
@@ -420,7 +428,8 @@ impl World {
     }
 
     fn carry_out(&mut self, id: NodeId, command: Command) {
-        self.log.note(self.now, format_args!("  {id} → {}", show_command(&command)));
+        self.log
+            .note(self.now, format_args!("  {id} → {}", show_command(&command)));
         match command {
             Command::Transmit { to, frame } => {
                 self.log.mix(frame.number ^ (to.0 << 32));
@@ -489,6 +498,7 @@ impl World {
         let fresh = State {
             life: self.lives,
             effects: 0,
+            sender: self.lives,
         };
         self.log.count(match source {
             StateSource::Fresh => "activation",
@@ -496,6 +506,12 @@ impl World {
         });
         let process = self.processes.get_mut(&node).expect("it lives");
         process.host.activate(actor.clone(), epoch, &source, fresh);
+        let came_from = self.last_host.insert(actor.clone(), node);
+        if came_from.is_some_and(|from| !self.lives(from)) {
+            let sender = self.lives;
+            let activation = self.activation(node, &actor, epoch).expect("it was activated");
+            activation.state.sender = sender;
+        }
         let after = self.up_to(LOAD_MOST);
         let event = Event::Activated {
             actor,
@@ -561,7 +577,7 @@ impl World {
         let Some(mail) = activation.turn.take() else {
             return;
         };
-        let life = activation.state.life;
+        let sender = activation.state.sender;
         let freezes = std::mem::take(&mut activation.freeze_wanted);
         if freezes {
             activation.status = Status::Frozen;
@@ -570,7 +586,7 @@ impl World {
         let task: Task = postcard::from_bytes(&mail.message.body).expect("the workload made it");
         for to in task.tells {
             let caller = Caller::Actor(actor.clone());
-            self.send(node, caller, life, &to, Vec::new(), true);
+            self.send(node, caller, sender, &to, Vec::new(), true);
             if !self.lives(node) {
                 return;
             }
@@ -631,7 +647,10 @@ impl World {
     fn release(&mut self, node: NodeId, actor: ActorId, epoch: ActivationEpoch) {
         let process = self.processes.get_mut(&node).expect("it lives");
         let activation = process.host.activations.remove(&actor).expect("it was frozen");
-        assert!(activation.epoch == epoch && activation.status == Status::Frozen, "only what is frozen is released");
+        assert!(
+            activation.epoch == epoch && activation.status == Status::Frozen,
+            "only what is frozen is released"
+        );
         let queue: Vec<Message> = activation.mailbox.into_iter().map(|mail| mail.message).collect();
         if !queue.is_empty() {
             self.log.count("queue moved");
@@ -647,9 +666,8 @@ impl World {
             .iter()
             .flat_map(|(node, process)| {
                 process.host.activations.iter().filter_map(|(actor, activation)| {
-                    let idle = activation.status == Status::Open
-                        && activation.turn.is_none()
-                        && activation.mailbox.is_empty();
+                    let idle =
+                        activation.status == Status::Open && activation.turn.is_none() && activation.mailbox.is_empty();
                     idle.then(|| (*node, actor.clone(), activation.epoch))
                 })
             })
@@ -803,7 +821,9 @@ impl World {
         }
         self.log.count("cut");
         self.network.cut(from, to);
-        let after = self.random.between(Duration::from_millis(10), Duration::from_millis(600));
+        let after = self
+            .random
+            .between(Duration::from_millis(10), Duration::from_millis(600));
         self.at(after, Happening::Heal);
     }
 
@@ -851,7 +871,12 @@ fn show_event(event: &Event) -> String {
             show_caller(&message.header.caller),
             message.target.key
         ),
-        Event::Frame { from, frame } => format!("from {from} #{} ack {}: {}", frame.number, frame.acknowledged, show_body(frame)),
+        Event::Frame { from, frame } => format!(
+            "from {from} #{} ack {}: {}",
+            frame.number,
+            frame.acknowledged,
+            show_body(frame)
+        ),
         Event::View(view) => format!("view {}", view.revision),
         other => shortened(format!("{other:?}")),
     }
@@ -859,7 +884,12 @@ fn show_event(event: &Event) -> String {
 
 fn show_command(command: &Command) -> String {
     match command {
-        Command::Transmit { to, frame } => format!("to {to} #{} ack {}: {}", frame.number, frame.acknowledged, show_body(frame)),
+        Command::Transmit { to, frame } => format!(
+            "to {to} #{} ack {}: {}",
+            frame.number,
+            frame.acknowledged,
+            show_body(frame)
+        ),
         Command::Deliver { actor, epoch, message } => {
             format!("deliver {} to {} {epoch}", show_call(message.header.call), actor.key)
         }
@@ -872,13 +902,25 @@ fn show_body(frame: &Frame) -> String {
     match &frame.body {
         None => "-".into(),
         Some(Body::Message { message, epoch }) => {
-            format!("message {} to {} {epoch:?}", show_call(message.header.call), message.target.key)
+            format!(
+                "message {} to {} {epoch:?}",
+                show_call(message.header.call),
+                message.target.key
+            )
         }
         Some(Body::Passed { message, epoch }) => {
-            format!("passed {} to {} {epoch}", show_call(message.header.call), message.target.key)
+            format!(
+                "passed {} to {} {epoch}",
+                show_call(message.header.call),
+                message.target.key
+            )
         }
         Some(Body::Returned { message, place }) => {
-            format!("returned {} to {} {place:?}", show_call(message.header.call), message.target.key)
+            format!(
+                "returned {} to {} {place:?}",
+                show_call(message.header.call),
+                message.target.key
+            )
         }
         Some(other) => shortened(format!("{other:?}")),
     }

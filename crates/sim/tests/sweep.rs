@@ -43,7 +43,10 @@ fn every_promise_holds_in_every_world() {
         "passivation",
         "queue moved",
     ] {
-        assert!(met.get(what).is_some_and(|times| *times > 0), "`{what}` was never met: {met:#?}");
+        assert!(
+            met.get(what).is_some_and(|times| *times > 0),
+            "`{what}` was never met: {met:#?}"
+        );
     }
 }
 
@@ -52,9 +55,17 @@ fn the_same_seed_does_the_same() {
     for seed in [3, 14, 52] {
         let options = options_of_seed(seed);
         let (one, other) = (run(seed, &options), run(seed, &options));
-        assert_eq!((one.log_hash, one.events), (other.log_hash, other.events), "seed {seed}");
+        assert_eq!(
+            (one.log_hash, one.events),
+            (other.log_hash, other.events),
+            "seed {seed}"
+        );
         assert_eq!(one.counters, other.counters, "seed {seed}");
     }
     let options = options_of_seed(3);
-    assert_ne!(run(3, &options).log_hash, run(4, &options).log_hash, "the hash says nothing");
+    assert_ne!(
+        run(3, &options).log_hash,
+        run(4, &options).log_hash,
+        "the hash says nothing"
+    );
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use elastin::{Client, Embedded};
+use elastin::{Client, Embedded, PolicySource};
 use elastin_testkit::{Burner, app};
 use tokio::task::JoinSet;
 

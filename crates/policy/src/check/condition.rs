@@ -63,6 +63,9 @@ impl Checker<'_, '_> {
     }
 
     fn property(&mut self, member: &MemberAst, holder: usize, target: Option<usize>) -> Option<Property> {
+        if self.is_of_unknown_type(holder) {
+            return None;
+        }
         let name = &member.name.text;
         let kind = self.variables[holder].kind;
         let holders: Vec<_> = self
@@ -205,6 +208,9 @@ impl Checker<'_, '_> {
     }
 
     fn method(&mut self, member: &MemberAst, callee: usize) -> Option<Method> {
+        if self.is_of_unknown_type(callee) {
+            return None;
+        }
         let name = &member.name.text;
         let kind = self.variables[callee].kind;
         let types: Vec<_> = self

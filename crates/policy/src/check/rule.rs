@@ -35,6 +35,7 @@ pub(super) fn check(
         interest,
         diagnostics,
         declared: BTreeMap::new(),
+        of_unknown_type: BTreeSet::new(),
         bare: BTreeSet::new(),
         variables: Vec::new(),
         spans: Vec::new(),
@@ -73,6 +74,8 @@ pub(super) struct Checker<'a, 'b> {
     diagnostics: &'b mut Vec<Diagnostic>,
     /// Variables that `Type(v)` introduces anywhere in the rule, with where.
     pub(super) declared: BTreeMap<String, (Option<ActorType>, Span)>,
+    /// Those of them whose type does not exist. That is reported; what such an actor has is nothing to complain of.
+    of_unknown_type: BTreeSet<String>,
     /// Bare names that occur not only as callers: if such a name is a type, it stands for an actor.
     bare: BTreeSet<String>,
     pub(super) variables: Vec<Variable>,
@@ -139,11 +142,15 @@ impl Checker<'_, '_> {
         }
         let Some(kind) = self.kind(type_name) else {
             // Reported once here; declared as of any type, so that its uses are not reported too.
-            self.declared
-                .entry(variable.text.clone())
-                .or_insert((None, type_name.span));
+            if !self.declared.contains_key(&variable.text) {
+                self.declared.insert(variable.text.clone(), (None, type_name.span));
+                self.of_unknown_type.insert(variable.text.clone());
+            }
             return;
         };
+        if self.of_unknown_type.contains(&variable.text) {
+            return;
+        }
         match self.declared.get(&variable.text) {
             Some((other, first)) if *other != kind => {
                 let (first, other) = (*first, self.names.name_of(*other));
@@ -176,6 +183,11 @@ impl Checker<'_, '_> {
             self.error("unknown-type", name.span, message).help = Some(help);
         }
         None
+    }
+
+    /// Whether the variable of this index was introduced with a type that does not exist.
+    pub(super) fn is_of_unknown_type(&self, variable: usize) -> bool {
+        self.of_unknown_type.contains(&self.variables[variable].name)
     }
 
     pub(super) fn resolve(&mut self, entity: &EntityAst, as_caller: bool) -> Option<Resolved> {

@@ -33,10 +33,11 @@ impl Given {
             SlotPhase::Awaiting { queue, .. } | SlotPhase::Recovering { queue, .. } => queue,
         };
         // Whoever asked something asks the new owner by itself.
-        self.waiting.extend(queue.into_iter().filter_map(|question| match question {
-            Question::Pass(message) => Some(message),
-            Question::Ask(..) => None,
-        }));
+        self.waiting
+            .extend(queue.into_iter().filter_map(|question| match question {
+                Question::Pass(message) => Some(message),
+                Question::Ask(..) => None,
+            }));
         for (actor, whereabouts) in owned.entries {
             match whereabouts {
                 Whereabouts::Hosted {
@@ -170,7 +171,8 @@ impl Node {
                     attempts_void: 0,
                 };
                 owned.entries.insert(actor.clone(), whereabouts);
-                self.links.say(node, Body::Directory(DirectoryBody::Grant { actor, epoch }));
+                self.links
+                    .say(node, Body::Directory(DirectoryBody::Grant { actor, epoch }));
                 for message in held {
                     self.pass(message, node, epoch);
                 }
@@ -315,7 +317,11 @@ impl Node {
                 given.take_from(owned);
             } else if owner.previous == Some(self.links.me) && self.handed_over.get(&slot) < Some(&owner.epoch) {
                 // The slot came and went between two views of this node, and the new owner waits for a hand-over.
-                given.entry((owner.node, false)).or_default().slots.push((slot, owner.epoch));
+                given
+                    .entry((owner.node, false))
+                    .or_default()
+                    .slots
+                    .push((slot, owner.epoch));
             }
             if owner.node == self.links.me {
                 self.take_slot(slot, owner.epoch, owner.previous, &view);
@@ -523,7 +529,11 @@ impl Node {
         let mut parts = entries.chunks(ENTRIES_PER_FRAME).map(<[Entry]>::to_vec).peekable();
         let mut bodies = Vec::new();
         while let Some(entries) = parts.next() {
-            let done = if parts.peek().is_none() { slots.clone() } else { Vec::new() };
+            let done = if parts.peek().is_none() {
+                slots.clone()
+            } else {
+                Vec::new()
+            };
             bodies.push(DirectoryBody::Recovered { entries, done });
         }
         if bodies.is_empty() {

@@ -87,7 +87,11 @@ impl Node {
     /// Keeps a message from another node, whose origin must not take it for settled because it is acknowledged.
     fn keep(&mut self, message: Message, passed: bool) {
         if !passed && !self.links.planted.is(Bug::KeepSilently) {
-            let (actor, call, caller) = (message.target.clone(), message.header.call, message.header.caller.clone());
+            let (actor, call, caller) = (
+                message.target.clone(),
+                message.header.call,
+                message.header.caller.clone(),
+            );
             self.links.say(call.origin, Body::Kept { actor, call, caller });
         }
         self.hold(message, true);
@@ -185,7 +189,13 @@ impl Node {
             Some(_) => return,
         }
         self.hosted.get_mut(&actor).expect("it is there").epoch = epoch;
-        let takes = self.hosts && !self.links.view().members.get(&self.links.me).is_some_and(|member| member.draining);
+        let takes = self.hosts
+            && !self
+                .links
+                .view()
+                .members
+                .get(&self.links.me)
+                .is_some_and(|member| member.draining);
         if takes {
             self.activate(actor, StateSource::Fresh);
         } else {
@@ -287,7 +297,8 @@ impl Node {
         self.set_phase(&actor, Phase::Leaving);
         let epoch = self.hosted[&actor].epoch;
         let owner = self.links.directory_of(&actor);
-        self.links.say(owner, Body::Directory(DirectoryBody::Ended { actor, epoch }));
+        self.links
+            .say(owner, Body::Directory(DirectoryBody::Ended { actor, epoch }));
     }
 
     /// The directory knows that the activation is over: what came meanwhile finds the actor's next one.
@@ -301,7 +312,9 @@ impl Node {
 
     /// Whether a slot's owner of this epoch is still listened to.
     pub(super) fn is_listened_to(&self, actor: &ActorId, epoch: SlotEpoch) -> bool {
-        self.slot_floors.get(&Slot::of(actor)).is_none_or(|floor| epoch >= *floor)
+        self.slot_floors
+            .get(&Slot::of(actor))
+            .is_none_or(|floor| epoch >= *floor)
     }
 
     /// Nobody needs to be told any more where an actor went.

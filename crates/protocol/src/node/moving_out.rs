@@ -289,14 +289,7 @@ impl Node {
         let (id, attempt, deadline) = (out.id, out.attempt, out.deadline);
         self.moving_out.remove(actor);
         self.links.timers.unset(deadline, Due::Move(actor.clone()));
-        self.set_phase(
-            actor,
-            Phase::Releasing(Releasing {
-                to,
-                to_epoch,
-                attempt,
-            }),
-        );
+        self.set_phase(actor, Phase::Releasing(Releasing { to, to_epoch, attempt }));
         let result = Ok(to_epoch);
         self.links.command(Command::MoveEnded { id, result });
         let actor = actor.clone();
@@ -348,9 +341,10 @@ impl Node {
         if self.settling.is_empty() {
             return;
         }
-        let actors = self.settling.keys().filter(|actor| {
-            self.links.planted.is(Bug::SkipSettling) || self.is_sender_settled(actor)
-        });
+        let actors = self
+            .settling
+            .keys()
+            .filter(|actor| self.links.planted.is(Bug::SkipSettling) || self.is_sender_settled(actor));
         let settled: Vec<ActorId> = actors.cloned().collect();
         for actor in settled {
             let SettlingMove { to, epoch, attempt } = self.settling.remove(&actor).expect("it was there");

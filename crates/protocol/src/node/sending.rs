@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, NotDelivered, Overloaded};
 
 use super::Node;
-use crate::bug::Bug;
 use crate::Body;
+use crate::bug::Bug;
 use crate::route::{Asking, Leaving, Path, Place, Route};
 
 /// How often one message may come back from where the directory sent it: while the directory has not heard that an
@@ -342,7 +342,10 @@ impl Node {
 
     /// Slots have new owners: what waited for one is sent.
     pub(super) fn routes_follow_owners(&mut self) {
-        let blocked = self.routes.iter().filter(|(_, route)| matches!(route.path, Path::Blocked));
+        let blocked = self
+            .routes
+            .iter()
+            .filter(|(_, route)| matches!(route.path, Path::Blocked));
         let mut blocked: Vec<ActorId> = blocked.map(|(actor, _)| actor.clone()).collect();
         blocked.sort_unstable();
         for actor in blocked {
@@ -355,7 +358,11 @@ impl Node {
         let is_it = |caller: &Caller| matches!(caller, Caller::Actor(caller) if caller == sender);
         let is_its = |message: &Message| is_it(&message.header.caller);
         let is_under_way = |body: &Body| matches!(body, Body::Message { message, .. } if is_its(message));
-        if self.links.unacknowledged().any(|(_, mut bodies)| bodies.any(is_under_way)) {
+        if self
+            .links
+            .unacknowledged()
+            .any(|(_, mut bodies)| bodies.any(is_under_way))
+        {
             return false;
         }
         let is_held = self.limbo.iter().any(|actor| {

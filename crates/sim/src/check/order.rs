@@ -1,5 +1,6 @@
 //! Source: the design's "order per sender and receiver survives a move". Of two messages from one life of a sender to one
-//! receiver, the earlier never runs after the later.
+//! receiver, the earlier never runs after the later. A sender begins a new life when it is activated anew, and when the node
+//! that it moved away from crashes before the sender runs at its new place.
 
 use std::collections::BTreeMap;
 

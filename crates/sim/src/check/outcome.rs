@@ -29,13 +29,19 @@ impl TrueOutcomes {
             one_way,
             ..Fate::default()
         };
-        assert!(self.calls.insert(call, fate).is_none(), "the workload numbers calls once");
+        assert!(
+            self.calls.insert(call, fate).is_none(),
+            "the workload numbers calls once"
+        );
     }
 
     pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) -> Result<(), Violation> {
         let fate = self.calls.get_mut(&turn.call).expect("only calls that were made run");
         if std::mem::replace(&mut fate.ran, true) {
-            return violated("no message runs twice", format!("{:?} runs again on {}", turn.call, turn.node));
+            return violated(
+                "no message runs twice",
+                format!("{:?} runs again on {}", turn.call, turn.node),
+            );
         }
         if fate.denied {
             return violated(
@@ -56,7 +62,10 @@ impl TrueOutcomes {
             Err(CallError::NotDelivered(_) | CallError::Overloaded(_) | CallError::Rejected(_)) => {
                 fate.denied = true;
                 if fate.ran {
-                    return violated("outcomes are true", format!("{call:?} has run and ends with {outcome:?}"));
+                    return violated(
+                        "outcomes are true",
+                        format!("{call:?} has run and ends with {outcome:?}"),
+                    );
                 }
                 Ok(())
             }
@@ -66,7 +75,13 @@ impl TrueOutcomes {
 
     /// Calls that have not ended and tells that have not run, of those whose origin still lives.
     pub(crate) fn open(&self, lives: impl Fn(NodeId) -> bool) -> Vec<CallId> {
-        let open = |fate: &Fate| if fate.one_way { !fate.ran && !fate.ended } else { !fate.ended };
+        let open = |fate: &Fate| {
+            if fate.one_way {
+                !fate.ran && !fate.ended
+            } else {
+                !fate.ended
+            }
+        };
         self.calls
             .iter()
             .filter(|(call, fate)| open(fate) && lives(call.origin))

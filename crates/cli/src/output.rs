@@ -1,0 +1,17 @@
+//! What commands print.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+/// Prints to standard output.
+pub(crate) fn say(text: &str) {
+    // A closed pipe means that nobody wants the rest.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Prints a value as JSON.
+pub(crate) fn say_json(value: &impl Serialize) -> anyhow::Result<()> {
+    say(&format!("{}\n", serde_json::to_string_pretty(value)?));
+    Ok(())
+}

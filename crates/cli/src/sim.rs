@@ -1,0 +1,126 @@
+//! `elastin sim`: tries to break the protocols in simulated worlds.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use elastin_sim::{Options, Report, options_of_seed, run as simulate, run_traced};
+
+use crate::output::say;
+
+/// How much of the log around a violation is shown.
+const LINES_SHOWN: usize = 60;
+
+/// How often a long sweep says how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run the cluster's protocols in worlds with random faults, and check every promise
+    Protocol(Protocol),
+}
+
+#[derive(Args)]
+pub(crate) struct Protocol {
+    /// The first seed; one seed decides everything about a world
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How many worlds
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// How many servers, instead of what the seed says
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Show everything that happened
+    #[arg(long)]
+    trace: bool,
+}
+
+/// What many worlds have shown.
+#[derive(Default)]
+struct Sweep {
+    worlds: u64,
+    events: u64,
+    simulated: Duration,
+    counters: BTreeMap<&'static str, u64>,
+}
+
+impl Sweep {
+    fn add(&mut self, report: &Report) {
+        self.worlds += 1;
+        self.events += report.events;
+        self.simulated += report.simulated;
+        for (what, times) in &report.counters {
+            *self.counters.entry(what).or_default() += times;
+        }
+    }
+
+    fn show(&self, took: Duration) -> String {
+        let mut text = format!(
+            "{} worlds, {:.1} simulated minutes, {} events in {:.1} s ({:.0} events/s, {:.1} simulated s per s)\n",
+            self.worlds,
+            self.simulated.as_secs_f64() / 60.0,
+            self.events,
+            took.as_secs_f64(),
+            self.events as f64 / took.as_secs_f64(),
+            self.simulated.as_secs_f64() / took.as_secs_f64(),
+        );
+        for (what, times) in &self.counters {
+            text += &format!("  {times:>10}  {what}\n");
+        }
+        text
+    }
+}
+
+pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
+    let Command::Protocol(protocol) = command;
+    let began = Instant::now();
+    let mut said = Duration::ZERO;
+    let mut sweep = Sweep::default();
+    for seed in protocol.seed..protocol.seed.saturating_add(protocol.seeds) {
+        let options = protocol.options(seed)?;
+        let report = simulate(seed, &options);
+        if protocol.trace {
+            say(&format!("{}\n", run_traced(seed, &options).trace.join("\n")));
+        }
+        if !report.violations.is_empty() {
+            say(&protocol.failure(&report, &options));
+            bail!("seed {seed} breaks {} promises", report.violations.len());
+        }
+        sweep.add(&report);
+        if began.elapsed() > said + PROGRESS_EVERY {
+            said = began.elapsed();
+            eprintln!("{} of {} worlds", sweep.worlds, protocol.seeds);
+        }
+    }
+    say(&sweep.show(began.elapsed()));
+    say("no promise was broken\n");
+    Ok(())
+}
+
+impl Protocol {
+    fn options(&self, seed: u64) -> anyhow::Result<Options> {
+        let mut options = options_of_seed(seed);
+        if let Some(servers) = self.nodes {
+            anyhow::ensure!(
+                (1..=1000).contains(&servers),
+                "a world has from 1 to 1000 servers, not {servers}"
+            );
+            options.servers = servers;
+        }
+        Ok(options)
+    }
+
+    /// What went wrong, what happened before, and how to see it again.
+    fn failure(&self, report: &Report, options: &Options) -> String {
+        let seed = report.seed;
+        let nodes = self.nodes.map_or_else(String::new, |nodes| format!(" --nodes {nodes}"));
+        let mut text = run_traced(seed, options).last_lines(LINES_SHOWN);
+        text += "\n\n";
+        for violation in &report.violations {
+            text += &format!("BROKEN {}: {}\n", violation.invariant, violation.what);
+        }
+        text + &format!("see it whole: elastin sim protocol --seed {seed}{nodes} --trace\n")
+    }
+}
