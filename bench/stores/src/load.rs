@@ -13,29 +13,6 @@ const TABLE: TableDefinition<u64, &[u8]> = TableDefinition::new("states");
 /// How long the writers may take to end.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Writes per second, measured several times.
-#[derive(Default)]
-pub(crate) struct Rate(Vec<f64>);
-
-impl Rate {
-    pub(crate) fn add(&mut self, rate: f64) {
-        self.0.push(rate);
-        self.0.sort_by(f64::total_cmp);
-    }
-
-    pub(crate) fn median(&self) -> f64 {
-        self.0[self.0.len() / 2]
-    }
-
-    pub(crate) fn lowest(&self) -> f64 {
-        self.0[0]
-    }
-
-    pub(crate) fn highest(&self) -> f64 {
-        self.0[self.0.len() - 1]
-    }
-}
-
 /// Saves that a plain redb database makes durable per second, one by one: what a store without batches would do.
 pub(crate) fn commit_per_write(database: &Database, state_bytes: usize, time: Duration) -> Result<f64> {
     let state = vec![7; state_bytes];

@@ -3,21 +3,20 @@
 //! `cargo xtask bench stores` prints the table and writes `target/bench/stores.json`.
 
 mod load;
-mod table;
 
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use bench_table::{Goal, Row, Samples, Table};
 use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState};
 use elastin_stores::memory::MemoryState;
 use elastin_stores::served::{StoreClient, serve};
 use tokio::net::TcpListener;
 
-use load::{Rate, commit_per_write, save_rate};
-use table::{Row, Table};
+use load::{commit_per_write, save_rate};
 
 /// How many actors write at once.
 const WRITERS: u64 = 64;
@@ -37,10 +36,7 @@ fn main() -> Result<()> {
     let directory = tempfile::tempdir_in(results)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let table = runtime.block_on(measure(directory.path()))?;
-    table.print();
-    let file = results.join("stores.json");
-    std::fs::write(&file, serde_json::to_vec_pretty(&table)?)?;
-    table.check().context("a goal is not reached")
+    table.finish("stores")
 }
 
 async fn measure(directory: &Path) -> Result<Table> {
@@ -52,11 +48,11 @@ async fn measure(directory: &Path) -> Result<Table> {
     let server = serve(listener, embedded.clone(), coordination)?;
     let client = Arc::new(StoreClient::connect(server.address()).await?);
 
-    let mut base = Rate::default();
-    let mut one = Rate::default();
-    let mut many = Rate::default();
-    let mut served = Rate::default();
-    let mut in_memory = Rate::default();
+    let mut base = Samples::default();
+    let mut one = Samples::default();
+    let mut many = Samples::default();
+    let mut served = Samples::default();
+    let mut in_memory = Samples::default();
     for _ in 0..ROUNDS {
         tokio::task::block_in_place(|| {
             base.add(commit_per_write(&single, STATE_BYTES, TIME)?);
@@ -67,14 +63,13 @@ async fn measure(directory: &Path) -> Result<Table> {
             anyhow::Ok(())
         })?;
     }
-    let row = |workload: String, rate: &Rate, goal| Row::new(workload, rate, &base, goal);
+    let row = |name: String, rate: &Samples| Row::new(name, "writes/s", rate, "redb, one commit per write", &base);
     Ok(Table {
         rows: vec![
-            row("redb, one commit per write".to_owned(), &base, None),
-            row("embedded, 1 writer".to_owned(), &one, None),
-            row(format!("embedded, {WRITERS} writers"), &many, Some(GOAL)),
-            row(format!("served from the same file, {WRITERS} writers"), &served, None),
-            row(format!("memory, {WRITERS} writers"), &in_memory, None),
+            row("embedded, 1 writer".to_owned(), &one),
+            row(format!("embedded, {WRITERS} writers"), &many).goal(Goal::AtLeast(GOAL)),
+            row(format!("served from the same file, {WRITERS} writers"), &served),
+            row(format!("memory, {WRITERS} writers"), &in_memory),
         ],
     })
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use elastin_cluster::{Above, Class, Heard, MemberRecord, Membership, Peer, PeerConfig, Role};
 use elastin_protocol::store::{Coordination, CoordinationRequest, LeaseId, StateStore};
 use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
-use elastin_runtime::Runtime;
+use elastin_runtime::{Runtime, Settings};
 use elastin_stores::CoordinationExt;
 use elastin_types::{ActivationEpoch, ActorId, Caller, NodeId};
 use tokio::net::TcpListener;
@@ -19,6 +19,9 @@ use crate::App;
 /// How long a member may be silent before it counts as dead. Short, because processes on one machine are quick to answer;
 /// a server whose process ends is noticed at once.
 const LEASE_TTL: Duration = Duration::from_secs(3);
+
+/// How long a call waits that was given no deadline, so that a caller never waits for ever for what was lost on the way.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What the driver of a member has for the part that steers it.
 pub(crate) enum Below {
@@ -140,10 +143,13 @@ impl Member {
             state: options.state,
         };
         let peer = Peer::new(config, Arc::new(PassOn(pass_on)));
-        let builder = Runtime::builder()
-            .node(me)
-            .cpu_share(options.cpu_share)
-            .outside(peer.outside());
+        let settings = Settings {
+            node: me,
+            cpu_share: options.cpu_share,
+            default_deadline: Some(DEADLINE),
+            ..Settings::default()
+        };
+        let builder = Runtime::builder().settings(settings).outside(peer.outside());
         // Only a server knows the types: for everybody else every actor is elsewhere.
         let builder = if hosts {
             app.register(builder)

@@ -52,7 +52,9 @@ fn a_policy_is_read_when_the_program_is_compiled() {
 #[test]
 fn mistakes_are_told_when_the_program_is_compiled() {
     // The cases are built as a package of their own below the target directory, so their policies belong there.
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it is in the target directory");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .expect("it is in the target directory");
     copy_policies(&target.join("tests/trybuild/elastin/tests/policies"));
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
 }

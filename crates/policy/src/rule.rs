@@ -1,7 +1,10 @@
 //! The rule IR: one checked rule, with names resolved to ids and variables to numbers.
 
+use std::cell::Cell;
+
 use elastin_types::{ActorType, Method, Property, Resource};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Balance, Span};
 

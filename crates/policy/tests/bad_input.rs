@@ -4,7 +4,9 @@
 
 mod common;
 
-use elastin_policy::{DIAGNOSTICS_MAX, Policy, SOURCE_BYTES_MAX, Scenarios, Syntax, compile, decode, format};
+use elastin_policy::{
+    Condition, DIAGNOSTICS_MAX, NESTING_MAX, Policy, SOURCE_BYTES_MAX, Scenarios, Syntax, compile, decode, format,
+};
 
 /// SplitMix64.
 struct Random(u64);
@@ -127,6 +129,19 @@ fn damaged_files_are_answered() {
                 }
             }
         }
+    }
+}
+
+/// A binary decoder follows any nesting, so the policy itself must end it.
+#[test]
+fn deep_conditions_in_binary_form_are_answered() {
+    let allowed = 2 * NESTING_MAX + 2;
+    for depth in [allowed, allowed + 1, 1_000_000, allowed] {
+        // The third kind of condition, with a list of one part; the innermost is the first kind.
+        let mut bytes = [2, 1].repeat(depth);
+        bytes.push(0);
+        let decoded = postcard::from_bytes::<Condition>(&bytes);
+        assert_eq!(decoded.is_ok(), depth == allowed, "{depth}");
     }
 }
 

@@ -6,11 +6,26 @@ use elastin_sim::{options_of_seed, run};
 /// Within this many seeds each bug must show.
 const SEEDS_MAX: u64 = 400;
 
-/// Seeds that are tried first because they found something before, so that the test is quick; all others follow.
-const FIRST_SEEDS: [u64; 9] = [0, 1, 5, 8, 11, 52, 68, 180, 264];
+/// A seed that is tried first because it found the bug before, so that the test is quick. If it no longer does, because
+/// the protocol or a world changed, all others are tried.
+fn first_seed(bug: Bug) -> u64 {
+    match bug {
+        Bug::AcknowledgeTooEarly | Bug::QueueLast | Bug::ReturnedLast | Bug::AskForMany => 0,
+        Bug::TakeAnyEpoch | Bug::HandOverNothing | Bug::LoseQueue | Bug::HandleTwice | Bug::IgnoreViews => 1,
+        Bug::SkipSettling => 5,
+        Bug::OpenSlotTooEarly | Bug::ForgetHeld => 8,
+        Bug::OpenTooEarly => 11,
+        Bug::DenyLost => 52,
+        Bug::AcceptTooEarly => 68,
+        Bug::ResumeUndecided => 180,
+        Bug::CommitBlindly => 188,
+        Bug::KeepSilently => 264,
+    }
+}
 
 fn finds(bug: Bug) -> Option<u64> {
-    FIRST_SEEDS.into_iter().chain(0..SEEDS_MAX).find(|seed| {
+    let mut seeds = std::iter::once(first_seed(bug)).chain(0..SEEDS_MAX);
+    seeds.find(|seed| {
         let mut options = options_of_seed(*seed);
         options.bug = Some(bug);
         // A bug may also be caught by an assertion of the protocol or of the model of the runtime.

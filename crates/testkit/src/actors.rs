@@ -82,8 +82,9 @@ pub struct Burner {
 impl Burner {
     /// Works for about this many thousand rounds of a hash; says how often it has.
     async fn burn(&mut self, thousand_rounds: u32) -> u64 {
-        let hash = (0..u64::from(thousand_rounds) * 1000)
-            .fold(1, |hash: u64, round| (black_box(hash) ^ round).wrapping_mul(0x0000_0100_0000_01b3));
+        let hash = (0..u64::from(thousand_rounds) * 1000).fold(1, |hash: u64, round| {
+            (black_box(hash) ^ round).wrapping_mul(0x0000_0100_0000_01b3)
+        });
         black_box(hash);
         self.burnt += 1;
         self.burnt

@@ -20,7 +20,11 @@ async fn burn(client: Client, burner: u64, stop: Arc<AtomicBool>) -> u64 {
     let mut calls = 0;
     while !stop.load(Ordering::Relaxed) {
         calls += 1;
-        let burnt = burner.burn(THOUSAND_ROUNDS).deadline(Duration::from_secs(30)).await.expect("a call is answered");
+        let burnt = burner
+            .burn(THOUSAND_ROUNDS)
+            .deadline(Duration::from_secs(30))
+            .await
+            .expect("a call is answered");
         assert_eq!(burnt, calls, "a call was lost or ran twice");
     }
     calls
@@ -30,8 +34,16 @@ async fn wait_for(what: &str, cluster: &Embedded, there: impl Fn(&Embedded) -> b
     let began = Instant::now();
     while !there(cluster) {
         if began.elapsed() > Duration::from_secs(120) {
-            let decided: Vec<_> = cluster.decisions().iter().map(|decision| cluster.explain(decision)).collect();
-            panic!("waited in vain for {what}: {:#?}\n{}", cluster.servers(), decided.join("\n"));
+            let decided: Vec<_> = cluster
+                .decisions()
+                .iter()
+                .map(|decision| cluster.explain(decision))
+                .collect();
+            panic!(
+                "waited in vain for {what}: {:#?}\n{}",
+                cluster.servers(),
+                decided.join("\n")
+            );
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -67,10 +79,17 @@ async fn servers_come_and_go_with_the_load() {
         calls += burnt.expect("no caller noticed anything");
     }
 
-    wait_for("one server to be left", &cluster, |cluster| cluster.servers().len() == 1).await;
+    wait_for("one server to be left", &cluster, |cluster| {
+        cluster.servers().len() == 1
+    })
+    .await;
     let mut burnt = 0;
     for burner in 0..BURNERS {
-        burnt += client.actor::<Burner>(burner).burnt().await.expect("every actor is still there");
+        burnt += client
+            .actor::<Burner>(burner)
+            .burnt()
+            .await
+            .expect("every actor is still there");
     }
     assert_eq!(burnt, calls, "volatile state survives the servers that went");
     cluster.shutdown().await;

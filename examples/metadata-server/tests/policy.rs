@@ -32,10 +32,18 @@ async fn the_hot_folder_gets_a_server_of_its_own_with_its_files() {
         if let Some(moved) = moved(&cluster) {
             break moved;
         }
-        assert!(began.elapsed() < Duration::from_secs(120), "nothing moved: {:#?}", cluster.servers());
+        assert!(
+            began.elapsed() < Duration::from_secs(120),
+            "nothing moved: {:#?}",
+            cluster.servers()
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    assert_eq!(moved, 1 + shape.files as usize, "the folder moves together with its files");
+    assert_eq!(
+        moved,
+        1 + shape.files as usize,
+        "the folder moves together with its files"
+    );
 
     let (report, audit) = load.finish().await.expect("the folders answer");
     assert_eq!((report.failed, report.first_error), (0, None));

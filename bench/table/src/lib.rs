@@ -1,0 +1,48 @@
+//! The results of a suite, for people and for machines: what was measured, what it is compared with, and whether the goal
+//! is reached.
+
+mod row;
+mod samples;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+pub use row::{Goal, Row};
+pub use samples::Samples;
+
+/// All results of a suite.
+#[derive(Serialize)]
+pub struct Table {
+    /// One result each.
+    pub rows: Vec<Row>,
+}
+
+impl Table {
+    /// Prints the table, writes it to `target/bench/SUITE.json` and fails if a goal is not reached: all three, so that a
+    /// missed goal can be looked into.
+    pub fn finish(&self, suite: &str) -> Result<()> {
+        self.print();
+        let results = Path::new("target/bench");
+        std::fs::create_dir_all(results)?;
+        let file = results.join(format!("{suite}.json"));
+        std::fs::write(&file, serde_json::to_vec_pretty(self)?)
+            .with_context(|| format!("{} can't be written", file.display()))?;
+        let missed: Vec<String> = self.rows.iter().filter(|row| !row.met).map(Row::missed).collect();
+        if !missed.is_empty() {
+            bail!("not reached: {}", missed.join("; "));
+        }
+        Ok(())
+    }
+
+    fn print(&self) {
+        println!(
+            "{:<46} {:>14} {:>24}   {:<44} {:>8} {:>15}",
+            "", "median", "lowest to highest", "against", "ratio", "goal"
+        );
+        for row in &self.rows {
+            println!("{row}");
+        }
+    }
+}
