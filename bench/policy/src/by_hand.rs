@@ -4,8 +4,7 @@ use elastin_policy::{Action, Balance, Behaviour, Bound, Facts, Fired, Index, Obs
 use elastin_types::{ActorId, ActorType, Method, Resource, Usage};
 
 /// What the rules find, without a policy language. Only the bounds of `balance` are taken from the policy.
-/// The six rules of the Media Service as somebody would write them who needs no others.
-fn loop_by_hand(policy: &Policy, facts: &Index<'_>) -> Vec<Fired> {
+pub(crate) fn evaluate(policy: &Policy, facts: &Index<'_>) -> Vec<Fired> {
     let mut fired = Vec::new();
     let percent = |node, resource| facts.usage(node, resource).and_then(|usage: Usage| usage.percent());
     let bound = |variable: &str, actor: &ActorId| Bound {
@@ -105,3 +104,4 @@ fn loop_by_hand(policy: &Policy, facts: &Index<'_>) -> Vec<Fired> {
     }
     balance(5, Resource::Cpu, &mut fired);
     fired
+}

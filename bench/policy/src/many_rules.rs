@@ -44,7 +44,6 @@ fn schema(types: usize) -> Schema {
 }
 
 fn source(rules: usize, types: usize) -> String {
-    let schema = parse_schema(&(schema + "}")).expect("the schema is fine");
     let mut source = String::new();
     for number in 0..rules {
         let (kind, next) = (number % types, (number + 1) % types);

@@ -22,8 +22,7 @@ pub(crate) fn policy() -> Policy {
 }
 
 /// So many actors with ten times as many edges, the same every time.
-
-fn snapshot(actors: u64) -> Snapshot {
+pub(crate) fn snapshot(actors: u64) -> Snapshot {
     let kinds = [
         ("FrontEnd", "request"),
         ("VideoStream", "watch"),
@@ -100,3 +99,4 @@ fn snapshot(actors: u64) -> Snapshot {
         servers,
         actors: stats,
     }
+}

@@ -55,7 +55,13 @@ pub struct Row {
 
 impl Row {
     /// A result without a goal.
-    pub fn new(name: impl Into<String>, unit: &'static str, ours: &Samples, peer: impl Into<String>, theirs: &Samples) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        unit: &'static str,
+        ours: &Samples,
+        peer: impl Into<String>,
+        theirs: &Samples,
+    ) -> Self {
         Self {
             name: name.into(),
             unit,

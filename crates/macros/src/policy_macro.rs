@@ -30,6 +30,7 @@ pub(crate) fn expand(file: &LitStr) -> Result<TokenStream> {
         let message = format!("the policy can't be understood\n\n{}", mistakes.render());
         return Err(Error::new_spanned(file, message));
     }
+    // The uses stand where the file's name stands: from what a macro has written itself, rustc suggests no other names.
     let uses = uses(&syntax.mentions(), file.span()).map_err(|name| {
         let message = format!("the policy names `{name}`, which can't be the name of anything in Rust");
         Error::new_spanned(file, message)
@@ -98,19 +99,20 @@ pub(crate) fn property_names(input: &DeriveInput) -> TokenStream {
     };
     let actor = &input.ident;
     let properties = format_ident!("{actor}Properties");
-    let names: Vec<_> = data.fields.iter().filter_map(|field| field.ident.as_ref()).collect();
+    let fields: Vec<_> = data.fields.iter().filter_map(|field| field.ident.as_ref()).collect();
+    let names = fields.iter().map(|field| field.to_string());
     quote! {
         const _: () = {
             #[allow(dead_code, missing_docs, unreachable_pub)]
             pub struct #properties {
-                #(pub #names: (),)*
+                #(pub #fields: &'static str,)*
             }
 
             #[automatically_derived]
             impl #actor {
                 #[doc(hidden)]
                 #[allow(dead_code, unreachable_pub)]
-                pub const __PROPERTIES: #properties = #properties { #(#names: ()),* };
+                pub const __PROPERTIES: #properties = #properties { #(#fields: #names),* };
             }
         };
     }

@@ -216,7 +216,8 @@ async fn time_goes_to_the_actor_that_used_it() {
     }
     let snapshot = runtime.snapshot(&Interest::All);
     let cpu = |reference: &Ref<Folder>| of(&snapshot, reference.id()).used.cpu;
-    assert!(cpu(&busy) > 20.0 * cpu(&lazy), "{} and {}", cpu(&busy), cpu(&lazy));
+    // A hundred times as much on a quiet machine; on a busy one a turn may be interrupted while its time is taken.
+    assert!(cpu(&busy) > 3.0 * cpu(&lazy), "{} and {}", cpu(&busy), cpu(&lazy));
     let server = snapshot.server.usage.cpu;
     assert!(
         cpu(&busy) + cpu(&lazy) <= server.used * 1.01,

@@ -44,7 +44,7 @@ pub struct Faults {
     pub cuts: u64,
     /// Activations that end by themselves, likewise.
     pub passivations: u64,
-    /// Servers that join or leave as planned, likewise.
+    /// Servers that join, or that are emptied and give up their part of the directory, likewise.
     pub resizes: u64,
 }
 

@@ -781,7 +781,7 @@ impl World {
             .map(|(node, _)| *node)
     }
 
-    /// Servers that are to leave give away what they have; those that have nothing left leave.
+    /// Servers that are being emptied give away what they have.
     pub(crate) fn drain_step(&mut self) {
         let retiring: Vec<NodeId> = self
             .processes
