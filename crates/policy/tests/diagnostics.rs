@@ -7,7 +7,7 @@ mod common;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use elastin_policy::{NESTING_MAX, SOURCE_BYTES_MAX, compile, decode};
+use elastin_policy::{NESTING_MAX, SOURCE_BYTES_MAX, Syntax, compile, decode};
 
 const POLICY: &str = "=== policy\n";
 const ANSWER: &str = "--- answer\n";
@@ -110,4 +110,13 @@ fn all_mistakes_of_one_run_are_reported() {
         (2, "unknown-behaviour"),
     ];
     assert_eq!(found, expected);
+}
+
+/// Without a schema: names may be wrong, the syntax may not.
+#[test]
+fn syntax_alone_is_reported_with_its_places() {
+    let report = Syntax::parse("true => pin(Nobody(n));\ntrue => pin(;").report("policy.epl");
+    let found: Vec<_> = report.located().map(|at| (at.file, at.line, at.column)).collect();
+    assert_eq!(found, [("policy.epl", 2, 13)]);
+    assert!(Syntax::parse("true => pin(Nobody(n));").report("policy.epl").is_empty());
 }
