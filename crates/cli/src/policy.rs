@@ -22,6 +22,9 @@ pub(crate) enum Command {
         /// Change nothing; fail if a file is not formatted
         #[arg(long)]
         check: bool,
+        /// Say as JSON which files were not formatted
+        #[arg(long)]
+        json: bool,
     },
     /// Compile a policy to the file that nodes take
     Compile {
@@ -69,7 +72,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Command::Fmt { files, check } => fmt(files, *check),
+        Command::Fmt { files, check, json } => fmt(files, *check, *json),
         Command::Compile { checked, output } => {
             let policy = checked.compile(checked.schema()?)?;
             match output {
@@ -144,7 +147,7 @@ impl Checked {
     }
 }
 
-fn fmt(files: &[PathBuf], check: bool) -> anyhow::Result<()> {
+fn fmt(files: &[PathBuf], check: bool, json: bool) -> anyhow::Result<()> {
     let mut unformatted = Vec::new();
     for file in files {
         let name = file.display().to_string();
@@ -153,17 +156,18 @@ fn fmt(files: &[PathBuf], check: bool) -> anyhow::Result<()> {
         if formatted == source {
             continue;
         }
-        if check {
-            unformatted.push(name);
-        } else {
-            std::fs::write(file, formatted).with_context(|| name)?;
+        if !check {
+            std::fs::write(file, formatted).with_context(|| name.clone())?;
         }
+        unformatted.push(name);
     }
-    if unformatted.is_empty() {
-        Ok(())
-    } else {
-        bail!("not formatted: {}", unformatted.join(", "))
+    if json {
+        say_json(&unformatted)?;
     }
+    if check && !unformatted.is_empty() {
+        bail!("not formatted: {}", unformatted.join(", "));
+    }
+    Ok(())
 }
 
 fn explain(checked: &Checked, file: &Path) -> anyhow::Result<()> {
