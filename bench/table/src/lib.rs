@@ -12,8 +12,9 @@ use serde::Serialize;
 pub use row::{Goal, Row};
 pub use samples::Samples;
 
-/// All results of a suite.
+/// All results of a suite; a list of rows as JSON.
 #[derive(Serialize)]
+#[serde(transparent)]
 pub struct Table {
     /// One result each.
     pub rows: Vec<Row>,

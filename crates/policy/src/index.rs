@@ -1,13 +1,15 @@
 //! A snapshot as facts: an index over its actors, calls and references, built once in time linear in the snapshot.
 
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 use std::time::Duration;
 
 use elastin_types::{
     ActorId, ActorStats, ActorType, Caller, Method, NodeId, Property, Resource, ServerStats, Snapshot, Usage,
 };
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::rows::Rows;
 use crate::{ActorIndex, Calls, Edge, Facts};
@@ -17,8 +19,11 @@ pub struct Index<'a> {
     period: Duration,
     servers: BTreeMap<NodeId, &'a ServerStats>,
     listed: Vec<&'a ActorStats>,
-    ids: Vec<&'a ActorId>,
-    numbers: HashMap<&'a ActorId, ActorIndex, FixedState>,
+    // Copies, close together: millions of look-ups that each followed a reference into the snapshot would mostly wait for
+    // memory.
+    ids: Vec<ActorId>,
+    numbers: HashTable<ActorIndex>,
+    hasher: FixedState,
     all: Vec<ActorIndex>,
     by_kind: BTreeMap<ActorType, Vec<ActorIndex>>,
     /// For each listed actor and property, where its references stand in `references`.
@@ -38,7 +43,8 @@ impl<'a> Index<'a> {
             servers: BTreeMap::new(),
             listed: Vec::with_capacity(snapshot.actors.len()),
             ids: Vec::with_capacity(snapshot.actors.len()),
-            numbers: HashMap::with_capacity_and_hasher(snapshot.actors.len(), FixedState::default()),
+            numbers: HashTable::with_capacity(snapshot.actors.len()),
+            hasher: FixedState::default(),
             all: Vec::new(),
             by_kind: BTreeMap::new(),
             holders: Rows::default(),
@@ -68,13 +74,21 @@ impl<'a> Index<'a> {
     }
 
     /// The number of an actor, given out now if it has none.
-    fn number(&mut self, actor: &'a ActorId) -> ActorIndex {
-        let next = number(self.ids.len());
-        let known = *self.numbers.entry(actor).or_insert(next);
-        if known == next {
-            self.ids.push(actor);
+    fn number(&mut self, actor: &ActorId) -> ActorIndex {
+        let Self {
+            ids, numbers, hasher, ..
+        } = self;
+        let hash = hasher.hash_one(actor);
+        let same = |known: &ActorIndex| ids[known.0 as usize] == *actor;
+        match numbers.entry(hash, same, |known| hasher.hash_one(&ids[known.0 as usize])) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(vacant) => {
+                let next = number(ids.len());
+                vacant.insert(next);
+                ids.push(actor.clone());
+                next
+            }
         }
-        known
     }
 
     fn add_references(&mut self) {
@@ -206,11 +220,12 @@ impl Facts for Index<'_> {
     }
 
     fn find(&self, actor: &ActorId) -> Option<ActorIndex> {
-        self.numbers.get(actor).copied()
+        let same = |known: &ActorIndex| self.ids[known.0 as usize] == *actor;
+        self.numbers.find(self.hasher.hash_one(actor), same).copied()
     }
 
     fn id(&self, actor: ActorIndex) -> &ActorId {
-        self.ids[actor.0 as usize]
+        &self.ids[actor.0 as usize]
     }
 
     fn node(&self, actor: ActorIndex) -> Option<NodeId> {
