@@ -14,23 +14,17 @@ use elastin_protocol::store::{
     Change, Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, Entry, KeyState, LeaseId,
     RANGE_LIMIT_MAX, Revision, WatchBatch,
 };
-use elastin_protocol::{Member, SlotTable, View};
+use elastin_protocol::{Lease, LeaseCommand, Member, SlotTable, View};
 use elastin_stores::CoordinationExt;
 use elastin_types::{NodeId, SlotEpoch};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use crate::Peer;
 
 const MEMBER_PREFIX: &str = "members/";
 const SLOTS_KEY: &str = "slots";
-
-/// A sign of life is sent this often within the lease's time to live, so that one lost does not cost the lease.
-const KEEP_ALIVES_PER_TTL: u32 = 4;
-
-/// This part of the time to live is kept as a margin: a node stops that much before anybody may take over.
-const MARGIN_DIVISOR: u32 = 10;
 
 /// What a member is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -216,46 +210,48 @@ fn decode(entry: &Entry) -> Option<MemberRecord> {
         .ok()
 }
 
+/// Carries out what the node's lease wants done, until it ends or nobody listens any more.
 async fn keep_alive(
     coordination: Arc<dyn Coordination>,
-    (lease, ttl, granted): (LeaseId, Duration, Instant),
+    (id, ttl, asked): (LeaseId, Duration, Instant),
     peer: Peer,
     heard: mpsc::UnboundedSender<Heard>,
 ) {
-    let safe = ttl - ttl / MARGIN_DIVISOR;
-    let mut good_until = granted + safe;
-    let mut fenced = false;
-    loop {
-        let sent = Instant::now();
-        let mut answer = std::pin::pin!(coordination.call(CoordinationRequest::KeepAlive { lease }));
-        let answer = loop {
-            tokio::select! {
-                answer = &mut answer => break answer,
-                () = sleep_until(good_until), if !fenced => {
+    let mut lease = Lease::new(peer.now() - asked.elapsed(), ttl);
+    let (answers, mut answered) = mpsc::unbounded_channel();
+    let mut commands = Vec::new();
+    while !heard.is_closed() {
+        for command in commands.drain(..) {
+            match command {
+                LeaseCommand::KeepAlive(number) => {
+                    let answers = answers.clone();
+                    let done = move |answer| drop(answers.send((number, answer)));
+                    coordination.submit(CoordinationRequest::KeepAlive { lease: id }, Box::new(done));
+                }
+                LeaseCommand::Fence => {
                     tracing::warn!("the lease may have run out: nothing leaves this node until it is good again");
-                    fenced = true;
                     peer.fence(true);
                 }
+                LeaseCommand::Unfence => peer.fence(false),
+                LeaseCommand::End => {
+                    peer.fence(true);
+                    let _ = heard.send(Heard::Evicted);
+                    return;
+                }
             }
-        };
-        match answer {
-            // Counted from the sending: coordination counts from the arrival, which is later.
-            Ok(_) => good_until = sent + safe,
-            Err(CoordinationError::LeaseUnknown) => {
-                peer.fence(true);
-                let _ = heard.send(Heard::Evicted);
-                return;
-            }
-            Err(error) => tracing::warn!(%error, "a sign of life was not answered"),
         }
-        if fenced && good_until > Instant::now() {
-            fenced = false;
-            peer.fence(false);
+        let left = lease.next_timer().map_or(ttl, |at| at.since(peer.now()));
+        tokio::select! {
+            () = sleep(left) => lease.tick(peer.now(), &mut commands),
+            Some((number, answer)) = answered.recv() => match answer {
+                Ok(CoordinationReply::KeptAlive { ttl }) => {
+                    lease.answered(peer.now(), number, Some(ttl), &mut commands);
+                }
+                Ok(other) => unreachable!("a sign of life is answered by KeptAlive, not {other:?}"),
+                Err(CoordinationError::LeaseUnknown) => lease.answered(peer.now(), number, None, &mut commands),
+                Err(error) => tracing::warn!(%error, "a sign of life was not answered"),
+            },
         }
-        if heard.is_closed() {
-            return;
-        }
-        sleep_until(sent + ttl / KEEP_ALIVES_PER_TTL).await;
     }
 }
 

@@ -126,6 +126,11 @@ impl Peer {
         tokio::spawn(ring(Arc::downgrade(inner), Arc::clone(&inner.alarm)));
     }
 
+    /// The time on this process's clock, which leases, deadlines and timers are on.
+    pub fn now(&self) -> Time {
+        self.inner.runtime().now()
+    }
+
     /// This node.
     pub fn me(&self) -> NodeId {
         self.inner.me
