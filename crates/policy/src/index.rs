@@ -116,67 +116,72 @@ impl<'a> Index<'a> {
                     .map(|(property, target)| (target.0, (*property, number(holder)))),
             );
         }
-        self.holders = Rows::new(self.listed.len(), &holders);
-        self.referrers = Rows::new(self.ids.len(), &referrers);
+        self.holders = Rows::new(self.listed.len(), holders.into_iter());
+        self.referrers = Rows::new(self.ids.len(), referrers.into_iter());
     }
 
     /// What the callee recorded counts; what only the caller recorded is added, because either side keeps just its
     /// heaviest peers and a listed actor may have a peer that is not listed.
     fn add_calls(&mut self) {
-        let mut clients: Vec<(u32, (Method, Calls))> = Vec::new();
-        let mut incoming: Vec<(u32, Edge)> = Vec::new();
-        for callee in 0..self.listed.len() {
-            let row = number(callee).0;
-            for call in &self.listed[callee].calls_in {
-                let calls = Calls {
-                    count: call.count,
-                    bytes: call.bytes,
-                };
-                match &call.caller {
-                    Caller::Client(_) => clients.push((row, (call.method, calls))),
-                    Caller::Actor(caller) => {
-                        let peer = self.number(caller);
-                        let method = call.method;
-                        incoming.push((row, Edge { peer, method, calls }));
-                    }
-                }
-            }
+        let listed = self.listed.clone();
+        let edges = listed.iter().map(|stats| stats.calls_in.len()).sum();
+        let mut recorded = Rows::with_capacity(listed.len(), edges);
+        self.client_calls = Rows::with_capacity(listed.len(), 0);
+        for callee in &listed {
+            let incoming = callee.calls_in.iter().filter_map(|call| match &call.caller {
+                Caller::Client(_) => None,
+                Caller::Actor(caller) => Some(Edge {
+                    peer: self.number(caller),
+                    method: call.method,
+                    calls: calls(call.count, call.bytes),
+                }),
+            });
+            recorded.push_row(incoming, edge_key, merge_edges);
+            let clients = callee.calls_in.iter().filter_map(|call| match &call.caller {
+                Caller::Client(_) => Some((call.method, calls(call.count, call.bytes))),
+                Caller::Actor(_) => None,
+            });
+            let merge = |one: &mut (Method, Calls), other: &(Method, Calls)| one.1 += other.1;
+            self.client_calls.push_row(clients, |entry| entry.0, merge);
         }
-        let recorded = Rows::sorted(self.listed.len(), &incoming, edge_key, merge_edges);
         let mut only_by_caller: Vec<(u32, Edge)> = Vec::new();
-        for caller in 0..self.listed.len() {
+        for (caller, stats) in listed.iter().enumerate() {
             let peer = number(caller);
-            for call in &self.listed[caller].calls_out {
+            for call in &stats.calls_out {
                 let callee = self.number(&call.callee);
                 // Of an actor that is not listed the row is empty.
                 if find_edge(recorded.row(callee.0 as usize), peer, call.method).is_none() {
-                    let calls = Calls {
-                        count: call.count,
-                        bytes: call.bytes,
+                    let edge = Edge {
+                        peer,
+                        method: call.method,
+                        calls: calls(call.count, call.bytes),
                     };
-                    let method = call.method;
-                    only_by_caller.push((callee.0, Edge { peer, method, calls }));
+                    only_by_caller.push((callee.0, edge));
                 }
             }
         }
         self.calls_in = if only_by_caller.is_empty() {
             recorded
         } else {
-            incoming.append(&mut only_by_caller);
-            Rows::sorted(self.ids.len(), &incoming, edge_key, merge_edges)
+            let added = Rows::new(self.ids.len(), only_by_caller.iter().copied());
+            let mut both = Rows::with_capacity(self.ids.len(), edges + only_by_caller.len());
+            for callee in 0..self.ids.len() {
+                let row = recorded.row(callee).iter().chain(added.row(callee)).copied();
+                both.push_row(row, edge_key, merge_edges);
+            }
+            both
         };
-        let outgoing: Vec<(u32, Edge)> = (0..self.ids.len())
-            .flat_map(|callee| self.calls_in.row(callee).iter().map(move |edge| (callee, edge)))
-            .map(|(callee, edge)| {
-                let peer = number(callee);
-                (edge.peer.0, Edge { peer, ..*edge })
-            })
-            .collect();
+        let outgoing = self.calls_in.iter().map(|(callee, edge)| {
+            let peer = ActorIndex(callee);
+            (edge.peer.0, Edge { peer, ..*edge })
+        });
         // Rows come out ordered by peer and function, because they went in by callee, then by caller and function.
-        self.calls_out = Rows::new(self.ids.len(), &outgoing);
-        let merge = |one: &mut (Method, Calls), other: &(Method, Calls)| one.1 += other.1;
-        self.client_calls = Rows::sorted(self.listed.len(), &clients, |entry| entry.0, merge);
+        self.calls_out = Rows::new(self.ids.len(), outgoing);
     }
+}
+
+fn calls(count: u64, bytes: u64) -> Calls {
+    Calls { count, bytes }
 }
 
 /// # Panics

@@ -16,60 +16,78 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T: Copy> Rows<T> {
-    /// Puts entries into their rows; within a row they keep their order.
+    /// Puts entries into their rows; within a row they keep their order. The entries are gone through twice.
     ///
     /// # Panics
     /// If an entry belongs to a row that there is not, or there are 2³² entries.
-    pub(crate) fn new(rows: usize, entries: &[(u32, T)]) -> Self {
-        assert!(u32::try_from(entries.len()).is_ok(), "fewer than 2^32 entries");
+    pub(crate) fn new(rows: usize, entries: impl Iterator<Item = (u32, T)> + Clone) -> Self {
         let mut starts = vec![0_u32; rows + 1];
-        for (row, _) in entries {
-            starts[*row as usize + 1] += 1;
+        let mut first = None;
+        for (row, entry) in entries.clone() {
+            first.get_or_insert(entry);
+            starts[row as usize + 1] += 1;
         }
-        for row in 0..rows {
-            starts[row + 1] += starts[row];
+        let mut length = 0_u32;
+        for start in &mut starts {
+            length = length.checked_add(*start).expect("fewer than 2^32 entries");
+            *start = length;
         }
+        // Any entry will do until its place is written.
+        let mut placed = first.map_or_else(Vec::new, |entry| vec![entry; length as usize]);
         let mut next = starts.clone();
-        let mut places = vec![0_u32; entries.len()];
-        for (index, (row, _)) in (0_u32..).zip(entries) {
-            let place = &mut next[*row as usize];
-            places[*place as usize] = index;
+        for (row, entry) in entries {
+            let place = &mut next[row as usize];
+            placed[*place as usize] = entry;
             *place += 1;
         }
         Self {
             starts,
-            entries: places.iter().map(|index| entries[*index as usize].1).collect(),
+            entries: placed,
         }
     }
 
-    /// Puts entries into their rows, ordered by a key; entries of a row with the same key are merged.
-    pub(crate) fn sorted<K: Ord>(
-        rows: usize,
-        entries: &[(u32, T)],
+    /// Rows that will be filled one after another, with room for so many rows and entries.
+    pub(crate) fn with_capacity(rows: usize, entries: usize) -> Self {
+        Self {
+            starts: [vec![0], Vec::with_capacity(rows)].concat(),
+            entries: Vec::with_capacity(entries),
+        }
+    }
+
+    /// Adds the next row, ordered by a key; entries with the same key are merged.
+    pub(crate) fn push_row<K: Ord>(
+        &mut self,
+        row: impl Iterator<Item = T>,
         key: impl Fn(&T) -> K,
         merge: impl Fn(&mut T, &T),
-    ) -> Self {
-        let mut plain = Self::new(rows, entries);
-        let mut merged: Vec<T> = Vec::with_capacity(plain.entries.len());
-        let mut starts = Vec::with_capacity(rows + 1);
-        for row in 0..rows {
-            starts.push(merged.len() as u32);
-            let range = plain.starts[row] as usize..plain.starts[row + 1] as usize;
-            let entries = &mut plain.entries[range];
-            entries.sort_unstable_by_key(&key);
-            let first = merged.len();
-            for entry in entries.iter() {
-                match merged[first..].last_mut() {
-                    Some(last) if key(last) == key(entry) => merge(last, entry),
-                    _ => merged.push(*entry),
-                }
+    ) {
+        let first = self.entries.len();
+        self.entries.extend(row);
+        let row = &mut self.entries[first..];
+        row.sort_unstable_by_key(&key);
+        let mut kept = 0;
+        for index in 1..row.len() {
+            let entry = row[index];
+            if key(&row[kept]) == key(&entry) {
+                merge(&mut row[kept], &entry);
+            } else {
+                kept += 1;
+                row[kept] = entry;
             }
         }
-        starts.push(merged.len() as u32);
-        Self {
-            starts,
-            entries: merged,
-        }
+        let length = if row.is_empty() { 0 } else { kept + 1 };
+        self.entries.truncate(first + length);
+        let end = u32::try_from(self.entries.len()).expect("fewer than 2^32 entries");
+        self.starts.push(end);
+    }
+
+    /// All entries with their rows, row by row.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> + Clone {
+        let rows = (0_u32..).zip(self.starts.windows(2));
+        rows.flat_map(|(row, ends)| {
+            let entries = &self.entries[ends[0] as usize..ends[1] as usize];
+            entries.iter().map(move |entry| (row, entry))
+        })
     }
 
     /// The entries of a row; none if there is no such row.
@@ -87,7 +105,7 @@ mod tests {
 
     #[test]
     fn entries_find_their_rows_in_order() {
-        let rows = Rows::new(3, &[(2, 'a'), (0, 'b'), (2, 'c')]);
+        let rows = Rows::new(3, [(2, 'a'), (0, 'b'), (2, 'c')].into_iter());
         assert_eq!(
             [rows.row(0), rows.row(1), rows.row(2), rows.row(3)],
             [&['b'][..], &[], &['a', 'c'], &[]]
@@ -96,8 +114,15 @@ mod tests {
 
     #[test]
     fn entries_with_the_same_key_merge_within_their_row() {
-        let entries = [(1, (5, 1)), (0, (5, 2)), (1, (3, 4)), (1, (5, 8))];
-        let rows = Rows::sorted(2, &entries, |entry| entry.0, |one, other| one.1 += other.1);
-        assert_eq!((rows.row(0), rows.row(1)), (&[(5, 2)][..], &[(3, 4), (5, 9)][..]));
+        let mut rows = Rows::with_capacity(3, 4);
+        for row in [&[(5, 2)][..], &[], &[(5, 1), (3, 4), (5, 8)]] {
+            rows.push_row(row.iter().copied(), |entry| entry.0, |one, other| one.1 += other.1);
+        }
+        assert_eq!(
+            [rows.row(0), rows.row(1), rows.row(2), rows.row(3)],
+            [&[(5, 2)][..], &[], &[(3, 4), (5, 9)], &[]]
+        );
+        let all: Vec<(u32, i32)> = rows.iter().map(|(row, entry)| (row, entry.1)).collect();
+        assert_eq!(all, [(0, 2), (2, 4), (2, 9)]);
     }
 }
