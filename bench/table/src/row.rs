@@ -28,8 +28,8 @@ impl Goal {
 impl fmt::Display for Goal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Goal::AtLeast(least) => write!(out, "at least {least}x"),
-            Goal::AtMost(most) => write!(out, "at most {most}x"),
+            Goal::AtLeast(least) => write!(out, "at least {}x", rounded(*least)),
+            Goal::AtMost(most) => write!(out, "at most {}x", rounded(*most)),
         }
     }
 }
@@ -104,6 +104,11 @@ impl fmt::Display for Row {
             self.name, self.ratio
         )
     }
+}
+
+/// A goal with at most two digits after the point: some are worked out from what was measured.
+fn rounded(goal: f64) -> f64 {
+    (goal * 100.0).round() / 100.0
 }
 
 /// A number with as many digits as say something.

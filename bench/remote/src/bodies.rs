@@ -1,0 +1,68 @@
+//! The actors that move: they notice when a turn of theirs is missing, doubled or late.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use elastin::prelude::*;
+
+/// Carries bytes about and measures for how long it could not run while it moved.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub(crate) struct Mover {
+    load: Bytes,
+    process: u32,
+    ran_at_ns: u64,
+}
+
+#[handlers]
+impl Mover {
+    /// Gives it so many bytes to carry.
+    async fn fill(&mut self, length: u32) {
+        self.load = vec![7; length as usize].into();
+        self.process = std::process::id();
+        self.ran_at_ns = now_ns();
+    }
+
+    /// Runs. If it has moved since it last ran, says how many nanoseconds lie between.
+    async fn touch(&mut self) -> Option<u64> {
+        let now = now_ns();
+        let here = std::process::id();
+        let moved = self.process != here;
+        let pause = moved.then(|| now.saturating_sub(self.ran_at_ns));
+        self.process = here;
+        self.ran_at_ns = now;
+        pause
+    }
+}
+
+/// The time of the machine, which its processes share.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Takes bytes, as a move does, but as a call.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub(crate) struct Taker {}
+
+#[handlers]
+impl Taker {
+    /// Takes them; says how many.
+    async fn take(&mut self, bytes: Bytes) -> u64 {
+        bytes.len() as u64
+    }
+}
+
+/// Knows the last number of each caller.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub(crate) struct Counter {
+    last: BTreeMap<u32, u64>,
+}
+
+#[handlers]
+impl Counter {
+    /// Notes a caller's next number; gives the one before.
+    async fn next(&mut self, caller: u32, number: u64) -> u64 {
+        self.last.insert(caller, number).unwrap_or(0)
+    }
+}

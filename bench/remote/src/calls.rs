@@ -1,0 +1,104 @@
+//! Calls between two processes: ours, the peers', and the floors, in turn.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use bench_table::{Goal, Row, Samples};
+
+use crate::contestant::Contestant;
+use crate::load::Work;
+use crate::{floor, ours, raw, spinner, with_erlang, with_ractor, with_rio, with_tonic};
+
+/// Everything is measured so many times, in turn, so that a disturbance hits all of it.
+const ROUNDS: usize = 5;
+const CALLS: usize = 2_000;
+
+const OURS: &str = "Elastin";
+const RAW: &str = "raw TCP";
+const FLOOR: &str = "a tokio RPC by hand";
+
+/// What was measured of each contestant.
+type Results = BTreeMap<String, Samples>;
+
+/// All rows about calls.
+pub(crate) async fn rows() -> Result<Vec<Row>> {
+    let mut raw = raw::connect().await?;
+    let mut others: Vec<Box<dyn Contestant>> = vec![
+        Box::new(ours::connect().await?),
+        Box::new(floor::connect().await?),
+        Box::new(with_tonic::connect().await?),
+        Box::new(with_rio::connect().await?),
+        Box::new(with_ractor::connect().await?),
+    ];
+    match with_erlang::connect().await? {
+        Some(erlang) => others.push(Box::new(erlang)),
+        None => eprintln!("Erlang is not installed: it is not measured"),
+    }
+    let mut rows = Vec::new();
+    for (awake, machine) in [(false, ""), (true, ", cores kept awake")] {
+        let spinners = if awake { spinner::start()? } else { Vec::new() };
+        let works = [Work::OneAfterAnother(CALLS), Work::InFlight(64), Work::InFlight(512)];
+        for work in works {
+            let mut results = Results::new();
+            for round in 1..=ROUNDS {
+                eprintln!("{}{machine}: round {round} of {ROUNDS}", work.name());
+                if matches!(work, Work::OneAfterAnother(_)) {
+                    results.entry(RAW.into()).or_default().add(raw.measure(work).await?);
+                }
+                for contestant in &mut others {
+                    let measured = contestant.measure(work).await?;
+                    results.entry(contestant.name().into()).or_default().add(measured);
+                }
+            }
+            rows.extend(compare(work, machine, &results));
+        }
+        drop(spinners);
+    }
+    Ok(rows)
+}
+
+impl Work {
+    fn name(self) -> String {
+        match self {
+            Work::OneAfterAnother(_) => "one call after another, p50".into(),
+            Work::InFlight(callers) => format!("{callers} calls in flight"),
+        }
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Work::OneAfterAnother(_) => "µs",
+            Work::InFlight(_) => "/s",
+        }
+    }
+}
+
+fn compare(work: Work, machine: &str, results: &Results) -> Vec<Row> {
+    let ours = &results[OURS];
+    let row = |peer: &str| {
+        let name = format!("{}{machine}", work.name());
+        Row::new(name, work.unit(), ours, peer, &results[peer])
+    };
+    let is_library = |name: &&String| ![OURS, RAW, FLOOR].contains(&name.as_str());
+    let libraries: Vec<&String> = results.keys().filter(is_library).collect();
+    let faster_first = |one: &&&String, other: &&&String| {
+        let (one, other) = (results[**one].median(), results[**other].median());
+        match work {
+            Work::OneAfterAnother(_) => one.total_cmp(&other),
+            Work::InFlight(_) => other.total_cmp(&one),
+        }
+    };
+    let best = libraries.iter().min_by(faster_first).expect("there are peers");
+    let (floor, floor_goal, best_goal) = match work {
+        // No peer may be ahead by more than the spread of what it reached.
+        Work::OneAfterAnother(_) => {
+            let spread = (results[*best].highest() - results[*best].lowest()) / results[*best].median();
+            (RAW, Goal::AtMost(1.15), Goal::AtMost(1.0 + spread))
+        }
+        Work::InFlight(64) => (FLOOR, Goal::AtLeast(0.6), Goal::AtLeast(2.5)),
+        Work::InFlight(_) => (FLOOR, Goal::AtLeast(0.6), Goal::AtLeast(3.0)),
+    };
+    let mut rows = vec![row(floor).goal(floor_goal), row(best).goal(best_goal)];
+    rows.extend(libraries.iter().filter(|name| *name != best).map(|name| row(name)));
+    rows
+}

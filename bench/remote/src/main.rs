@@ -1,0 +1,77 @@
+//! How fast actors call each other between processes, move, leave a server and come back after a crash.
+//!
+//! `cargo xtask bench remote` prints the table and writes `target/bench/remote.json`.
+
+mod bodies;
+mod calls;
+mod contestant;
+mod floor;
+mod load;
+mod losses;
+mod moves;
+mod ours;
+mod process;
+mod raw;
+mod spinner;
+mod with_erlang;
+mod with_ractor;
+mod with_rio;
+mod with_tonic;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use bench_table::Table;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["node", ..] => return ours::app().main(),
+        ["spin"] => spinner::spin(),
+        ["serve", what] => block_on(serve(what)),
+        [] => block_on(measure("calls moves drain crash")),
+        ["only", parts] => block_on(measure(parts)),
+        other => Err(anyhow::anyhow!("unknown arguments: {}", other.join(" "))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
+}
+
+async fn serve(what: &str) -> Result<()> {
+    match what {
+        "raw" => raw::serve().await,
+        "floor" => floor::serve().await,
+        "tonic" => with_tonic::serve().await,
+        "rio" => with_rio::serve().await,
+        "ractor" => with_ractor::serve().await,
+        other => bail!("there is no server called {other}"),
+    }
+}
+
+/// Measures some parts of the suite, by default all.
+async fn measure(parts: &str) -> Result<()> {
+    let mut rows = Vec::new();
+    for part in parts.split(' ') {
+        match part {
+            "calls" => rows.extend(calls::rows().await?),
+            "moves" => rows.extend(moves::rows().await?),
+            "drain" => rows.push(losses::drain().await?),
+            "crash" => rows.push(losses::crash().await?),
+            other => bail!("there is no part called {other}"),
+        }
+    }
+    Table { rows }.finish("remote")
+}

@@ -1,0 +1,104 @@
+//! For how long a moving actor can't run, against a call that carries as many bytes between the same processes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use bench_table::{Goal, Row, Samples};
+use bytes::Bytes;
+use elastin::prelude::Ref;
+use elastin::types::ActorId;
+use elastin::{Embedded, ServerStatus};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::bodies::{Mover, Taker};
+use crate::ours;
+
+const MOVES: usize = 1_000;
+/// So many callers keep the moving actor busy.
+const CALLERS: usize = 4;
+
+/// A row for each percentile and size.
+pub(crate) async fn rows() -> Result<Vec<Row>> {
+    let cluster = ours::app().embedded().servers(2).without_policy().start().await?;
+    let mut rows = Vec::new();
+    for (key, bytes, size) in [(1, 1 << 10, "1 KB"), (2, 1 << 20, "1 MB")] {
+        eprintln!("{MOVES} moves of {size}");
+        let (pauses, calls) = measure(&cluster, key, bytes).await?;
+        for percent in [50, 99] {
+            let name = format!("pause of a move with {size}, p{percent}");
+            let peer = format!("a call that carries {size}, p{percent}");
+            let (ours, theirs) = (at(&pauses, percent), at(&calls, percent));
+            rows.push(Row::new(name, "ms", &ours, peer, &theirs).goal(Goal::AtMost(4.0)));
+        }
+    }
+    cluster.shutdown().await;
+    Ok(rows)
+}
+
+/// A percentile, as the one thing that was measured.
+fn at(times: &[f64], percent: usize) -> Samples {
+    let mut samples = Samples::default();
+    samples.add(times[(times.len() - 1) * percent / 100]);
+    samples
+}
+
+/// The pauses and the times of calls in milliseconds, shortest first.
+async fn measure(cluster: &Embedded, key: u64, bytes: u32) -> Result<(Vec<f64>, Vec<f64>)> {
+    let client = cluster.client().await?;
+    let mover = client.actor::<Mover>(key);
+    let id: ActorId = mover.id().clone();
+    mover.fill(bytes).await?;
+    let taker = client.actor::<Taker>(key);
+    let body = Bytes::from(vec![7; bytes as usize]);
+    taker.take(body.clone()).await?;
+    let names: Vec<String> = cluster
+        .servers()
+        .iter()
+        .map(|server: &ServerStatus| server.name.clone())
+        .collect();
+
+    let over = Arc::new(AtomicBool::new(false));
+    let (paused, mut pauses) = mpsc::unbounded_channel();
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS {
+        callers.spawn(keep_busy(client.actor::<Mover>(key), Arc::clone(&over), paused.clone()));
+    }
+    let mut calls = Vec::with_capacity(MOVES);
+    let mut noticed = Vec::with_capacity(MOVES);
+    for number in 0..=MOVES {
+        let to = &names[number % names.len()];
+        cluster.move_actor(&id, to).await?;
+        // The first may have been there already.
+        if number > 0 {
+            noticed.push(pauses.recv().await.context("the callers go on")? as f64 / 1e6);
+        } else {
+            while pauses.try_recv().is_ok() {}
+        }
+        calls.push(carry(&taker, body.clone()).await?);
+    }
+    over.store(true, Ordering::Relaxed);
+    for caller in callers.join_all().await {
+        caller?;
+    }
+    noticed.sort_by(f64::total_cmp);
+    calls.sort_by(f64::total_cmp);
+    Ok((noticed, calls))
+}
+
+async fn keep_busy(mover: Ref<Mover>, over: Arc<AtomicBool>, paused: mpsc::UnboundedSender<u64>) -> Result<()> {
+    while !over.load(Ordering::Relaxed) {
+        if let Some(pause) = mover.touch().await? {
+            paused.send(pause)?;
+        }
+    }
+    Ok(())
+}
+
+async fn carry(taker: &Ref<Taker>, body: Bytes) -> Result<f64> {
+    let start = Instant::now();
+    taker.take(body).await?;
+    Ok(start.elapsed().as_secs_f64() * 1e3)
+}
