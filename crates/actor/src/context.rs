@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use elastin_types::{ActorId, Caller, Key, NodeId, TenantId, Time};
 
+use crate::codec::encode_state;
 use crate::function::Function;
 use crate::host::{Host, Timer, TimerId};
+use crate::persist::Saving;
 use crate::reference::{RawRef, Ref};
 use crate::scope::{self, Scope};
 use crate::{Actor, Call, TypedRef};
@@ -96,6 +98,32 @@ impl Ctx {
     /// Ends this activation after the turn, as if the actor had been idle for long.
     pub fn deactivate(&self) {
         look(|scope| scope.seat().deactivate());
+    }
+
+    /// Saves the actor's state as it is now; it is durable when the future has ended well. `ctx.save(self).await?` before
+    /// a handler returns makes its reply depend on the save; before it reaches out of the system, it writes down what it
+    /// is about to do.
+    ///
+    /// For types with `#[actor(persist(…))]`: others don't compile. Until it has ended well, what was saved before
+    /// counts, and an error leaves the state in memory as it is: a handler that can't go on without it panics, which
+    /// starts the actor again from what was saved.
+    pub fn save<A: Actor>(&self, state: &A) -> Saving {
+        const {
+            assert!(
+                A::PERSIST.is_kept(),
+                "this actor is not kept: declare it with `#[actor(persist(on_request))]`"
+            );
+        }
+        let (done, saving) = Saving::new();
+        look(|scope| {
+            let kind = scope.seat().id().kind;
+            assert!(kind == A::KIND, "a turn saves its own actor, not a `{}`", A::NAME);
+            match encode_state(state) {
+                Ok(state) => scope.seat().save_state(state, done),
+                Err(error) => done(Err(error.into())),
+            }
+        });
+        saving
     }
 
     /// Makes the call as a tell once, after a time, unless the activation ends before.

@@ -34,6 +34,7 @@
 //! ```
 
 mod actor;
+mod answer;
 mod body;
 mod call;
 mod codec;
@@ -42,6 +43,7 @@ mod error;
 mod function;
 mod hooks;
 mod host;
+mod persist;
 mod reference;
 mod references;
 mod scope;
@@ -58,6 +60,7 @@ pub use error::CallFailed;
 pub use function::{Answers, Function, Handler};
 pub use hooks::HookFuture;
 pub use host::{Host, Refused, Seat, Target, Timer, TimerId, TurnMeasure, WakeId};
+pub use persist::{Persist, SaveDone, SaveError, Saving};
 pub use reference::{RawRef, Ref};
 pub use references::HoldsReferences;
 pub use scope::Scope;
@@ -78,6 +81,7 @@ pub mod __private {
     pub use crate::error::{CallFailed, flatten};
     pub use crate::function::{Answers, Handler};
     pub use crate::hooks::HookFuture;
+    pub use crate::persist::Persist;
     pub use crate::reference::RawRef;
     pub use crate::references::{ByNothing, ByReferences, Probe};
     pub use crate::slot::ReplyTo;

@@ -359,6 +359,7 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
     let name = bare_name(function);
     let reply = &handler.reply;
     let read_only = handler.read_only;
+    let may_wait = handler.function.sig.asyncness.is_some();
     let names: Vec<_> = handler.parameters.iter().map(|(name, _)| name).collect();
     let kinds: Vec<_> = handler.parameters.iter().map(|(_, kind)| kind).collect();
     let context = handler
@@ -393,6 +394,7 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
 
             const NAME: &'static str = #name;
             const READ_ONLY: bool = #read_only;
+            const MAY_WAIT: bool = #may_wait;
 
             fn run(
                 #mutable body: ::std::boxed::Box<::elastin::__private::Body<#actor>>,

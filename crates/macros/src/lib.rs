@@ -13,8 +13,10 @@ use syn::parse_macro_input;
 /// Makes an actor type of a struct: its name, its properties (the fields that hold references) and its typed reference,
 /// `FolderRef` for a struct `Folder`.
 ///
-/// `#[actor(name = "…")]` gives it another name than the struct's; `#[actor(persist)]` saves its state after each call that
-/// may have changed it, before the reply leaves.
+/// `#[actor(name = "…")]` gives it another name than the struct's. `#[actor(persist)]` keeps its state in the store:
+/// `persist(each_turn)`, which `persist` alone means too, saves it after each call that may have changed it, before the reply
+/// leaves; `persist(on_request)` when a handler calls `ctx.save(self)`; `persist(at_passivation)` when the actor has been
+/// idle for long or its node shuts down.
 #[proc_macro_derive(Actor, attributes(actor))]
 pub fn derive_actor(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as syn::DeriveInput);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use elastin_actor::ReplySlot;
+use elastin_actor::{ReplySlot, SaveDone};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Rejected};
 use parking_lot::Mutex;
 
@@ -39,20 +39,6 @@ pub struct Grant {
     /// What to start from; without it the actor starts from its default state.
     pub image: Option<StateImage>,
 }
-
-/// State could not be saved. The activation is dropped, and its callers get `Unknown(NotSaved)`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SaveError {
-    /// A later activation has saved already: this one is over.
-    #[error("a later activation of the actor has saved its state")]
-    Superseded,
-    /// The store did not answer, or said no.
-    #[error("the store can't take the state: {0}")]
-    Unavailable(String),
-}
-
-/// Called once with how a save ended.
-pub type SaveDone = Box<dyn FnOnce(Result<(), SaveError>) + Send>;
 
 /// What a node's runtime needs from the world beyond it.
 ///
