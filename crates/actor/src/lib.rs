@@ -55,7 +55,7 @@ pub use body::Body;
 pub use call::{Call, CallFuture, Tell};
 pub use codec::{StateCodecError, decode_state, encode_state, encoded_state_size};
 pub use context::{Client, Ctx};
-pub use elastin_macros::{Actor, handlers};
+pub use elastin_macros::{Actor, HoldsReferences, handlers};
 pub use error::CallFailed;
 pub use function::{Answers, Function, Handler};
 pub use hooks::HookFuture;
@@ -83,7 +83,7 @@ pub mod __private {
     pub use crate::hooks::HookFuture;
     pub use crate::persist::Persist;
     pub use crate::reference::RawRef;
-    pub use crate::references::{ByNothing, ByReferences, Probe};
+    pub use crate::references::{ByNothing, ByReferences, HoldsReferences, Probe, each_of};
     pub use crate::slot::ReplyTo;
     pub use crate::turn::{Turn, received};
 }

@@ -1,9 +1,10 @@
-//! Macros of the actor API: `#[derive(Actor)]`, `#[handlers]` and `policy!`.
+//! Macros of the actor API: `#[derive(Actor)]`, `#[derive(HoldsReferences)]`, `#[handlers]` and `policy!`.
 //!
 //! What they write names everything through `::elastin::__private`, so the crate that uses them has the facade, or the
 //! actor crate under that name (`extern crate elastin_actor as elastin;`).
 
 mod derive_actor;
+mod derive_references;
 mod handlers;
 mod policy_macro;
 
@@ -22,6 +23,17 @@ pub fn derive_actor(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as syn::DeriveInput);
     derive_actor::expand(&input)
         .map(|actor| [actor, policy_macro::property_names(&input)].into_iter().collect())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Lets a struct within an actor's state hold references: a field of its type is a property of the actor.
+///
+/// `#[references]` marks the fields that hold them. They all refer to actors of one type, because a property does.
+#[proc_macro_derive(HoldsReferences, attributes(references))]
+pub fn derive_references(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as syn::DeriveInput);
+    derive_references::expand(&input)
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }
