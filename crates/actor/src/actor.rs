@@ -47,6 +47,11 @@ pub trait Handlers: Actor {
 
     /// Which hooks there are, so that nothing is run for the others.
     fn hooks() -> &'static [Hook];
+
+    /// Whether there is a handler for reminders.
+    fn takes_reminders() -> bool {
+        false
+    }
 }
 
 /// A moment in the life of an activation at which an actor may run code of its own.

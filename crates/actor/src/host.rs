@@ -18,6 +18,7 @@ use elastin_types::{ActorId, CallError, CallId, Caller, Message, Method, NodeId,
 use crate::Actor;
 use crate::body::Body;
 use crate::persist::SaveDone;
+use crate::reminder::{ReminderDone, ReminderRequest};
 use crate::scope::Scope;
 use crate::slot::ReplySlot;
 use crate::turn::Turn;
@@ -90,6 +91,9 @@ pub trait Seat: Send + Sync + 'static {
 
     /// Saves the state of the turn that runs; `done` is called when it is durable, or can't be.
     fn save_state(&self, state: Bytes, done: SaveDone);
+
+    /// Sets or forgets a reminder of this actor; `done` is called when that is durable, or can't be.
+    fn remind(&self, request: ReminderRequest, done: ReminderDone);
 
     /// Sends a message to this very actor at a time, or again and again, until its activation ends.
     fn start_timer(&self, timer: Timer) -> TimerId;

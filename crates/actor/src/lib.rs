@@ -46,6 +46,7 @@ mod host;
 mod persist;
 mod reference;
 mod references;
+mod reminder;
 mod scope;
 mod slot;
 mod turn;
@@ -60,9 +61,10 @@ pub use error::CallFailed;
 pub use function::{Answers, Function, Handler};
 pub use hooks::HookFuture;
 pub use host::{Host, Refused, Seat, Target, Timer, TimerId, TurnMeasure, WakeId};
-pub use persist::{Persist, SaveDone, SaveError, Saving};
+pub use persist::{Persist, SaveDone, SaveError};
 pub use reference::{RawRef, Ref};
 pub use references::HoldsReferences;
+pub use reminder::{ReminderDone, ReminderError, ReminderRequest};
 pub use scope::Scope;
 pub use slot::{ReplySlot, ReplyTo};
 pub use turn::{Turn, expired};
@@ -72,6 +74,7 @@ pub use turn::{Turn, expired};
 pub mod __private {
     pub use elastin_types::{
         ActorId, CallError, FunctionSchema, Message, Method, ParameterSchema, Property, PropertySchema, Rejected,
+        Reminder,
     };
 
     pub use crate::actor::{Actor, Handlers, Hook, TypedRef, Undecoded};

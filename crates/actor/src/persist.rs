@@ -1,10 +1,5 @@
-//! When an actor's state is saved, and what a handler that saves it waits for.
+//! When an actor's state is saved.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use crate::answer::{Answer, Answerer};
 use crate::codec::StateCodecError;
 
 /// When an actor's state is saved: `#[actor(persist)]` and its options.
@@ -44,28 +39,3 @@ pub enum SaveError {
 
 /// Called once with how a save ended.
 pub type SaveDone = Box<dyn FnOnce(Result<(), SaveError>) + Send>;
-
-/// A save that a handler asked for: durable when it has ended well.
-#[must_use = "the state is durable only when this has been awaited"]
-pub struct Saving {
-    answer: Answer<Result<(), SaveError>>,
-}
-
-impl Saving {
-    /// A save, and what ends it.
-    pub(crate) fn new() -> (SaveDone, Self) {
-        let (answerer, answer): (Answerer<_>, _) = crate::answer::answer();
-        (Box::new(move |result| answerer.put(result)), Self { answer })
-    }
-}
-
-impl Future for Saving {
-    type Output = Result<(), SaveError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let lost = || Err(SaveError::Unavailable("the store has ended".into()));
-        Pin::new(&mut self.answer)
-            .poll(cx)
-            .map(|answer| answer.unwrap_or_else(lost))
-    }
-}

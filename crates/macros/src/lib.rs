@@ -42,7 +42,8 @@ pub fn derive_references(input: TokenStream) -> TokenStream {
 ///
 /// A handler takes `&mut self`, or `&self` if it only reads; then, if it wants to, `ctx: &Ctx`; then its arguments. It may be
 /// `async`. Functions without `self` stay as they are. A function with `#[on(activate)]`, `#[on(deactivate)]`,
-/// `#[on(before_move)]` or `#[on(after_move)]` is a lifecycle hook.
+/// `#[on(before_move)]` or `#[on(after_move)]` is a lifecycle hook; one with `#[on(reminder)]` takes a `Reminder` and is told
+/// those that the actor has set.
 #[proc_macro_attribute]
 pub fn handlers(attributes: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::ItemImpl);

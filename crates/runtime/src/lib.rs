@@ -51,7 +51,7 @@ mod share;
 mod shared;
 mod timers;
 
-pub use elastin_actor::{ReplySlot, SaveDone, SaveError};
+pub use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone, SaveError};
 pub use error::{ActivateError, BuildError, FreezeError, Undeliverable};
 pub use outside::{Grant, LocalOnly, Mail, Outside, StateImage};
 pub use profile::{Interest, NodeSnapshot, Stats};

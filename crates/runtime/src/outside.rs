@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use elastin_actor::{ReplySlot, SaveDone};
+use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Rejected};
 use parking_lot::Mutex;
 
@@ -57,6 +57,12 @@ pub trait Outside: Send + Sync + 'static {
 
     /// Saves the state of a persistent actor. The reply of the call that changed it leaves after `done(Ok(()))`.
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone);
+
+    /// Sets or forgets a reminder of an actor. Where nothing outlives the process, there are none.
+    fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {
+        let _ = (actor, request);
+        done(Err(ReminderError::Unavailable("this runtime has no store".into())));
+    }
 
     /// Where an actor that is not active here was when last heard of.
     fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {

@@ -33,7 +33,10 @@ use std::task::{Wake, Waker};
 
 use bytes::Bytes;
 use crossbeam_utils::atomic::AtomicCell;
-use elastin_actor::{Body, Handlers, Host, Refused, SaveDone, Scope, Seat, Target, Timer, TimerId, Turn, TurnMeasure};
+use elastin_actor::{
+    Body, Handlers, Host, Refused, ReminderDone, ReminderRequest, SaveDone, Scope, Seat, Target, Timer, TimerId, Turn,
+    TurnMeasure,
+};
 use elastin_types::{ActivationEpoch, ActorId, CallError, Method, NotDelivered, Overloaded, Time};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -270,6 +273,13 @@ impl<A: Handlers> Seat for ActorSeat<A> {
 
     fn save_state(&self, state: Bytes, done: SaveDone) {
         self.save_during_turn(state, done);
+    }
+
+    fn remind(&self, request: ReminderRequest, done: ReminderDone) {
+        match request.check(A::NAME, A::takes_reminders()) {
+            Ok(()) => self.shared.outside.remind(&self.id, request, done),
+            Err(error) => done(Err(error)),
+        }
     }
 
     fn start_timer(&self, timer: Timer) -> TimerId {

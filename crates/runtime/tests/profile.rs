@@ -1,5 +1,8 @@
 //! What a snapshot says of actors and their server.
 
+// A reference caches the way to its actor; it is compared and hashed by its id alone.
+#![allow(clippy::mutable_key_type)]
+
 extern crate elastin_actor as elastin;
 
 mod common;
