@@ -162,7 +162,7 @@ fn as_reminded(handler: Handler<'_>) -> Result<Handler<'_>> {
             "a handler of reminders takes one thing besides `self` and the context: the `Reminder`",
         ));
     }
-    if handler.reply != syn::parse_quote!(()) {
+    if !matches!(&handler.reply, Type::Tuple(nothing) if nothing.elems.is_empty()) {
         return Err(Error::new_spanned(
             &handler.reply,
             "nobody waits for what a handler of reminders returns",
