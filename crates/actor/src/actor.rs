@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::hooks::HookFuture;
+use crate::persist::Persist;
 use crate::reference::RawRef;
 use crate::slot::ReplyTo;
 use crate::turn::Turn;
@@ -20,8 +21,8 @@ pub trait Actor: Serialize + DeserializeOwned + Default + Send + 'static {
     const NAME: &'static str;
     /// The id that belongs to the name.
     const KIND: ActorType = ActorType::of(Self::NAME);
-    /// Whether the state is saved after each call that may have changed it, before the reply leaves.
-    const PERSIST: bool;
+    /// When the state is saved.
+    const PERSIST: Persist;
     /// The typed reference: the struct that has a method for each handler.
     type Ref: TypedRef<Actor = Self>;
 
@@ -46,6 +47,11 @@ pub trait Handlers: Actor {
 
     /// Which hooks there are, so that nothing is run for the others.
     fn hooks() -> &'static [Hook];
+
+    /// Whether there is a handler for reminders.
+    fn takes_reminders() -> bool {
+        false
+    }
 }
 
 /// A moment in the life of an activation at which an actor may run code of its own.

@@ -14,6 +14,7 @@ use crate::body::Body;
 use crate::codec;
 use crate::function::Function;
 use crate::host::{Host, Refused, Target, WakeId};
+use crate::persist::Persist;
 use crate::reference::RawRef;
 use crate::scope::{self, AddedValues, Scope};
 use crate::slot::{ReplySlot, Slot};
@@ -320,7 +321,7 @@ fn run_inline<F: Function>(
     };
     let deadline = scope.deadline();
     scope.finish(&mut body, waker);
-    if F::Actor::PERSIST && !F::READ_ONLY {
+    if matches!(F::Actor::PERSIST, Persist::EachTurn) && !F::READ_ONLY {
         let slot = Slot::new();
         turn.as_mut().answer_at(slot.clone());
         seat.finish_saved(body, turn);

@@ -58,12 +58,29 @@ pub fn encoded_state_size<A: Actor>(state: &A) -> u64 {
 }
 
 /// Decodes what [`encode_state`] gave, possibly in an older version of the application.
+///
+/// A field that was saved and is no longer there is ignored. One that was not saved needs a default (`#[serde(default)]` on
+/// the field or on the whole struct). One whose type does not fit any longer is an error that names it.
 pub fn decode_state<A: Actor>(bytes: &[u8]) -> Result<A, StateCodecError> {
-    rmp_serde::from_slice(bytes).map_err(|error| StateCodecError {
+    rmp_serde::from_slice(bytes).map_err(|_| StateCodecError {
         kind: A::NAME,
         what: "decoded",
-        why: error.to_string(),
+        why: explain::<A>(bytes),
     })
+}
+
+/// Why a state can't be decoded, with the way to the field at fault. Apart, because keeping track of the way costs time.
+#[cold]
+fn explain<A: Actor>(bytes: &[u8]) -> String {
+    let mut decoder = rmp_serde::Deserializer::from_read_ref(bytes);
+    match serde_path_to_error::deserialize::<_, A>(&mut decoder) {
+        Ok(_) => "it can be decoded only with its fields' names known".to_owned(),
+        Err(error) => match error.path().to_string().as_str() {
+            // At the top, or where no field had been named yet.
+            "." | "?" => error.inner().to_string(),
+            path => format!("field `{path}`: {}", error.inner()),
+        },
+    }
 }
 
 /// Encodes the arguments or the reply of a function.

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_types::{ActorId, Caller, Key, NodeId, TenantId, Time};
+use elastin_types::{ActorId, Caller, Key, NodeId, Reminder, TenantId, Time};
 
+use crate::answer::answer;
+use crate::codec::encode_state;
 use crate::function::Function;
 use crate::host::{Host, Timer, TimerId};
+use crate::persist::{SaveDone, SaveError};
 use crate::reference::{RawRef, Ref};
+use crate::reminder::{ReminderError, ReminderRequest};
 use crate::scope::{self, Scope};
 use crate::{Actor, Call, TypedRef};
 
@@ -96,6 +100,95 @@ impl Ctx {
     /// Ends this activation after the turn, as if the actor had been idle for long.
     pub fn deactivate(&self) {
         look(|scope| scope.seat().deactivate());
+    }
+
+    /// Saves the actor's state as it is now; it is durable when the future has ended well. `ctx.save(self).await?` before
+    /// a handler returns makes its reply depend on the save; before it reaches out of the system, it writes down what it
+    /// is about to do.
+    ///
+    /// For types with `#[actor(persist(…))]`: others don't compile. Until it has ended well, what was saved before
+    /// counts, and an error leaves the state in memory as it is: a handler that can't go on without it panics, which
+    /// starts the actor again from what was saved.
+    pub fn save<A: Actor>(&self, state: &A) -> impl Future<Output = Result<(), SaveError>> + Send + use<A> {
+        const {
+            assert!(
+                A::PERSIST.is_kept(),
+                "this actor is not kept: declare it with `#[actor(persist(on_request))]`"
+            );
+        }
+        let (answerer, answer) = answer();
+        let done: SaveDone = Box::new(move |result| answerer.put(result));
+        look(|scope| {
+            let kind = scope.seat().id().kind;
+            assert!(kind == A::KIND, "a turn saves its own actor, not a `{}`", A::NAME);
+            match encode_state(state) {
+                Ok(state) => scope.seat().save_state(state, done),
+                Err(error) => done(Err(error.into())),
+            }
+        });
+        async {
+            let lost = || Err(SaveError::Unavailable("the store has ended".into()));
+            answer.await.unwrap_or_else(lost)
+        }
+    }
+
+    /// Sets a reminder: after a time, the actor's `#[on(reminder)]` handler is told, wherever the actor is then, also if it
+    /// has been passivated or its server has crashed meanwhile. It is durable when the future has ended well, and comes at
+    /// least once. Setting one of the same name again takes its place.
+    ///
+    /// Gives the reminder as it will be told: an actor that keeps those that it has acted on with its state acts once.
+    pub fn remind(
+        &self,
+        name: &str,
+        after: Duration,
+    ) -> impl Future<Output = Result<Reminder, ReminderError>> + Send + use<> {
+        self.set_reminder(name, after, None)
+    }
+
+    /// Sets a reminder that comes again and again, until it is [forgotten](Ctx::forget). Due times that pass while nobody
+    /// can be told are left out.
+    pub fn remind_every(
+        &self,
+        name: &str,
+        every: Duration,
+    ) -> impl Future<Output = Result<Reminder, ReminderError>> + Send + use<> {
+        self.set_reminder(name, every, Some(every))
+    }
+
+    /// Forgets a reminder; says whether there was one. One that is just being told may still come.
+    pub fn forget(&self, name: &str) -> impl Future<Output = Result<bool, ReminderError>> + Send + use<> {
+        let forgotten = self.ask_reminders(ReminderRequest::Forget { name: name.to_owned() });
+        async { forgotten.await.map(|reminder| reminder.is_some()) }
+    }
+
+    fn set_reminder(
+        &self,
+        name: &str,
+        after: Duration,
+        every: Option<Duration>,
+    ) -> impl Future<Output = Result<Reminder, ReminderError>> + Send + use<> {
+        let name = name.to_owned();
+        let set = self.ask_reminders(ReminderRequest::Set { name, after, every });
+        async {
+            set.await
+                .map(|reminder| reminder.expect("a reminder that was set is told back"))
+        }
+    }
+
+    fn ask_reminders(
+        &self,
+        request: ReminderRequest,
+    ) -> impl Future<Output = Result<Option<Reminder>, ReminderError>> + Send + use<> {
+        let (answerer, answer) = answer();
+        look(|scope| {
+            scope
+                .seat()
+                .remind(request, Box::new(move |result| answerer.put(result)))
+        });
+        async {
+            let lost = || Err(ReminderError::Unavailable("the store has ended".into()));
+            answer.await.unwrap_or_else(lost)
+        }
     }
 
     /// Makes the call as a tell once, after a time, unless the activation ends before.

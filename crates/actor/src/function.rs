@@ -24,6 +24,8 @@ pub trait Answers<const METHOD: u32>: Actor {
     const NAME: &'static str;
     /// Whether it only reads the actor.
     const READ_ONLY: bool;
+    /// Whether it may wait for something: it is an `async fn`.
+    const MAY_WAIT: bool;
 
     /// Runs the handler, and gives back the actor and the reply.
     fn run(
@@ -55,6 +57,8 @@ pub trait Function: 'static {
     const METHOD: Method = Method::of(Self::NAME);
     /// Whether it only reads the actor.
     const READ_ONLY: bool;
+    /// Whether it may wait for something: it is an `async fn`.
+    const MAY_WAIT: bool;
 
     /// Runs the handler, and gives back the actor and the reply.
     fn run(
@@ -74,6 +78,7 @@ impl<A: Answers<METHOD>, const METHOD: u32> Function for Handler<A, METHOD> {
 
     const NAME: &'static str = <A as Answers<METHOD>>::NAME;
     const READ_ONLY: bool = A::READ_ONLY;
+    const MAY_WAIT: bool = A::MAY_WAIT;
 
     fn run(
         body: Box<Body<A>>,

@@ -12,10 +12,13 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use bytes::Bytes;
 use elastin_types::{ActorId, CallError, CallId, Caller, Message, Method, NodeId, Outcome, TenantId, Time};
 
 use crate::Actor;
 use crate::body::Body;
+use crate::persist::SaveDone;
+use crate::reminder::{ReminderDone, ReminderRequest};
 use crate::scope::Scope;
 use crate::slot::ReplySlot;
 use crate::turn::Turn;
@@ -85,6 +88,12 @@ pub trait Seat: Send + Sync + 'static {
 
     /// Ends the activation after the present turn, as if it had been idle.
     fn deactivate(&self);
+
+    /// Saves the state of the turn that runs; `done` is called when it is durable, or can't be.
+    fn save_state(&self, state: Bytes, done: SaveDone);
+
+    /// Sets or forgets a reminder of this actor; `done` is called when that is durable, or can't be.
+    fn remind(&self, request: ReminderRequest, done: ReminderDone);
 
     /// Sends a message to this very actor at a time, or again and again, until its activation ends.
     fn start_timer(&self, timer: Timer) -> TimerId;

@@ -34,6 +34,7 @@
 //! ```
 
 mod actor;
+mod answer;
 mod body;
 mod call;
 mod codec;
@@ -42,8 +43,10 @@ mod error;
 mod function;
 mod hooks;
 mod host;
+mod persist;
 mod reference;
 mod references;
+mod reminder;
 mod scope;
 mod slot;
 mod turn;
@@ -53,13 +56,15 @@ pub use body::Body;
 pub use call::{Call, CallFuture, Tell};
 pub use codec::{StateCodecError, decode_state, encode_state, encoded_state_size};
 pub use context::{Client, Ctx};
-pub use elastin_macros::{Actor, handlers};
+pub use elastin_macros::{Actor, HoldsReferences, handlers};
 pub use error::CallFailed;
 pub use function::{Answers, Function, Handler};
 pub use hooks::HookFuture;
 pub use host::{Host, Refused, Seat, Target, Timer, TimerId, TurnMeasure, WakeId};
+pub use persist::{Persist, SaveDone, SaveError};
 pub use reference::{RawRef, Ref};
 pub use references::HoldsReferences;
+pub use reminder::{ReminderDone, ReminderError, ReminderRequest};
 pub use scope::Scope;
 pub use slot::{ReplySlot, ReplyTo};
 pub use turn::{Turn, expired};
@@ -69,6 +74,7 @@ pub use turn::{Turn, expired};
 pub mod __private {
     pub use elastin_types::{
         ActorId, CallError, FunctionSchema, Message, Method, ParameterSchema, Property, PropertySchema, Rejected,
+        Reminder,
     };
 
     pub use crate::actor::{Actor, Handlers, Hook, TypedRef, Undecoded};
@@ -78,8 +84,9 @@ pub mod __private {
     pub use crate::error::{CallFailed, flatten};
     pub use crate::function::{Answers, Handler};
     pub use crate::hooks::HookFuture;
+    pub use crate::persist::Persist;
     pub use crate::reference::RawRef;
-    pub use crate::references::{ByNothing, ByReferences, Probe};
+    pub use crate::references::{ByNothing, ByReferences, HoldsReferences, Probe, each_of};
     pub use crate::slot::ReplyTo;
     pub use crate::turn::{Turn, received};
 }

@@ -11,7 +11,8 @@ use elastin_types::ActorId;
 
 use crate::{Actor, Ref};
 
-/// A type that holds references to actors of one type. Maps hold them in their values.
+/// A type that holds references to actors of one type. Maps hold them in their values; a struct of one's own holds them with
+/// `#[derive(HoldsReferences)]`.
 pub trait HoldsReferences {
     /// The actor type that they refer to.
     type Target: Actor;
@@ -84,6 +85,11 @@ impl<H: HoldsReferences, const N: usize> HoldsReferences for [H; N] {
     fn each_reference(&self, visit: &mut dyn FnMut(&ActorId)) {
         self.as_slice().each_reference(visit);
     }
+}
+
+/// Shows the references of one field of a struct that holds references to a `T`.
+pub fn each_of<T: Actor, H: HoldsReferences<Target = T>>(field: &H, visit: &mut dyn FnMut(&ActorId)) {
+    field.each_reference(visit);
 }
 
 /// Asks a field's type whether it holds references.

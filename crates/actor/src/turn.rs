@@ -24,6 +24,11 @@ pub trait Turn<A>: Send {
     /// Whether it only reads the actor.
     fn read_only(&self) -> bool;
 
+    /// Whether it may wait for something before it is over.
+    fn may_wait(&self) -> bool {
+        true
+    }
+
     /// The lifecycle hook that it is, if it is one and no call.
     fn hook(&self) -> Option<Hook> {
         None
@@ -231,6 +236,10 @@ where
 
     fn read_only(&self) -> bool {
         F::READ_ONLY
+    }
+
+    fn may_wait(&self) -> bool {
+        F::MAY_WAIT
     }
 
     fn header(&self) -> Option<&Header> {

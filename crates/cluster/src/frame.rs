@@ -26,13 +26,21 @@ pub enum Class {
     Control = 2,
     /// Requests of operators and their answers.
     Admin = 3,
+    /// A reminder was set.
+    Reminder = 4,
 }
 
 impl Class {
     fn from_byte(byte: u8) -> Option<Class> {
-        [Class::Handshake, Class::Protocol, Class::Control, Class::Admin]
-            .into_iter()
-            .find(|class| *class as u8 == byte)
+        [
+            Class::Handshake,
+            Class::Protocol,
+            Class::Control,
+            Class::Admin,
+            Class::Reminder,
+        ]
+        .into_iter()
+        .find(|class| *class as u8 == byte)
     }
 }
 

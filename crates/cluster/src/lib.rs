@@ -9,6 +9,7 @@ mod handshake;
 mod machine;
 mod membership;
 mod peer;
+mod reminders;
 mod transport;
 
 pub use frame::{Class, FRAME_BYTES_MAX, FrameError};

@@ -1,11 +1,13 @@
 //! A node's driver: carries events between runtime, connections, stores and the node's state machine.
 
+mod reminding;
+
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
-use elastin_actor::ReplySlot;
+use elastin_actor::{ReminderDone, ReminderRequest, ReplySlot};
 use elastin_protocol::store::{StateError, StateReply, StateRequest, StateStore};
 use elastin_protocol::{Command, Event, Frame, MoveError, MoveId, Node, NodeConfig, StateSource, View};
 use elastin_runtime::{Grant, Mail, Outside, Runtime, SaveDone, SaveError, StateImage};
@@ -19,6 +21,7 @@ use tokio::net::TcpListener;
 use crate::alarm::Alarm;
 use crate::frame::{Class, FRAME_BYTES_MAX};
 use crate::machine::{Hands, Machine};
+use crate::reminders;
 use crate::transport::{Receiver, SendError, Transport};
 
 /// The largest argument that travels between nodes: a frame has room for it with its header.
@@ -57,6 +60,7 @@ struct Inner {
     // Callers on this node that wait for a reply from elsewhere.
     waiting: Mutex<HashMap<CallId, ReplySlot>>,
     alarm: Arc<Alarm>,
+    reminders: reminders::Desk,
     me: NodeId,
     cluster: String,
     // Where connections will be accepted, until the node goes on the network.
@@ -100,6 +104,7 @@ impl Peer {
             closed: Mutex::default(),
             waiting: Mutex::default(),
             alarm: Arc::new(Alarm::new()),
+            reminders: reminders::Desk::new(),
             me,
             cluster: config.cluster,
             listener: Mutex::new(config.listener),
@@ -124,6 +129,7 @@ impl Peer {
             "a node goes on the network once"
         );
         tokio::spawn(ring(Arc::downgrade(inner), Arc::clone(&inner.alarm)));
+        inner.reminders.start(Arc::clone(&inner.state), Arc::downgrade(inner));
     }
 
     /// The time on this process's clock, which leases, deadlines and timers are on.
@@ -148,6 +154,7 @@ impl Peer {
                 transport.forget(*gone);
             }
         }
+        self.inner.reminders.enter(self.inner.me, &view);
         self.inner.handle(Event::View(view));
     }
 
@@ -446,6 +453,10 @@ impl Outside for Inner {
         );
     }
 
+    fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {
+        tokio::spawn(reminding::remind(self.this.clone(), actor.clone(), request, done));
+    }
+
     fn passivated(&self, actor: &ActorId, epoch: ActivationEpoch) {
         self.handle(Event::Passivated {
             actor: actor.clone(),
@@ -473,6 +484,10 @@ impl Receiver for Ear {
                 Err(error) => tracing::warn!(%from, %error, "a frame could not be decoded"),
             },
             Class::Control | Class::Admin => inner.above.frame(from, class, payload),
+            Class::Reminder => match postcard::from_bytes(&payload) {
+                Ok(note) => inner.reminders.note(note),
+                Err(error) => tracing::warn!(%from, %error, "a note of a reminder could not be decoded"),
+            },
             Class::Handshake => tracing::warn!(%from, "a second greeting was ignored"),
         }
     }

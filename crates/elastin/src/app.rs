@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use elastin_actor::{Handlers, schema_of};
 use elastin_policy::{Compiled, Policy};
@@ -24,6 +25,7 @@ impl Elastin {
             saved_types: BTreeSet::new(),
             first_error: None,
             policy: PolicySource::none(),
+            idle_max: None,
         }
     }
 }
@@ -38,6 +40,7 @@ pub struct App {
     saved_types: BTreeSet<ActorType>,
     first_error: Option<SchemaError>,
     policy: PolicySource,
+    idle_max: Option<Duration>,
 }
 
 /// What is wrong with an application. It can't be run before that is mended.
@@ -64,7 +67,7 @@ impl App {
             Ok(()) => self.registrations.push(|builder| builder.register::<A>()),
             Err(error) => drop(self.first_error.get_or_insert(error)),
         }
-        if A::PERSIST {
+        if A::PERSIST.is_kept() {
             self.saved_types.insert(A::KIND);
         }
         self
@@ -73,6 +76,13 @@ impl App {
     /// Sets the policy of a new cluster: `.policy(policy!("folder.epl"))`.
     pub fn policy(mut self, policy: PolicySource) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// Ends the activations of actors that have been idle for so long. The next message activates them again, from what
+    /// was saved. Without it they stay in memory for as long as their server lives.
+    pub fn passivate_after(mut self, idle_max: Duration) -> Self {
+        self.idle_max = Some(idle_max);
         self
     }
 
@@ -114,6 +124,10 @@ impl App {
 
     pub(crate) fn saved_types(&self) -> &BTreeSet<ActorType> {
         &self.saved_types
+    }
+
+    pub(crate) fn idle_max(&self) -> Option<Duration> {
+        self.idle_max
     }
 
     pub(crate) fn policy_source(&self) -> &PolicySource {

@@ -50,8 +50,8 @@ pub use policy_source::PolicySource;
 
 /// What an application's code needs in scope.
 pub mod prelude {
-    pub use elastin_actor::{Actor, Call, CallFailed, Client, Ctx, Ref, handlers};
-    pub use elastin_types::CallError;
+    pub use elastin_actor::{Actor, Call, CallFailed, Client, Ctx, HoldsReferences, Ref, handlers};
+    pub use elastin_types::{CallError, Reminder};
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{Elastin, PolicySource, policy};

@@ -147,6 +147,7 @@ impl Member {
             node: me,
             cpu_share: options.cpu_share,
             default_deadline: Some(DEADLINE),
+            idle_max: app.idle_max(),
             ..Settings::default()
         };
         let builder = Runtime::builder().settings(settings).outside(peer.outside());

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use elastin_cluster::{Class, Heard, Role, Roster};
 use elastin_control::{Config, Lem, LemCommand, LemEvent};
@@ -20,6 +21,9 @@ use crate::member::{Below, Member, MemberOptions};
 use crate::settings::ClusterSettings;
 use crate::usage::UsageMeter;
 use crate::wire::{self, AdminFrame, ControlFrame};
+
+/// How long a server that was told to go lets its actors finish and be saved: well within what its supervisor waits for it.
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What a server is started with.
 pub(crate) struct NodeOptions {
@@ -47,11 +51,14 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
     };
     let member = Member::join(&app, member).await?;
     let supervisor_ended = supervisor_ended();
-    let leave = member.leave.clone();
+    let (leave, runtime) = (member.leave.clone(), member.runtime.clone());
     let server = Server::new(member, policy, &settings);
     tokio::select! {
         ended = server.run() => ended,
         () = supervisor_ended => {
+            if !runtime.shutdown(SHUTDOWN_TIME_MAX).await {
+                tracing::warn!("some actors did not come to an end in time");
+            }
             leave.now().await;
             Ok(())
         }
@@ -82,7 +89,7 @@ struct Server {
     roster: Roster,
     moves: HashMap<MoveId, Asked>,
     moves_begun: u64,
-    period: std::time::Duration,
+    period: Duration,
 }
 
 impl Server {

@@ -2,14 +2,15 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
+use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Field, LitStr, Result};
+use syn::{Data, DeriveInput, Error, Field, Ident, LitStr, Result, token};
 
 /// What `#[actor(…)]` says.
 #[derive(Default)]
 struct Options {
     name: Option<LitStr>,
-    persist: bool,
+    persist: Option<Ident>,
 }
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -31,7 +32,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         Some(name) => name.clone(),
         None => LitStr::new(&actor.to_string(), actor.span()),
     };
-    let persist = options.persist;
+    let persist = options.persist.unwrap_or_else(|| format_ident!("Never"));
     let reference = format_ident!("{actor}Ref");
     let visibility = &input.vis;
     let reference_doc = format!("A reference to a `{actor}`: a method for each of its handlers.");
@@ -64,7 +65,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         #[automatically_derived]
         impl ::elastin::__private::Actor for #actor {
             const NAME: &'static str = #name;
-            const PERSIST: bool = #persist;
+            const PERSIST: ::elastin::__private::Persist = ::elastin::__private::Persist::#persist;
             type Ref = #reference;
 
             fn properties() -> ::std::vec::Vec<::elastin::__private::PropertySchema> {
@@ -116,6 +117,27 @@ fn visit(field: &Field) -> Option<TokenStream> {
     })
 }
 
+/// When the state is saved: `persist` alone is after each turn, else what is in its parentheses.
+fn persist(meta: &ParseNestedMeta<'_>) -> Result<Ident> {
+    if !meta.input.peek(token::Paren) {
+        return Ok(format_ident!("EachTurn"));
+    }
+    let mut when = None;
+    meta.parse_nested_meta(|option| {
+        let mode = match option.path.get_ident().map(Ident::to_string).as_deref() {
+            Some("each_turn") => "EachTurn",
+            Some("on_request") => "OnRequest",
+            Some("at_passivation") => "AtPassivation",
+            _ => return Err(option.error("state is saved `each_turn`, `on_request` or `at_passivation`")),
+        };
+        match when.replace(Ident::new(mode, option.path.span())) {
+            None => Ok(()),
+            Some(_) => Err(option.error("say once when the state is saved")),
+        }
+    })?;
+    when.ok_or_else(|| meta.error("say when: `each_turn`, `on_request` or `at_passivation`"))
+}
+
 fn options(input: &DeriveInput) -> Result<Options> {
     let mut options = Options::default();
     for attribute in input
@@ -140,7 +162,7 @@ fn options(input: &DeriveInput) -> Result<Options> {
                 options.name = Some(name);
                 Ok(())
             } else if meta.path.is_ident("persist") {
-                options.persist = true;
+                options.persist = Some(persist(&meta)?);
                 Ok(())
             } else {
                 Err(meta.error("unknown option: there are `name = \"…\"` and `persist`"))

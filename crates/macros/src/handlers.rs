@@ -19,6 +19,26 @@ struct Handler<'a> {
     takes_context: bool,
     parameters: Vec<(&'a Ident, &'a Type)>,
     reply: Type,
+    /// It is told reminders, and nobody else calls it.
+    reminded: bool,
+}
+
+impl Handler<'_> {
+    /// The name that stands for it in messages.
+    fn name(&self) -> String {
+        if self.reminded {
+            // As in `elastin_types::Reminder::FUNCTION`.
+            return "on reminder".to_owned();
+        }
+        bare_name(&self.function.sig.ident)
+    }
+}
+
+/// The functions that `#[on(…)]` was written on.
+#[derive(Default)]
+struct On {
+    hooks: Vec<Hook>,
+    reminded: Option<Ident>,
 }
 
 /// One lifecycle hook.
@@ -47,14 +67,18 @@ pub(crate) fn expand(attributes: TokenStream, mut item: ItemImpl) -> Result<Toke
             ));
         }
     };
-    let mut errors = Errors::default();
-    let hooks = take_hooks(&mut item, &mut errors);
+    let (mut errors, mut errors_of_reminded) = (Errors::default(), Errors::default());
+    let On { hooks, reminded } = take_hooks(&mut item, &mut errors);
     let handlers: Vec<_> = item
         .items
         .iter()
         .filter_map(|item| match item {
             ImplItem::Fn(function) if function.sig.receiver().is_some() => errors.keep(handler(function)),
             _ => None,
+        })
+        .filter_map(|handler| match reminded.as_ref() == Some(&handler.function.sig.ident) {
+            true => errors_of_reminded.keep(as_reminded(handler)),
+            false => Some(handler),
         })
         .filter(|handler| {
             !hooks
@@ -63,6 +87,7 @@ pub(crate) fn expand(attributes: TokenStream, mut item: ItemImpl) -> Result<Toke
         })
         .collect();
     errors.finish()?;
+    errors_of_reminded.finish()?;
     let glue = glue(&actor, &handlers, &hooks)?;
     Ok(quote! {
         #item
@@ -95,8 +120,8 @@ impl Errors {
 }
 
 /// Finds the functions with `#[on(…)]` and takes that attribute off them.
-fn take_hooks(item: &mut ItemImpl, errors: &mut Errors) -> Vec<Hook> {
-    let mut hooks: Vec<Hook> = Vec::new();
+fn take_hooks(item: &mut ItemImpl, errors: &mut Errors) -> On {
+    let mut on = On::default();
     for item in &mut item.items {
         let ImplItem::Fn(function) = item else { continue };
         let Some(position) = function
@@ -107,19 +132,46 @@ fn take_hooks(item: &mut ItemImpl, errors: &mut Errors) -> Vec<Hook> {
             continue;
         };
         let attribute = function.attrs.remove(position);
+        if attribute.parse_args::<Ident>().is_ok_and(|moment| moment == "reminder") {
+            if on.reminded.replace(function.sig.ident.clone()).is_some() {
+                let twice = Error::new_spanned(&attribute, "there is a handler of reminders already");
+                errors.keep::<()>(Err(twice));
+            }
+            continue;
+        }
         let Some(hook) = errors.keep(hook(&attribute, function)) else {
             continue;
         };
-        if hooks.iter().any(|other| other.moment == hook.moment) {
+        if on.hooks.iter().any(|other| other.moment == hook.moment) {
             errors.keep::<()>(Err(Error::new_spanned(
                 &attribute,
                 "there is a hook for this moment already",
             )));
             continue;
         }
-        hooks.push(hook);
+        on.hooks.push(hook);
     }
-    hooks
+    on
+}
+
+/// Makes a handler the one that is told reminders.
+fn as_reminded(handler: Handler<'_>) -> Result<Handler<'_>> {
+    if handler.parameters.len() != 1 {
+        return Err(Error::new_spanned(
+            &handler.function.sig.inputs,
+            "a handler of reminders takes one thing besides `self` and the context: the `Reminder`",
+        ));
+    }
+    if !matches!(&handler.reply, Type::Tuple(nothing) if nothing.elems.is_empty()) {
+        return Err(Error::new_spanned(
+            &handler.reply,
+            "nobody waits for what a handler of reminders returns",
+        ));
+    }
+    Ok(Handler {
+        reminded: true,
+        ..handler
+    })
 }
 
 fn hook(attribute: &Attribute, function: &ImplItemFn) -> Result<Hook> {
@@ -132,7 +184,7 @@ fn hook(attribute: &Attribute, function: &ImplItemFn) -> Result<Hook> {
         _ => {
             return Err(Error::new_spanned(
                 moment,
-                "a hook runs on `activate`, `deactivate`, `before_move` or `after_move`",
+                "a function runs on `activate`, `deactivate`, `before_move`, `after_move` or `reminder`",
             ));
         }
     };
@@ -214,6 +266,7 @@ fn handler(function: &ImplItemFn) -> Result<Handler<'_>> {
         takes_context,
         parameters,
         reply,
+        reminded: false,
     })
 }
 
@@ -286,8 +339,10 @@ fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> Result<TokenS
     let last = reference.segments.last_mut().expect("a path has a segment");
     last.ident = format_ident!("{}Ref", last.ident);
     let functions: Vec<_> = handlers.iter().map(|handler| function_type(actor, handler)).collect();
-    let methods = handlers.iter().map(|handler| reference_method(actor, handler));
-    let schemas = handlers.iter().map(function_schema);
+    let callable = || handlers.iter().filter(|handler| !handler.reminded);
+    let methods = callable().map(|handler| reference_method(actor, handler));
+    let schemas = callable().map(function_schema);
+    let reminded = handlers.iter().find(|handler| handler.reminded).map(takes_reminders);
     let numbers: Vec<_> = handlers.iter().map(number).collect();
     let hook_arms = hooks.iter().map(hook_arm);
     let moments = hooks.iter().map(|hook| &hook.moment);
@@ -336,6 +391,8 @@ fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> Result<TokenS
                 fn hooks() -> &'static [::elastin::__private::Hook] {
                     &[#(::elastin::__private::Hook::#moments),*]
                 }
+
+                #reminded
             }
         };
     })
@@ -343,7 +400,7 @@ fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> Result<TokenS
 
 /// The number that stands for a handler in types.
 fn number(handler: &Handler<'_>) -> TokenStream {
-    let name = bare_name(&handler.function.sig.ident);
+    let name = handler.name();
     quote!({ ::elastin::__private::Method::of(#name).number() })
 }
 
@@ -356,9 +413,10 @@ fn bare_name(identifier: &Ident) -> String {
 fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
     let number = number(handler);
     let function = &handler.function.sig.ident;
-    let name = bare_name(function);
+    let name = handler.name();
     let reply = &handler.reply;
     let read_only = handler.read_only;
+    let may_wait = handler.function.sig.asyncness.is_some();
     let names: Vec<_> = handler.parameters.iter().map(|(name, _)| name).collect();
     let kinds: Vec<_> = handler.parameters.iter().map(|(_, kind)| kind).collect();
     let context = handler
@@ -393,6 +451,7 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
 
             const NAME: &'static str = #name;
             const READ_ONLY: bool = #read_only;
+            const MAY_WAIT: bool = #may_wait;
 
             fn run(
                 #mutable body: ::std::boxed::Box<::elastin::__private::Body<#actor>>,
@@ -436,7 +495,7 @@ fn reference_method(actor: &Path, handler: &Handler<'_>) -> TokenStream {
 }
 
 fn function_schema(handler: &Handler<'_>) -> TokenStream {
-    let name = bare_name(&handler.function.sig.ident);
+    let name = handler.name();
     let read_only = handler.read_only;
     let reply = type_name(&handler.reply);
     let parameters = handler.parameters.iter().map(|(name, kind)| {
@@ -453,6 +512,17 @@ fn function_schema(handler: &Handler<'_>) -> TokenStream {
         reply: ::std::borrow::ToOwned::to_owned(#reply),
         read_only: #read_only,
     })
+}
+
+/// Says that there is a handler of reminders; its parameter is one, or the compiler says so.
+fn takes_reminders(handler: &Handler<'_>) -> TokenStream {
+    let kinds = handler.parameters.iter().map(|(_, kind)| kind);
+    quote! {
+        fn takes_reminders() -> bool {
+            #(const _: fn(::elastin::__private::Reminder) -> #kinds = |reminder| reminder;)*
+            true
+        }
+    }
 }
 
 fn hook_arm(hook: &Hook) -> TokenStream {

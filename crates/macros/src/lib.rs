@@ -1,9 +1,10 @@
-//! Macros of the actor API: `#[derive(Actor)]`, `#[handlers]` and `policy!`.
+//! Macros of the actor API: `#[derive(Actor)]`, `#[derive(HoldsReferences)]`, `#[handlers]` and `policy!`.
 //!
 //! What they write names everything through `::elastin::__private`, so the crate that uses them has the facade, or the
 //! actor crate under that name (`extern crate elastin_actor as elastin;`).
 
 mod derive_actor;
+mod derive_references;
 mod handlers;
 mod policy_macro;
 
@@ -13,8 +14,10 @@ use syn::parse_macro_input;
 /// Makes an actor type of a struct: its name, its properties (the fields that hold references) and its typed reference,
 /// `FolderRef` for a struct `Folder`.
 ///
-/// `#[actor(name = "…")]` gives it another name than the struct's; `#[actor(persist)]` saves its state after each call that
-/// may have changed it, before the reply leaves.
+/// `#[actor(name = "…")]` gives it another name than the struct's. `#[actor(persist)]` keeps its state in the store:
+/// `persist(each_turn)`, which `persist` alone means too, saves it after each call that may have changed it, before the reply
+/// leaves; `persist(on_request)` when a handler calls `ctx.save(self)`; `persist(at_passivation)` when the actor has been
+/// idle for long or its node shuts down.
 #[proc_macro_derive(Actor, attributes(actor))]
 pub fn derive_actor(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as syn::DeriveInput);
@@ -24,11 +27,23 @@ pub fn derive_actor(input: TokenStream) -> TokenStream {
         .into()
 }
 
+/// Lets a struct within an actor's state hold references: a field of its type is a property of the actor.
+///
+/// `#[references]` marks the fields that hold them. They all refer to actors of one type, because a property does.
+#[proc_macro_derive(HoldsReferences, attributes(references))]
+pub fn derive_references(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as syn::DeriveInput);
+    derive_references::expand(&input)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
 /// Makes a handler of each function in an actor's `impl` block, and a method of the typed reference that calls it.
 ///
 /// A handler takes `&mut self`, or `&self` if it only reads; then, if it wants to, `ctx: &Ctx`; then its arguments. It may be
 /// `async`. Functions without `self` stay as they are. A function with `#[on(activate)]`, `#[on(deactivate)]`,
-/// `#[on(before_move)]` or `#[on(after_move)]` is a lifecycle hook.
+/// `#[on(before_move)]` or `#[on(after_move)]` is a lifecycle hook; one with `#[on(reminder)]` takes a `Reminder` and is told
+/// those that the actor has set.
 #[proc_macro_attribute]
 pub fn handlers(attributes: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::ItemImpl);

@@ -46,6 +46,7 @@ mod lease;
 mod limits;
 mod links;
 mod node;
+pub mod reminders;
 mod route;
 mod session;
 mod slots;

@@ -51,9 +51,9 @@ mod share;
 mod shared;
 mod timers;
 
-pub use elastin_actor::ReplySlot;
+pub use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone, SaveError};
 pub use error::{ActivateError, BuildError, FreezeError, Undeliverable};
-pub use outside::{Grant, LocalOnly, Mail, Outside, SaveDone, SaveError, StateImage};
+pub use outside::{Grant, LocalOnly, Mail, Outside, StateImage};
 pub use profile::{Interest, NodeSnapshot, Stats};
 pub use runtime::{Builder, FreezeDone, Runtime};
 pub use settings::{INLINE_DEPTH_MAX, MAILBOX_MAX, Settings};

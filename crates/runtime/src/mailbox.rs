@@ -55,11 +55,12 @@ pub(crate) struct Suspended<A> {
     pub(crate) waker: Waker,
 }
 
-/// A turn that is over but whose effect is not saved yet.
+/// A save that is under way, and the turns that are over but whose callers may not know before it has ended. None, if
+/// the activation is about to end.
 pub(crate) struct Saving<A> {
     pub(crate) number: u64,
     pub(crate) body: Box<Body<A>>,
-    pub(crate) turn: AnyTurn<A>,
+    pub(crate) turns: Vec<AnyTurn<A>>,
 }
 
 /// How far a freeze is.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use elastin_actor::ReplySlot;
+use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Rejected};
 use parking_lot::Mutex;
 
@@ -40,20 +40,6 @@ pub struct Grant {
     pub image: Option<StateImage>,
 }
 
-/// State could not be saved. The activation is dropped, and its callers get `Unknown(NotSaved)`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SaveError {
-    /// A later activation has saved already: this one is over.
-    #[error("a later activation of the actor has saved its state")]
-    Superseded,
-    /// The store did not answer, or said no.
-    #[error("the store can't take the state: {0}")]
-    Unavailable(String),
-}
-
-/// Called once with how a save ended.
-pub type SaveDone = Box<dyn FnOnce(Result<(), SaveError>) + Send>;
-
 /// What a node's runtime needs from the world beyond it.
 ///
 /// The runtime calls these without holding any of its locks, so they may call back into it; they must not block.
@@ -71,6 +57,12 @@ pub trait Outside: Send + Sync + 'static {
 
     /// Saves the state of a persistent actor. The reply of the call that changed it leaves after `done(Ok(()))`.
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone);
+
+    /// Sets or forgets a reminder of an actor. Where nothing outlives the process, there are none.
+    fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {
+        let _ = (actor, request);
+        done(Err(ReminderError::Unavailable("this runtime has no store".into())));
+    }
 
     /// Where an actor that is not active here was when last heard of.
     fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {

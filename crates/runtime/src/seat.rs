@@ -31,8 +31,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
+use bytes::Bytes;
 use crossbeam_utils::atomic::AtomicCell;
-use elastin_actor::{Body, Handlers, Host, Refused, Scope, Seat, Target, Timer, TimerId, Turn, TurnMeasure};
+use elastin_actor::{
+    Body, Handlers, Host, Refused, ReminderDone, ReminderRequest, SaveDone, Scope, Seat, Target, Timer, TimerId, Turn,
+    TurnMeasure,
+};
 use elastin_types::{ActivationEpoch, ActorId, CallError, Method, NotDelivered, Overloaded, Time};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -267,6 +271,17 @@ impl<A: Handlers> Seat for ActorSeat<A> {
         }
     }
 
+    fn save_state(&self, state: Bytes, done: SaveDone) {
+        self.save_during_turn(state, done);
+    }
+
+    fn remind(&self, request: ReminderRequest, done: ReminderDone) {
+        match request.check(A::NAME, A::takes_reminders()) {
+            Ok(()) => self.shared.outside.remind(&self.id, request, done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
     fn start_timer(&self, timer: Timer) -> TimerId {
         self.add_timer(timer)
     }
@@ -308,7 +323,7 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
     }
 
     fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>) {
-        self.save(self.mailbox.lock(), body, turn);
+        self.save(self.mailbox.lock(), body, vec![turn]);
     }
 
     fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker) {

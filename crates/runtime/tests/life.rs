@@ -4,22 +4,20 @@ extern crate elastin_actor as elastin;
 
 mod common;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::within;
+use common::slow_store::SlowStore;
+use common::{eventually, within};
 use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_actor::ReplySlot;
-use elastin_runtime::{BuildError, Grant, Outside, Runtime, SaveDone, SaveError, Settings, StateImage};
+use elastin_runtime::{BuildError, Runtime, SaveError, Settings};
 use elastin_types::{
-    ActivationEpoch, ActorId, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, NotDelivered,
-    Outcome, Rejected, SchemaError, TenantId, Unknown,
+    CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, NotDelivered, Rejected, SchemaError, TenantId,
+    Unknown,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
 
 static EVENTS: Mutex<Vec<(String, &str)>> = Mutex::new(Vec::new());
 
@@ -75,15 +73,6 @@ impl Clerk {
         let stopped = ctx.after(Duration::ZERO, ctx.actor::<Clerk>("nobody").tick());
         ctx.stop_timer(stopped);
     }
-}
-
-async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    within(what, async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -187,43 +176,9 @@ impl Account {
     }
 }
 
-/// A world whose store answers when the test says so.
-struct SlowStore {
-    saves: mpsc::UnboundedSender<(Bytes, SaveDone)>,
-    kept: Mutex<BTreeMap<ActorId, Bytes>>,
-}
-
-impl Outside for SlowStore {
-    fn may_activate_here(&self, actor: &ActorId) -> Option<Grant> {
-        let kept = self.kept.lock().get(actor).cloned();
-        Some(Grant {
-            epoch: ActivationEpoch::default(),
-            image: kept.map(|state| StateImage { state, moved: false }),
-        })
-    }
-
-    fn send(&self, message: Message, _reply: Option<ReplySlot>) {
-        panic!("every actor is here, but {message:?} left");
-    }
-
-    fn reply(&self, call: CallId, _outcome: Outcome) {
-        panic!("every caller is here, but the reply of {call:?} left");
-    }
-
-    fn save(&self, _actor: &ActorId, _epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
-        assert!(self.saves.send((state, done)).is_ok(), "the test takes all saves");
-    }
-
-    fn passivated(&self, _actor: &ActorId, _epoch: ActivationEpoch) {}
-}
-
 #[tokio::test]
 async fn a_reply_leaves_after_the_change_is_saved() {
-    let (sender, mut saves) = mpsc::unbounded_channel();
-    let store = Arc::new(SlowStore {
-        saves: sender,
-        kept: Mutex::default(),
-    });
+    let (store, mut saves) = SlowStore::new();
     let runtime = Runtime::builder()
         .register::<Account>()
         .workers(1)
@@ -244,7 +199,7 @@ async fn a_reply_leaves_after_the_change_is_saved() {
         });
         let (state, done) = within("a save", saves.recv()).await.unwrap();
         assert!(!paying.is_finished());
-        store.kept.lock().insert(account.id().clone(), state);
+        store.keep(account.id(), state);
         done(Ok(()));
         assert_eq!(within("the reply", paying).await.unwrap(), Ok(balance));
     }

@@ -1,14 +1,17 @@
 //! What a snapshot says of actors and their server.
 
+// A reference caches the way to its actor; it is compared and hashed by its id alone.
+#![allow(clippy::mutable_key_type)]
+
 extern crate elastin_actor as elastin;
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use common::pair::Pair;
-use elastin::{Actor, Ctx, Ref, handlers};
+use elastin::{Actor, Ctx, HoldsReferences, Ref, handlers};
 use elastin_actor::schema_of;
 use elastin_runtime::{Interest, NodeSnapshot, Runtime};
 use elastin_types::{ActorStats, ActorType, Caller, Method, NodeId, Property};
@@ -38,7 +41,18 @@ struct Folder {
     newest: Option<Ref<File>>,
     by_name: BTreeMap<String, Ref<File>>,
     parents: HashMap<u64, Vec<Ref<Folder>>>,
+    pinned: BTreeSet<Ref<File>>,
+    recent: Recent,
     opened: u64,
+}
+
+#[derive(HoldsReferences, Serialize, Deserialize, Default)]
+struct Recent {
+    #[references]
+    read: VecDeque<Ref<File>>,
+    #[references]
+    written: Option<Ref<File>>,
+    limit: usize,
 }
 
 #[handlers]
@@ -89,6 +103,8 @@ fn properties_are_found_by_type() {
         ("newest", "File"),
         ("by_name", "File"),
         ("parents", "Folder"),
+        ("pinned", "File"),
+        ("recent", "File"),
     ];
     assert_eq!(properties, expected);
     let open = schema.function("open").unwrap();

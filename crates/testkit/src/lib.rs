@@ -2,9 +2,11 @@
 //! of order.
 
 mod actors;
+mod bell;
 mod dice;
 
 pub use actors::{Burner, Feeder, Journal, Ledger, Log};
+pub use bell::Bell;
 pub use dice::Dice;
 
 /// The application of the tests.
@@ -15,4 +17,5 @@ pub fn app() -> elastin::App {
         .actor::<Ledger>()
         .actor::<Feeder>()
         .actor::<Burner>()
+        .actor::<Bell>()
 }

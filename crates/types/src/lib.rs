@@ -7,6 +7,7 @@
 mod epoch;
 mod id;
 mod message;
+mod reminder;
 mod resource;
 mod schema;
 mod snapshot;
@@ -18,6 +19,7 @@ pub use message::{
     CallError, Caller, Header, Message, NotDelivered, Outcome, Overloaded, Rejected, RequestContext, TraceContext,
     Unknown,
 };
+pub use reminder::{REMINDER_NAME_BYTES_MAX, Reminder};
 pub use resource::{PerResource, Resource, Usage};
 pub use schema::{ActorSchema, FunctionSchema, ParameterSchema, PropertySchema, Schema, SchemaError};
 pub use snapshot::{ActorStats, CallIn, CallOut, References, ServerState, ServerStats, Snapshot};

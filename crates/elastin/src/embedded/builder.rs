@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
+use super::earlier;
 use super::status::Status;
 use super::supervisor::Supervisor;
 use super::{Embedded, REQUEST_TIME_MAX};
@@ -167,6 +168,9 @@ impl EmbeddedBuilder {
             servers_max: self.servers_max,
         };
         let failed = |error: anyhow::Error| EmbeddedError::Supervisor(error);
+        earlier::end_leases(&*coordination)
+            .await
+            .map_err(|error| failed(error.into()))?;
         settings
             .store(&*coordination)
             .await

@@ -4,6 +4,7 @@
 //! and starts and ends servers. Nothing needs to be installed.
 
 mod builder;
+mod earlier;
 mod status;
 mod supervisor;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use elastin_actor::{Body, Handlers, Hook, ReplyTo, Seat, decode_state};
+use elastin_actor::{Body, Handlers, Hook, Persist, ReplyTo, Seat, decode_state};
 use elastin_types::{ActivationEpoch, CallError, NotDelivered, Unknown};
 use parking_lot::MutexGuard;
 
@@ -35,7 +35,9 @@ impl<A: Handlers> ActorSeat<A> {
             return Err((ActivateError::AlreadyActive(active), mail));
         }
         let seat = self.arc();
-        let body = Body::new(state, epoch, seat.clone() as Arc<dyn Seat>, Waker::from(seat));
+        let mut body = Body::new(state, epoch, seat.clone() as Arc<dyn Seat>, Waker::from(seat));
+        // What came with a move is in memory only, where it is saved at the end.
+        body.changed = moved && matches!(A::PERSIST, Persist::AtPassivation);
         mailbox.epoch = Some(epoch);
         mailbox.since = self.shared.clock.now();
         mailbox.woken = false;
@@ -120,6 +122,10 @@ impl<A: Handlers> ActorSeat<A> {
             rest.ending = Ending::Hooked;
             rest.queue.push_front(self.hook_turn(Hook::Deactivate));
             return self.settle(mailbox, body);
+        }
+        if matches!(A::PERSIST, Persist::AtPassivation) && body.changed {
+            // Comes here again when it is saved.
+            return self.save(mailbox, body, Vec::new());
         }
         let epoch = self.close(&mut mailbox);
         let rest = mailbox.take_rest();
@@ -215,7 +221,7 @@ impl<A: Handlers> ActorSeat<A> {
         }
         self.close(&mut mailbox);
         let mut body = self.idle.take().or_else(|| mailbox.waiting.take());
-        let mut unfinished = None;
+        let mut unfinished = Vec::new();
         if let Some(rest) = mailbox.rest_if_any() {
             if let Freeze::Frozen(_) = rest.freeze
                 && let Freeze::Frozen(frozen) = std::mem::replace(&mut rest.freeze, Freeze::No)
@@ -224,7 +230,7 @@ impl<A: Handlers> ActorSeat<A> {
             }
             if let Some(saving) = rest.saving.take() {
                 body = Some(saving.body);
-                unfinished = Some(saving.turn);
+                unfinished = saving.turns;
             }
         }
         let suspended = mailbox.rest_if_any().and_then(|rest| rest.suspended.take());
@@ -238,11 +244,9 @@ impl<A: Handlers> ActorSeat<A> {
         drop_contained(body);
         if let Some(Suspended { turn, scope, .. }) = suspended {
             scope.abandon();
-            unfinished = Some(turn);
+            unfinished.push(turn);
         }
-        if let Some(turn) = unfinished {
-            self.tell_lost(turn);
-        }
+        unfinished.into_iter().for_each(|turn| self.tell_lost(turn));
         let queue = self.clean_up(rest);
         self.to_mail(queue)
     }

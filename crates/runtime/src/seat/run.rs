@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use elastin_actor::{Body, Handlers, Hook, Scope, expired};
+use elastin_actor::{Actor, Body, Handlers, Hook, Persist, Scope, expired};
 use elastin_types::CallError;
 use parking_lot::MutexGuard;
 
@@ -37,7 +37,7 @@ impl<A: Handlers> ActorSeat<A> {
             mailbox.woken = false;
             drop(mailbox);
             let ran = self.poll_turn(suspended);
-            return self.after_turns(ran, VecDeque::new());
+            return self.after_turns(ran, VecDeque::new(), Vec::new());
         }
         let Some(body) = mailbox.waiting.take() else { return };
         let batch = take_batch(&mut mailbox.rest().queue);
@@ -47,17 +47,29 @@ impl<A: Handlers> ActorSeat<A> {
 
     fn run_batch(&self, mut body: Box<Body<A>>, mut batch: VecDeque<AnyTurn<A>>) {
         let mut begun = 0;
+        // Turns that are over but not saved: one save serves them all.
+        let mut unsaved = Vec::new();
         while let Some(turn) = batch.pop_front() {
+            // A turn that waits has the body, so nothing could be saved meanwhile. It might even wait for a caller whom one
+            // of the unsaved replies would let go on.
+            if !unsaved.is_empty() && turn.may_wait() {
+                batch.push_front(turn);
+                break;
+            }
             begun += 1;
             match self.run_turn(body, turn) {
-                Ran::Over(next, turn) if !(A::PERSIST && next.changed) => {
+                Ran::Over(next, turn) => {
                     body = next;
-                    self.reply(turn);
+                    if saves_each_turn::<A>() && body.changed {
+                        unsaved.push(turn);
+                    } else {
+                        self.reply(turn);
+                    }
                 }
                 Ran::Skipped(next) => body = next,
                 ran => {
                     self.count_turns(begun);
-                    return self.after_turns(ran, batch);
+                    return self.after_turns(ran, batch, unsaved);
                 }
             }
             if self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0 {
@@ -65,12 +77,12 @@ impl<A: Handlers> ActorSeat<A> {
             }
         }
         self.count_turns(begun);
-        self.after_turns(Ran::Skipped(body), batch);
+        self.after_turns(Ran::Skipped(body), batch, unsaved);
     }
 
     /// Ends a visit: what was not run goes back to the front of the queue, under the same lock under which the actor
     /// becomes available again, so that nothing overtakes it.
-    fn after_turns(&self, ran: Ran<A>, batch: VecDeque<AnyTurn<A>>) {
+    fn after_turns(&self, ran: Ran<A>, batch: VecDeque<AnyTurn<A>>, mut unsaved: Vec<AnyTurn<A>>) {
         let mut mailbox = self.mailbox.lock();
         let room = match mailbox.rest_if_any() {
             Some(rest) => {
@@ -88,7 +100,10 @@ impl<A: Handlers> ActorSeat<A> {
             }
         };
         match ran {
-            Ran::Over(body, turn) if A::PERSIST && body.changed => self.save(mailbox, body, turn),
+            Ran::Over(body, turn) if saves_each_turn::<A>() && body.changed => {
+                unsaved.push(turn);
+                self.save(mailbox, body, unsaved);
+            }
             Ran::Over(body, turn) => {
                 let discarded = mailbox.epoch != Some(body.epoch);
                 self.settle(mailbox, body);
@@ -98,10 +113,13 @@ impl<A: Handlers> ActorSeat<A> {
                     self.reply(turn);
                 }
             }
+            Ran::Skipped(body) if !unsaved.is_empty() => self.save(mailbox, body, unsaved),
             Ran::Skipped(body) => self.settle(mailbox, body),
             Ran::Waits(suspended) => self.suspend_turn(mailbox, suspended),
             Ran::Lost(hook) => {
                 drop(mailbox);
+                // Their effect is lost with the state.
+                unsaved.into_iter().for_each(|turn| self.not_saved(turn));
                 // A hook would panic again in the next activation: its callers are told instead.
                 self.lose(hook.map(|_| CallError::Panicked));
             }
@@ -182,6 +200,11 @@ impl<A: Handlers> ActorSeat<A> {
     fn count_turns(&self, turns: u64) {
         self.shared.turns.fetch_add(turns, Ordering::Relaxed);
     }
+}
+
+/// Whether the state is saved before a reply leaves.
+fn saves_each_turn<A: Actor>() -> bool {
+    matches!(A::PERSIST, Persist::EachTurn)
 }
 
 /// Takes what one visit runs. The queue's buffer stays with the actor if there is more.

@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod pair;
+pub(crate) mod slow_store;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +20,16 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
         Ok(value) => value,
         Err(_) => panic!("{what} did not come within {WAIT_MAX:?}"),
     }
+}
+
+/// Waits until something is so.
+pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let look = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    within(what, look).await;
 }
 
 /// Holds handlers until it is opened, and knows how many have reached it.

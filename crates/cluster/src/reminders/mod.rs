@@ -1,0 +1,81 @@
+//! Drives reminders: writes their rows for this node's actors, and tells those of the slots that this node owns.
+
+mod rows;
+mod teller;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use elastin_protocol::store::StateStore;
+use elastin_protocol::{Slot, View};
+use elastin_types::NodeId;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+pub(crate) use rows::{forget, set};
+pub(crate) use teller::Tell;
+
+/// How many notes of new reminders wait. One more is dropped: the sweep finds its row.
+const NOTES_MAX: usize = 1024;
+
+/// A reminder was set: its slot, and when it is due in milliseconds since the Unix epoch.
+pub(crate) type Note = (Slot, u64);
+
+/// Where the task that tells reminders hears of things. It ends when this is dropped.
+pub(crate) struct Desk {
+    notes: mpsc::Sender<Note>,
+    slots: watch::Sender<BTreeSet<Slot>>,
+    task: Mutex<Option<Hears>>,
+}
+
+/// The other end.
+struct Hears {
+    notes: mpsc::Receiver<Note>,
+    slots: watch::Receiver<BTreeSet<Slot>>,
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        let (notes, noted) = mpsc::channel(NOTES_MAX);
+        let (slots, owned) = watch::channel(BTreeSet::new());
+        let hears = Hears {
+            notes: noted,
+            slots: owned,
+        };
+        Self {
+            notes,
+            slots,
+            task: Mutex::new(Some(hears)),
+        }
+    }
+
+    /// Starts the task, once. Must be called inside a tokio runtime.
+    pub(crate) fn start<T: Tell>(&self, store: Arc<dyn StateStore>, tell: Weak<T>) {
+        let hears = self.task.lock().take().expect("a node goes on the network once");
+        tokio::spawn(teller::run(store, tell, hears));
+    }
+
+    /// The directory may have changed hands.
+    pub(crate) fn enter(&self, me: NodeId, view: &View) {
+        let owned: BTreeSet<Slot> = Slot::all().filter(|slot| view.slots.owner(*slot).node == me).collect();
+        self.slots.send_if_modified(|known| {
+            let changed = *known != owned;
+            *known = owned;
+            changed
+        });
+    }
+
+    /// A reminder was set.
+    pub(crate) fn note(&self, note: Note) {
+        if self.notes.try_send(note).is_err() {
+            tracing::debug!("a note of a reminder was dropped: its row is found later");
+        }
+    }
+}
+
+/// The wall clock, in milliseconds since the Unix epoch.
+pub(crate) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

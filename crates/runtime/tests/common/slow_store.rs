@@ -1,0 +1,55 @@
+//! A world in which every actor is here, and whose store answers when the test says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use elastin_actor::ReplySlot;
+use elastin_runtime::{Grant, Outside, SaveDone, StateImage};
+use elastin_types::{ActivationEpoch, ActorId, CallId, Message, Outcome};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+/// A world whose store answers when the test says so.
+pub(crate) struct SlowStore {
+    saves: mpsc::UnboundedSender<(Bytes, SaveDone)>,
+    kept: Mutex<BTreeMap<ActorId, Bytes>>,
+}
+
+impl SlowStore {
+    /// The store, and the saves that come to it.
+    pub(crate) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<(Bytes, SaveDone)>) {
+        let (saves, taken) = mpsc::unbounded_channel();
+        let kept = Mutex::default();
+        (Arc::new(Self { saves, kept }), taken)
+    }
+
+    /// What the next activation of an actor starts from.
+    pub(crate) fn keep(&self, actor: &ActorId, state: Bytes) {
+        self.kept.lock().insert(actor.clone(), state);
+    }
+}
+
+impl Outside for SlowStore {
+    fn may_activate_here(&self, actor: &ActorId) -> Option<Grant> {
+        let kept = self.kept.lock().get(actor).cloned();
+        Some(Grant {
+            epoch: ActivationEpoch::default(),
+            image: kept.map(|state| StateImage { state, moved: false }),
+        })
+    }
+
+    fn send(&self, message: Message, _reply: Option<ReplySlot>) {
+        panic!("every actor is here, but {message:?} left");
+    }
+
+    fn reply(&self, call: CallId, _outcome: Outcome) {
+        panic!("every caller is here, but the reply of {call:?} left");
+    }
+
+    fn save(&self, _actor: &ActorId, _epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
+        assert!(self.saves.send((state, done)).is_ok(), "the test takes all saves");
+    }
+
+    fn passivated(&self, _actor: &ActorId, _epoch: ActivationEpoch) {}
+}

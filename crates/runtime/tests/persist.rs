@@ -1,0 +1,228 @@
+//! When the state of actors is saved, and what of it their callers may rely on.
+
+extern crate elastin_actor as elastin;
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::slow_store::SlowStore;
+use common::{eventually, within};
+use elastin::{Actor, Ctx, Handlers, Ref, decode_state, handlers};
+use elastin_runtime::{Runtime, SaveDone, SaveError, Settings};
+use elastin_types::{CallError, Unknown};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+type Saves = UnboundedReceiver<(Bytes, SaveDone)>;
+
+fn start<A: Handlers>(idle_max: Option<Duration>) -> (Runtime, Arc<SlowStore>, Saves) {
+    let (store, saves) = SlowStore::new();
+    let settings = Settings {
+        workers: 1,
+        idle_max,
+        ..Default::default()
+    };
+    let builder = Runtime::builder().register::<A>().settings(settings);
+    (builder.outside(store.clone()).build().unwrap(), store, saves)
+}
+
+async fn next_save(saves: &mut Saves) -> (Bytes, SaveDone) {
+    within("a save", saves.recv()).await.expect("the store is there")
+}
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+#[actor(persist)]
+struct Account {
+    balance: i64,
+}
+
+#[handlers]
+impl Account {
+    fn pay_in(&mut self, amount: i64) -> i64 {
+        self.balance += amount;
+        self.balance
+    }
+
+    fn balance(&self) -> i64 {
+        self.balance
+    }
+
+    fn fail(&mut self) {
+        panic!("as asked");
+    }
+}
+
+#[tokio::test]
+async fn turns_that_wait_together_are_saved_together_and_answered_after() {
+    let (runtime, _store, mut saves) = start::<Account>(None);
+    let account: Ref<Account> = runtime.client().actor(1);
+    let first = tokio::spawn({
+        let account = account.clone();
+        async move { account.pay_in(1).await }
+    });
+    let (_, first_done) = next_save(&mut saves).await;
+    // They wait for the first save, and run together after it.
+    let mut waiting = Vec::new();
+    for _ in 0..10 {
+        let account = account.clone();
+        waiting.push(tokio::spawn(async move { account.pay_in(1).await }));
+    }
+    let reader = tokio::spawn({
+        let account = account.clone();
+        async move { account.balance().await }
+    });
+    tokio::task::yield_now().await;
+    first_done(Ok(()));
+    assert_eq!(within("the first reply", first).await.unwrap(), Ok(1));
+    let (state, done) = next_save(&mut saves).await;
+    assert_eq!(decode_state::<Account>(&state).unwrap().balance, 11);
+    assert!(!waiting.iter().any(tokio::task::JoinHandle::is_finished));
+    assert!(!reader.is_finished(), "it has read what is not saved yet");
+    done(Ok(()));
+    for (index, paid) in waiting.into_iter().enumerate() {
+        assert_eq!(within("a reply", paid).await.unwrap(), Ok(index as i64 + 2));
+    }
+    assert_eq!(within("the reader's reply", reader).await.unwrap(), Ok(11));
+    assert!(saves.try_recv().is_err(), "eleven turns were two saves");
+}
+
+#[tokio::test]
+async fn a_panic_takes_unsaved_turns_before_it_along_and_their_callers_know() {
+    let (runtime, store, mut saves) = start::<Account>(None);
+    let account: Ref<Account> = runtime.client().actor(1);
+    let call = |amount: Option<i64>| {
+        let account = account.clone();
+        tokio::spawn(async move {
+            match amount {
+                Some(amount) => account.pay_in(amount).await.map(drop),
+                None => account.fail().await,
+            }
+        })
+    };
+    let first = call(Some(1));
+    let (state, done) = next_save(&mut saves).await;
+    store.keep(account.id(), state);
+    let (second, failing) = (call(Some(10)), call(None));
+    tokio::task::yield_now().await;
+    done(Ok(()));
+    assert_eq!(within("the first reply", first).await.unwrap(), Ok(()));
+    let not_saved = Err(CallError::Unknown(Unknown::NotSaved));
+    assert_eq!(within("the second outcome", second).await.unwrap(), not_saved);
+    assert_eq!(within("the panic", failing).await.unwrap(), Err(CallError::Panicked));
+    assert_eq!(account.balance().await, Ok(1));
+}
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+#[actor(persist(on_request))]
+struct Draft {
+    text: String,
+}
+
+#[handlers]
+impl Draft {
+    fn write(&mut self, text: String) {
+        self.text = text;
+    }
+
+    async fn publish(&mut self, ctx: &Ctx) -> Result<(), String> {
+        ctx.save(self).await.map_err(|error| error.to_string())
+    }
+
+    fn text(&self) -> String {
+        self.text.clone()
+    }
+
+    fn close(&self, ctx: &Ctx) {
+        ctx.deactivate();
+    }
+}
+
+#[tokio::test]
+async fn on_request_nothing_else_is_saved() {
+    let (runtime, store, mut saves) = start::<Draft>(None);
+    let draft: Ref<Draft> = runtime.client().actor("a");
+    draft.write("one".into()).await.unwrap();
+    let publish = || {
+        let draft = draft.clone();
+        tokio::spawn(async move { draft.publish().await })
+    };
+    let publishing = publish();
+    let (state, done) = next_save(&mut saves).await;
+    assert_eq!(decode_state::<Draft>(&state).unwrap().text, "one");
+    assert!(!publishing.is_finished());
+    store.keep(draft.id(), state);
+    done(Ok(()));
+    assert_eq!(within("the reply", publishing).await.unwrap(), Ok(()));
+    // An error is the handler's to deal with; the state in memory stays.
+    draft.write("two".into()).await.unwrap();
+    let publishing = publish();
+    let (_, done) = next_save(&mut saves).await;
+    done(Err(SaveError::Unavailable("the disk is full".into())));
+    let failed = within("the reply", publishing)
+        .await
+        .unwrap()
+        .unwrap_err()
+        .application();
+    assert_eq!(failed.unwrap(), "the store can't take the state: the disk is full");
+    assert_eq!(draft.text().await.unwrap(), "two");
+    // What was not asked for is not saved at the end either.
+    draft.close().await.unwrap();
+    eventually("the end", || runtime.active(draft.id()).is_none()).await;
+    assert_eq!(draft.text().await.unwrap(), "one");
+    assert!(saves.try_recv().is_err());
+}
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+#[actor(persist(at_passivation))]
+struct Cart {
+    items: u32,
+}
+
+#[handlers]
+impl Cart {
+    fn add(&mut self) -> u32 {
+        self.items += 1;
+        self.items
+    }
+
+    fn items(&self) -> u32 {
+        self.items
+    }
+}
+
+#[tokio::test]
+async fn an_idle_actor_is_saved_before_it_goes_and_stays_if_it_can_not_be() {
+    let (runtime, store, mut saves) = start::<Cart>(Some(Duration::from_millis(5)));
+    let cart: Ref<Cart> = runtime.client().actor(7);
+    assert_eq!(cart.add().await, Ok(1), "no save holds the reply up");
+    let (_, done) = next_save(&mut saves).await;
+    done(Err(SaveError::Unavailable("the disk is full".into())));
+    assert_eq!(cart.add().await, Ok(2), "it is still here");
+    let (state, done) = next_save(&mut saves).await;
+    assert_eq!(decode_state::<Cart>(&state).unwrap().items, 2);
+    store.keep(cart.id(), state);
+    done(Ok(()));
+    eventually("the end", || runtime.active(cart.id()).is_none()).await;
+    assert_eq!(cart.items().await, Ok(2));
+    eventually("the second end", || runtime.active(cart.id()).is_none()).await;
+    assert!(saves.try_recv().is_err(), "what was only read is not saved again");
+}
+
+#[tokio::test]
+async fn a_shutdown_saves_what_is_saved_at_passivation() {
+    let (runtime, _store, mut saves) = start::<Cart>(None);
+    let cart: Ref<Cart> = runtime.client().actor(7);
+    cart.add().await.unwrap();
+    let stopping = tokio::spawn({
+        let runtime = runtime.clone();
+        async move { runtime.shutdown(Duration::from_secs(20)).await }
+    });
+    let (state, done) = next_save(&mut saves).await;
+    assert!(!stopping.is_finished());
+    assert_eq!(decode_state::<Cart>(&state).unwrap().items, 1);
+    done(Ok(()));
+    assert!(within("the shutdown", stopping).await.unwrap());
+}

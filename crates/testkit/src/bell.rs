@@ -1,0 +1,50 @@
+//! An actor that sets reminders and keeps those that it has acted on.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use elastin::prelude::*;
+
+/// Rings when it is reminded, once for each reminder however often that comes.
+#[derive(Actor, Serialize, Deserialize, Default)]
+#[actor(persist)]
+pub struct Bell {
+    rung: BTreeSet<Reminder>,
+    told: u64,
+}
+
+#[handlers]
+impl Bell {
+    /// Sets a reminder.
+    async fn set(&mut self, ctx: &Ctx, name: String, after_ms: u64) -> Result<Reminder, String> {
+        let set = ctx.remind(&name, Duration::from_millis(after_ms)).await;
+        set.map_err(|error| error.to_string())
+    }
+
+    /// Sets a reminder that comes again and again.
+    async fn repeat(&mut self, ctx: &Ctx, name: String, every_ms: u64) -> Result<Reminder, String> {
+        let set = ctx.remind_every(&name, Duration::from_millis(every_ms)).await;
+        set.map_err(|error| error.to_string())
+    }
+
+    /// Forgets a reminder; says whether there was one.
+    async fn forget(&mut self, ctx: &Ctx, name: String) -> Result<bool, String> {
+        ctx.forget(&name).await.map_err(|error| error.to_string())
+    }
+
+    #[on(reminder)]
+    async fn ring(&mut self, reminder: Reminder) {
+        self.told += 1;
+        self.rung.insert(reminder);
+    }
+
+    /// What it has acted on.
+    async fn rung(&self) -> BTreeSet<Reminder> {
+        self.rung.clone()
+    }
+
+    /// How often it was told.
+    async fn told(&self) -> u64 {
+        self.told
+    }
+}

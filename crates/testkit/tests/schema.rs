@@ -1,0 +1,26 @@
+//! `schema`: what an application's program prints of its actors.
+
+use std::process::Command;
+
+use elastin::types::Schema;
+use elastin_testkit::app;
+
+#[test]
+fn the_program_prints_its_schema_as_a_file_that_can_be_read_again() {
+    let program = env!("CARGO_BIN_EXE_testkit-server");
+    let printed = Command::new(program).arg("schema").output().expect("the program runs");
+    assert!(printed.status.success());
+    let schema: Schema = serde_json::from_slice(&printed.stdout).expect("it is JSON");
+    assert_eq!(&schema, app().schema());
+    let feed = schema
+        .actor("Feeder")
+        .and_then(|feeder| feeder.function("feed"))
+        .expect("it is there");
+    let parameters: Vec<_> = feed
+        .parameters
+        .iter()
+        .map(|parameter| format!("{}: {}", parameter.name, parameter.type_name))
+        .collect();
+    assert_eq!(parameters, ["sender: u32", "journal: u64", "count: u32"]);
+    assert_eq!(feed.reply, "Result<u64, CallError>");
+}
