@@ -17,10 +17,14 @@ pub(crate) struct Machine {
     node: Mutex<Worker>,
 }
 
+// The queues are kept between events, so that a message costs no allocation here.
 struct Worker {
     node: Node,
-    // Kept between events, so that a message costs no allocation here.
     commands: Vec<Command>,
+    /// Events that were taken from those that wait, all at once.
+    batch: VecDeque<Event>,
+    /// Events that came of carrying out a command: they happen before those of the batch.
+    next: VecDeque<Event>,
 }
 
 /// Carries out commands.
@@ -42,6 +46,8 @@ impl Machine {
             node: Mutex::new(Worker {
                 node,
                 commands: Vec::new(),
+                batch: VecDeque::new(),
+                next: VecDeque::new(),
             }),
         }
     }
@@ -79,18 +85,27 @@ impl Machine {
     }
 
     fn drain(&self, mut worker: MutexGuard<'_, Worker>, hands: &impl Hands) {
-        let Worker { node, commands } = &mut *worker;
+        let Worker {
+            node,
+            commands,
+            batch,
+            next,
+        } = &mut *worker;
         DRAINING.set(true);
-        // The lock is held for the look only: whoever carries out a command may bring events.
-        while let Some(event) = { self.events.lock().pop_front() } {
-            let mut next = VecDeque::from([event]);
-            while let Some(event) = next.pop_front() {
-                tracing::trace!(?event, "takes in");
-                node.handle(hands.now(), event, commands);
-                for command in commands.drain(..) {
-                    tracing::trace!(?command, "carries out");
-                    next.extend(hands.carry_out(command));
+        loop {
+            let Some(event) = next.pop_front().or_else(|| batch.pop_front()) else {
+                // The lock is held for the swap only: whoever carries out a command may bring events.
+                std::mem::swap(&mut *self.events.lock(), batch);
+                if batch.is_empty() {
+                    break;
                 }
+                continue;
+            };
+            tracing::trace!(?event, "takes in");
+            node.handle(hands.now(), event, commands);
+            for command in commands.drain(..) {
+                tracing::trace!(?command, "carries out");
+                next.extend(hands.carry_out(command));
             }
         }
         DRAINING.set(false);
