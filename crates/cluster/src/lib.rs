@@ -12,8 +12,9 @@ mod peer;
 mod reminders;
 mod transport;
 
+pub use elastin_protocol::membership::{MemberRecord, MembershipEnd, Role, Roster};
 pub use frame::{Class, FRAME_BYTES_MAX, FrameError};
 pub use handshake::{HandshakeError, Refusal, WIRE_VERSION};
-pub use membership::{Heard, JoinError, MemberRecord, Membership, Role, Roster, set_draining};
+pub use membership::{Heard, Membership, MembershipHandle};
 pub use peer::{Above, MESSAGE_BYTES_MAX, Peer, PeerConfig};
 pub use transport::{LINK_BYTES_MAX, Receiver, SendError, Transport};

@@ -4,6 +4,7 @@ mod reminding;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
@@ -61,6 +62,8 @@ struct Inner {
     waiting: Mutex<HashMap<CallId, ReplySlot>>,
     alarm: Arc<Alarm>,
     reminders: reminders::Desk,
+    /// Until when the lease is good, on the runtime's clock: looked at before each save.
+    may_act_until: AtomicU64,
     me: NodeId,
     cluster: String,
     // Where connections will be accepted, until the node goes on the network.
@@ -105,6 +108,7 @@ impl Peer {
             waiting: Mutex::default(),
             alarm: Arc::new(Alarm::new()),
             reminders: reminders::Desk::new(),
+            may_act_until: AtomicU64::new(0),
             me,
             cluster: config.cluster,
             listener: Mutex::new(config.listener),
@@ -142,13 +146,18 @@ impl Peer {
         self.inner.me
     }
 
-    /// The membership changed.
-    pub fn enter(&self, view: View, addresses: impl IntoIterator<Item = (NodeId, SocketAddr)>) {
+    /// Learns where members can be dialled.
+    pub fn learn_addresses(&self, addresses: impl IntoIterator<Item = (NodeId, SocketAddr)>) {
         let transport = self.inner.transport();
-        let before = self.view();
         for (node, address) in addresses {
             transport.learn_address(node, address);
         }
+    }
+
+    /// The membership changed.
+    pub fn enter(&self, view: View) {
+        let transport = self.inner.transport();
+        let before = self.view();
         for gone in before.iter().flat_map(|before| before.members.keys()) {
             if !view.members.contains_key(gone) {
                 transport.forget(*gone);
@@ -168,10 +177,16 @@ impl Peer {
         self.inner.machine.look(|node| node.host_of(actor))
     }
 
-    /// The lease may have run out, or was found good after all: nothing may leave, or may leave again.
-    pub fn fence(&self, fenced: bool) {
-        self.inner.runtime().fence(fenced);
-        self.inner.handle(if fenced { Event::Fenced } else { Event::Unfenced });
+    /// The lease may have run out: no turn starts until [`Peer::may_act_until`] says otherwise.
+    pub fn fence(&self) {
+        self.inner.runtime().fence(true);
+    }
+
+    /// The lease is good until this time on this process's clock: from then on nothing is saved and nothing leaves.
+    pub fn may_act_until(&self, until: Time) {
+        self.inner.may_act_until.store(until.0, Ordering::Relaxed);
+        self.inner.handle(Event::MayActUntil(until));
+        self.inner.runtime().fence(self.now() >= until);
     }
 
     /// Wants an actor of this node moved; [`Above::move_ended`] answers.
@@ -442,6 +457,9 @@ impl Outside for Inner {
     }
 
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
+        if self.runtime().now().0 >= self.may_act_until.load(Ordering::Relaxed) {
+            return done(Err(SaveError::Unavailable("the node's lease may have run out".into())));
+        }
         let request = StateRequest::Save {
             actor: actor.clone(),
             epoch,

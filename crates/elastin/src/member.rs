@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use elastin_cluster::{Above, Class, Heard, MemberRecord, Membership, Peer, PeerConfig, Role};
-use elastin_protocol::store::{Coordination, CoordinationRequest, LeaseId, StateStore};
+use elastin_cluster::{Above, Class, Heard, MemberRecord, Membership, MembershipHandle, Peer, PeerConfig, Role};
+use elastin_protocol::store::{Coordination, StateStore};
 use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
 use elastin_runtime::{Runtime, Settings};
-use elastin_stores::CoordinationExt;
 use elastin_types::{ActivationEpoch, ActorId, Caller, NodeId};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -84,26 +83,7 @@ pub(crate) struct Member {
     pub(crate) runtime: Runtime,
     pub(crate) below: mpsc::UnboundedReceiver<Below>,
     pub(crate) heard: mpsc::UnboundedReceiver<Heard>,
-    pub(crate) leave: Leave,
-}
-
-/// Ends a membership, so that the others know at once.
-#[derive(Clone)]
-pub(crate) struct Leave {
-    coordination: Arc<dyn Coordination>,
-    lease: LeaseId,
-}
-
-impl Leave {
-    pub(crate) async fn now(&self) {
-        if let Err(error) = self
-            .coordination
-            .call(CoordinationRequest::Revoke { lease: self.lease })
-            .await
-        {
-            tracing::debug!(%error, "the lease was not given back; it runs out");
-        }
-    }
+    pub(crate) membership: MembershipHandle,
 }
 
 impl Member {
@@ -114,22 +94,10 @@ impl Member {
             Role::Server | Role::Supervisor => Some(TcpListener::bind("127.0.0.1:0").await?),
         };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let record = MemberRecord {
-            name: options.name,
-            role: options.role,
-            address,
-            draining: false,
-        };
+        let record = MemberRecord::new(options.name, options.role, address);
         let hosts = options.role == Role::Server;
-        let membership = Membership::join(Arc::clone(&options.coordination), &record, LEASE_TTL).await?;
-        if options.role == Role::Supervisor {
-            membership.own_directory().await?;
-        }
+        let membership = Membership::join(options.coordination, record, LEASE_TTL).await?;
         let me = membership.me();
-        let leave = Leave {
-            coordination: options.coordination,
-            lease: membership.lease(),
-        };
         let (pass_on, below) = mpsc::unbounded_channel();
         let config = PeerConfig {
             cluster: app.app_name().into(),
@@ -159,14 +127,14 @@ impl Member {
         };
         let runtime = builder.build()?;
         peer.attach(runtime.clone());
-        let heard = membership.attend(peer.clone());
+        let (membership, heard) = membership.attend(peer.clone());
         Ok(Member {
             me,
             peer,
             runtime,
             below,
             heard,
-            leave,
+            membership,
         })
     }
 }

@@ -51,7 +51,7 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
     };
     let member = Member::join(&app, member).await?;
     let supervisor_ended = supervisor_ended();
-    let (leave, runtime) = (member.leave.clone(), member.runtime.clone());
+    let (membership, runtime) = (member.membership.clone(), member.runtime.clone());
     let server = Server::new(member, policy, &settings);
     tokio::select! {
         ended = server.run() => ended,
@@ -59,7 +59,7 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
             if !runtime.shutdown(SHUTDOWN_TIME_MAX).await {
                 tracing::warn!("some actors did not come to an end in time");
             }
-            leave.now().await;
+            membership.leave().await;
             Ok(())
         }
     }

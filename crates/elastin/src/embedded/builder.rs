@@ -197,14 +197,7 @@ impl EmbeddedBuilder {
         let provisioner = ProcessProvisioner::new(program, arguments, exits);
         let status = Arc::new(Mutex::new(Status::default()));
         let (requests, asked) = mpsc::unbounded_channel();
-        let supervisor = Supervisor::new(
-            member,
-            Arc::clone(&coordination),
-            provisioner,
-            policy,
-            &settings,
-            Arc::clone(&status),
-        );
+        let supervisor = Supervisor::new(member, provisioner, policy, &settings, Arc::clone(&status));
         let all_there = supervisor.start(self.servers, exited, asked)?;
         let there = tokio::time::timeout(REQUEST_TIME_MAX, all_there).await;
         if !matches!(there, Ok(Ok(()))) {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use elastin_actor::Client;
-use elastin_cluster::Role;
+use elastin_cluster::{MembershipHandle, Role};
 use elastin_control::{Capacity, Decision};
 use elastin_protocol::MoveError;
 use elastin_protocol::store::{Coordination, StateStore};
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::App;
-use crate::member::{Leave, Member, MemberOptions};
+use crate::member::{Member, MemberOptions};
 
 pub use builder::{EmbeddedBuilder, EmbeddedError};
 pub use status::ServerStatus;
@@ -39,7 +39,7 @@ pub struct Embedded {
     state: Arc<dyn StateStore>,
     requests: mpsc::UnboundedSender<Request>,
     status: Arc<Mutex<Status>>,
-    clients: Mutex<Vec<Leave>>,
+    clients: Mutex<Vec<MembershipHandle>>,
     clients_made: AtomicU64,
     // Serves the stores for as long as the cluster lives.
     _stores: elastin_stores::served::Server,
@@ -78,7 +78,7 @@ impl Embedded {
         };
         let mut member = Member::join(&self.app, options).await?;
         let client = member.runtime.client();
-        self.clients.lock().push(member.leave.clone());
+        self.clients.lock().push(member.membership.clone());
         // It is ready when it knows who is there.
         let _ = member.heard.recv().await;
         tokio::spawn(async move { while member.heard.recv().await.is_some() {} });
@@ -162,7 +162,7 @@ impl Embedded {
     pub async fn shutdown(self) {
         let clients = std::mem::take(&mut *self.clients.lock());
         for client in clients {
-            client.now().await;
+            client.leave().await;
         }
         let (answer, answered) = oneshot::channel();
         self.ask(Request::Shutdown { answer });

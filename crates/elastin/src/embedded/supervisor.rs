@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use elastin_cluster::{Class, Heard, MemberRecord, Role, Roster, set_draining};
+use elastin_cluster::{Class, Heard, MemberRecord, Role, Roster};
 use elastin_control::{Config, ControlMessage, Gem, GemCommand, GemEvent, NewActor};
 use elastin_policy::Policy;
-use elastin_protocol::store::{Coordination, CoordinationReply, CoordinationRequest};
-use elastin_stores::CoordinationExt;
 use elastin_types::{ActorId, Caller, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -72,7 +70,6 @@ struct AskedMove {
 
 pub(super) struct Supervisor {
     member: Member,
-    coordination: Arc<dyn Coordination>,
     provisioner: ProcessProvisioner,
     gem: Gem,
     status: Arc<Mutex<Status>>,
@@ -89,7 +86,6 @@ pub(super) struct Supervisor {
 impl Supervisor {
     pub(super) fn new(
         member: Member,
-        coordination: Arc<dyn Coordination>,
         provisioner: ProcessProvisioner,
         policy: Arc<Policy>,
         settings: &ClusterSettings,
@@ -103,7 +99,6 @@ impl Supervisor {
         };
         Supervisor {
             member,
-            coordination,
             provisioner,
             gem: Gem::new(config),
             status,
@@ -140,7 +135,7 @@ impl Supervisor {
                     Heard::Roster(roster) => self.meet(roster),
                     Heard::Evicted => return tracing::error!("the supervisor lost its own lease: the cluster ends"),
                 },
-                Some(exited) = exited.recv() => self.bury(exited).await,
+                Some(exited) = exited.recv() => self.bury(exited),
                 request = asked.recv() => match request {
                     Some(Request::Shutdown { answer }) => {
                         self.end(&mut exited).await;
@@ -269,7 +264,7 @@ impl Supervisor {
             }
             GemCommand::RemoveServer { node } => {
                 if let Some(record) = self.roster.members.get(&node) {
-                    self.drain(record.name.clone());
+                    self.drain(&record.name);
                 }
             }
             GemCommand::Record(decision) => self.status.lock().decided(*decision),
@@ -339,13 +334,15 @@ impl Supervisor {
 
     /// A server's process has ended: its membership ends now, and a server that was not told to go is replaced if there are
     /// too few.
-    async fn bury(&mut self, exited: Exited) {
+    fn bury(&mut self, exited: Exited) {
         if exited.expected {
             tracing::info!(server = exited.name, "a server left");
         } else {
             tracing::warn!(server = exited.name, how = exited.how, "a server's process ended");
         }
-        self.end_lease(&exited.name).await;
+        if let Some(node) = self.roster.named(&exited.name) {
+            self.member.membership.stopped(node);
+        }
         let (lost, awaited) = std::mem::take(&mut self.awaited)
             .into_iter()
             .partition(|awaited| awaited.names.contains(&exited.name));
@@ -366,22 +363,6 @@ impl Supervisor {
         }
     }
 
-    /// Ends the lease of a server whose process is gone for sure, so that nobody waits for it to run out.
-    async fn end_lease(&self, name: &str) {
-        let Some(key) = self.roster.named(name).map(|_| MemberRecord::key(name)) else {
-            return;
-        };
-        let entry = match self.coordination.call(CoordinationRequest::Get { key }).await {
-            Ok(CoordinationReply::Got { entry, .. }) => entry,
-            Ok(_) | Err(_) => None,
-        };
-        if let Some(lease) = entry.and_then(|entry| entry.lease)
-            && let Err(error) = self.coordination.call(CoordinationRequest::Revoke { lease }).await
-        {
-            tracing::warn!(server = name, %error, "its lease was not ended; it runs out");
-        }
-    }
-
     fn serve(&mut self, request: Request) {
         match request {
             Request::Move { actor, server, answer } => self.move_actor(actor, server, answer),
@@ -394,7 +375,7 @@ impl Supervisor {
                     tracing::error!(%error, "a server could not be started");
                 }
             }
-            Request::Drain { server } => self.drain(server),
+            Request::Drain { server } => self.drain(&server),
             Request::Kill { server, answer } => drop(answer.send(self.provisioner.kill(&server))),
             Request::ProcessId { server, answer } => drop(answer.send(self.provisioner.process_id(&server))),
             Request::Shutdown { .. } => unreachable!("handled by the loop, which it ends"),
@@ -424,13 +405,11 @@ impl Supervisor {
         );
     }
 
-    fn drain(&self, server: String) {
-        let coordination = Arc::clone(&self.coordination);
-        tokio::spawn(async move {
-            if let Err(error) = set_draining(&*coordination, &server, true).await {
-                tracing::warn!(server, %error, "a server could not be set to drain");
-            }
-        });
+    fn drain(&self, server: &str) {
+        match self.roster.named(server) {
+            Some(node) => self.member.membership.drain(node, true),
+            None => tracing::warn!(server, "there is no such server to drain"),
+        }
     }
 
     async fn end(&mut self, exited: &mut mpsc::UnboundedReceiver<Exited>) {
