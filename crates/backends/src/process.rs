@@ -43,7 +43,7 @@ pub struct Process {
 
 impl Process {
     /// Starts a program whose words go to a file, which is empty at first.
-    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Process, BackendError> {
+    pub fn start(command: &mut Command, log: &Path) -> Result<Process, BackendError> {
         let file = std::fs::File::create(log)?;
         let child = command
             .stdin(Stdio::null())

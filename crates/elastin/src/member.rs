@@ -1,6 +1,7 @@
 //! What every member of a cluster is made of, whether it hosts actors, only calls them, or supervises: membership, a
 //! driver on the network, and a runtime.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,10 @@ use crate::App;
 
 /// How long a member may be silent before it counts as dead. Short, because processes on one machine are quick to answer;
 /// a server whose process ends is noticed at once.
-const LEASE_TTL: Duration = Duration::from_secs(3);
+pub(crate) const LEASE_TTL: Duration = Duration::from_secs(3);
+
+/// A free port of this machine that others can't reach.
+pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How long a call waits that was given no deadline, so that a caller never waits for ever for what was lost on the way.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -74,6 +78,33 @@ pub(crate) struct MemberOptions {
     pub(crate) coordination: Arc<dyn Coordination>,
     pub(crate) state: Arc<dyn StateStore>,
     pub(crate) cpu_share: Option<f64>,
+    /// Where connections are accepted, if it can be dialled.
+    pub(crate) listen: SocketAddr,
+    /// Where others reach it, if that is not where it listens.
+    pub(crate) advertise: Option<SocketAddr>,
+    /// How long it may be silent before it counts as dead.
+    pub(crate) lease_ttl: Duration,
+}
+
+impl MemberOptions {
+    /// A member that is reached over loopback, if at all, and has the whole machine.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        role: Role,
+        coordination: Arc<dyn Coordination>,
+        state: Arc<dyn StateStore>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            role,
+            coordination,
+            state,
+            cpu_share: None,
+            listen: LOOPBACK,
+            advertise: None,
+            lease_ttl: LEASE_TTL,
+        }
+    }
 }
 
 /// A member of a cluster, and what it hears.
@@ -81,8 +112,9 @@ pub(crate) struct Member {
     pub(crate) me: NodeId,
     pub(crate) peer: Peer,
     pub(crate) runtime: Runtime,
-    pub(crate) below: mpsc::UnboundedReceiver<Below>,
-    pub(crate) heard: mpsc::UnboundedReceiver<Heard>,
+    /// What its driver has for whoever steers it, who takes it once.
+    pub(crate) below: Option<mpsc::UnboundedReceiver<Below>>,
+    pub(crate) heard: Option<mpsc::UnboundedReceiver<Heard>>,
     pub(crate) membership: MembershipHandle,
 }
 
@@ -91,12 +123,18 @@ impl Member {
     pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Member> {
         let listener = match options.role {
             Role::Client => None,
-            Role::Server | Role::Supervisor => Some(TcpListener::bind("127.0.0.1:0").await?),
+            Role::Server | Role::Supervisor => Some(TcpListener::bind(options.listen).await?),
         };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        let address = address.map(|own| options.advertise.unwrap_or(own));
+        anyhow::ensure!(
+            !address.is_some_and(|address| address.ip().is_unspecified()),
+            "others can't reach {}: say with `--advertise` where they can",
+            options.listen
+        );
         let record = MemberRecord::new(options.name, options.role, address);
         let hosts = options.role == Role::Server;
-        let membership = Membership::join(options.coordination, record, LEASE_TTL).await?;
+        let membership = Membership::join(options.coordination, record, options.lease_ttl).await?;
         let me = membership.me();
         let (pass_on, below) = mpsc::unbounded_channel();
         let config = PeerConfig {
@@ -132,9 +170,18 @@ impl Member {
             me,
             peer,
             runtime,
-            below,
-            heard,
+            below: Some(below),
+            heard: Some(heard),
             membership,
         })
+    }
+
+    /// What the member hears, for whoever steers it.
+    ///
+    /// # Panics
+    /// If somebody has taken it before.
+    pub(crate) fn take_ears(&mut self) -> (mpsc::UnboundedReceiver<Below>, mpsc::UnboundedReceiver<Heard>) {
+        let ears = self.below.take().zip(self.heard.take());
+        ears.expect("a member is steered by one task")
     }
 }

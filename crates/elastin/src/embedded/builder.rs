@@ -14,13 +14,13 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::earlier;
-use super::status::Status;
 use super::supervisor::Supervisor;
 use super::{Embedded, REQUEST_TIME_MAX};
 use crate::PolicySource;
 use crate::member::{Member, MemberOptions};
 use crate::provision::ProcessProvisioner;
 use crate::settings::ClusterSettings;
+use crate::status::Status;
 use crate::{App, AppError};
 
 /// The elasticity period of an embedded cluster, unless it or its policy sets another.
@@ -175,13 +175,12 @@ impl EmbeddedBuilder {
             .store(&*coordination)
             .await
             .map_err(|error| failed(error.into()))?;
-        let options = MemberOptions {
-            name: "supervisor".into(),
-            role: Role::Supervisor,
-            coordination: Arc::clone(&coordination),
-            state: Arc::clone(&state),
-            cpu_share: None,
-        };
+        let options = MemberOptions::new(
+            "supervisor",
+            Role::Supervisor,
+            Arc::clone(&coordination),
+            Arc::clone(&state),
+        );
         let member = Member::join(&self.app, options).await.map_err(failed)?;
 
         let program = match self.program {
