@@ -23,7 +23,8 @@ use crate::alarm::Alarm;
 use crate::frame::{Class, FRAME_BYTES_MAX};
 use crate::machine::{Hands, Machine};
 use crate::reminders;
-use crate::transport::{Receiver, SendError, Transport};
+use crate::security::Security;
+use crate::transport::{Receiver, SendError, Transport, TransportConfig};
 
 /// The largest argument that travels between nodes: a frame has room for it with its header.
 pub const MESSAGE_BYTES_MAX: usize = FRAME_BYTES_MAX - (64 << 10);
@@ -65,9 +66,8 @@ struct Inner {
     /// Until when the lease is good, on the runtime's clock: looked at before each save.
     may_act_until: AtomicU64,
     me: NodeId,
-    cluster: String,
-    // Where connections will be accepted, until the node goes on the network.
-    listener: Mutex<Option<TcpListener>>,
+    // How to go on the network, until the node does.
+    network: Mutex<Option<TransportConfig>>,
     this: Weak<Inner>,
 }
 
@@ -86,6 +86,8 @@ pub struct PeerConfig {
     pub node: NodeConfig,
     /// The actor types whose state is saved, and whose activations claim their epoch in the store.
     pub saved_types: BTreeSet<ActorType>,
+    /// How nodes make sure that they talk to nodes of their cluster.
+    pub security: Security,
     /// Where connections are accepted, if the node can be dialled.
     pub listener: Option<TcpListener>,
     /// Where state is saved.
@@ -97,6 +99,12 @@ impl Peer {
     /// does nothing before [`Peer::enter`] gives it a view.
     pub fn new(config: PeerConfig, above: Arc<dyn Above>) -> Peer {
         let me = config.node.me;
+        let network = TransportConfig {
+            cluster: config.cluster,
+            me,
+            security: config.security,
+            listener: config.listener,
+        };
         let inner = Arc::new_cyclic(|this| Inner {
             machine: Machine::new(Node::new(config.node)),
             transport: OnceLock::new(),
@@ -110,8 +118,7 @@ impl Peer {
             reminders: reminders::Desk::new(),
             may_act_until: AtomicU64::new(0),
             me,
-            cluster: config.cluster,
-            listener: Mutex::new(config.listener),
+            network: Mutex::new(Some(network)),
             this: this.clone(),
         });
         Peer { inner }
@@ -127,11 +134,8 @@ impl Peer {
         let inner = &self.inner;
         assert!(inner.runtime.set(runtime).is_ok(), "a node has one runtime");
         let receiver = Arc::new(Ear(Arc::downgrade(inner)));
-        let transport = Transport::start(&inner.cluster, inner.me, inner.listener.lock().take(), receiver);
-        assert!(
-            inner.transport.set(transport).is_ok(),
-            "a node goes on the network once"
-        );
+        let network = inner.network.lock().take().expect("a node goes on the network once");
+        assert!(inner.transport.set(Transport::start(network, receiver)).is_ok());
         tokio::spawn(ring(Arc::downgrade(inner), Arc::clone(&inner.alarm)));
         inner.reminders.start(Arc::clone(&inner.state), Arc::downgrade(inner));
     }

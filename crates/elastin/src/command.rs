@@ -90,7 +90,7 @@ pub(crate) fn main(app: App) -> ExitCode {
 
 /// Runs the program as `arguments` say, without the program's own name.
 pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = std::iter::once(OsString::from(app.app_name())).chain(arguments);
+    let arguments = std::iter::once(OsString::from(app.cluster_name())).chain(arguments);
     carry_out(app, Arguments::parse_from(arguments))
 }
 
@@ -180,7 +180,7 @@ fn cluster(
         for server in cluster.servers() {
             eprintln!("{} is up", server.name);
         }
-        eprintln!("the cluster runs; interrupt it to end it");
+        eprintln!("the cluster runs at {}; interrupt it to end it", cluster.address());
         tokio::signal::ctrl_c().await?;
         cluster.shutdown().await;
         Ok(())

@@ -47,6 +47,7 @@ pub use app::{App, AppError, Elastin};
 pub use cluster::Cluster;
 pub use command::log_to_stderr;
 pub use elastin_actor::Client;
+pub use elastin_cluster::{Authority, AuthorityError};
 pub use elastin_control::{
     Capacity, Change, Decision, DecisionId, Outcome as DecisionOutcome, Settings as ElasticitySettings,
 };

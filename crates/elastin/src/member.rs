@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use elastin_cluster::{Above, Class, Heard, MemberRecord, Membership, MembershipHandle, Peer, PeerConfig, Role};
+use elastin_cluster::{
+    Above, Class, Heard, MemberRecord, Membership, MembershipHandle, Peer, PeerConfig, Role, Security,
+};
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
 use elastin_runtime::{Runtime, Settings};
@@ -84,6 +86,8 @@ pub(crate) struct MemberOptions {
     pub(crate) advertise: Option<SocketAddr>,
     /// How long it may be silent before it counts as dead.
     pub(crate) lease_ttl: Duration,
+    /// How it makes sure that it talks to members.
+    pub(crate) security: Security,
 }
 
 impl MemberOptions {
@@ -93,6 +97,7 @@ impl MemberOptions {
         role: Role,
         coordination: Arc<dyn Coordination>,
         state: Arc<dyn StateStore>,
+        security: Security,
     ) -> Self {
         Self {
             name: name.into(),
@@ -103,6 +108,7 @@ impl MemberOptions {
             listen: LOOPBACK,
             advertise: None,
             lease_ttl: LEASE_TTL,
+            security,
         }
     }
 }
@@ -132,19 +138,25 @@ impl Member {
             "others can't reach {}: say with `--advertise` where they can",
             options.listen
         );
+        anyhow::ensure!(
+            !options.security.is_plain() || address.is_none_or(|address| address.ip().is_loopback()),
+            "plain text does not leave the machine: to listen on {} give the members certificates",
+            options.listen
+        );
         let record = MemberRecord::new(options.name, options.role, address);
         let hosts = options.role == Role::Server;
         let membership = Membership::join(options.coordination, record, options.lease_ttl).await?;
         let me = membership.me();
         let (pass_on, below) = mpsc::unbounded_channel();
         let config = PeerConfig {
-            cluster: app.app_name().into(),
+            cluster: app.cluster_name().into(),
             node: NodeConfig {
                 me,
                 hosts,
                 limits: Limits::default(),
             },
             saved_types: app.saved_types().clone(),
+            security: options.security,
             listener,
             state: options.state,
         };

@@ -55,7 +55,8 @@ pub(crate) struct NodeOptions {
 
 /// Runs a server until its supervisor or a signal ends it or it is no longer a member.
 pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
-    let Stores { coordination, state } = options.address.open(app.app_name()).await?;
+    let security = options.address.security(app.cluster_name())?;
+    let Stores { coordination, state } = options.address.open(app.cluster_name(), &security).await?;
     let settings = if options.address.is_supervised() {
         ClusterSettings::load(&coordination).await?
     } else {
@@ -68,7 +69,7 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
         listen: options.listen,
         advertise: options.advertise,
         lease_ttl: options.lease_ttl,
-        ..MemberOptions::new(options.name, Role::Server, coordination, state)
+        ..MemberOptions::new(options.name, Role::Server, coordination, state, security)
     };
     let member = Member::join(&app, member).await?;
     let (membership, runtime) = (member.membership.clone(), member.runtime.clone());

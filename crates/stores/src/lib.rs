@@ -21,6 +21,7 @@ mod local_coordination;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+pub mod secret;
 pub mod served;
 mod state_engine;
 mod watchers;

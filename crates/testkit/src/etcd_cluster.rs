@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use elastin::{App, Cluster, ClusterAddress};
+use elastin::{App, Authority, Cluster, ClusterAddress};
 use elastin_backends::{EtcdCluster, PostgresServer, Process};
 use tempfile::TempDir;
 
@@ -23,7 +23,9 @@ pub struct EtcdElastin {
     // Before what they need, so that they end first.
     servers: BTreeMap<String, Process>,
     clients_made: AtomicU64,
-    logs: TempDir,
+    // The logs of servers, and the certificates of all.
+    files: TempDir,
+    authority: Authority,
     /// What coordinates it.
     pub etcd: EtcdCluster,
     /// What keeps its state.
@@ -35,13 +37,14 @@ impl EtcdElastin {
     /// calls [`App::main`] with this application.
     pub fn start(app: App, program: impl Into<PathBuf>, etcd_members: usize) -> anyhow::Result<EtcdElastin> {
         Ok(EtcdElastin {
-            app,
             program: program.into(),
             servers: BTreeMap::new(),
             clients_made: AtomicU64::new(0),
-            logs: tempfile::tempdir()?,
+            files: tempfile::tempdir()?,
+            authority: Authority::create(app.cluster_name())?,
             etcd: EtcdCluster::start(etcd_members)?,
             postgres: PostgresServer::start()?,
+            app,
         })
     }
 
@@ -54,7 +57,9 @@ impl EtcdElastin {
             .args(["--etcd", &self.etcd.endpoints().join(",")])
             .args(["--postgres", &self.postgres.url()])
             .args(["--lease", &LEASE_SECONDS.to_string()])
-            .args(["--period", "1"]);
+            .args(["--period", "1"])
+            .arg("--certificates")
+            .arg(self.certificates(name, true)?);
         let process = Process::start(&mut command, &self.log(name))?;
         self.servers.insert(name.to_owned(), process);
         Ok(())
@@ -97,22 +102,30 @@ impl EtcdElastin {
         std::fs::read_to_string(self.log(name)).unwrap_or_default()
     }
 
-    /// Where the cluster is.
-    pub fn address(&self) -> ClusterAddress {
-        ClusterAddress {
+    /// Where the cluster is, for a client of this name with a certificate of its own.
+    pub fn address(&self, client: &str) -> anyhow::Result<ClusterAddress> {
+        Ok(ClusterAddress {
             etcd: self.etcd.endpoints(),
+            certificates: Some(self.certificates(client, false)?),
             ..ClusterAddress::default()
-        }
+        })
+    }
+
+    fn certificates(&self, name: &str, node: bool) -> anyhow::Result<PathBuf> {
+        let directory = self.files.path().join(format!("{name}.certificates"));
+        self.authority.issue(name, node, &directory)?;
+        Ok(directory)
     }
 
     /// A connection to the cluster, as a client of its own.
     pub async fn connect(&self) -> anyhow::Result<Cluster> {
         let number = self.clients_made.fetch_add(1, Ordering::Relaxed) + 1;
-        Cluster::connect(&self.app, &self.address(), &format!("client-{number}")).await
+        let name = format!("client-{number}");
+        Cluster::connect(&self.app, &self.address(&name)?, &name).await
     }
 
     fn log(&self, name: &str) -> PathBuf {
-        let directory: &Path = self.logs.path();
+        let directory: &Path = self.files.path();
         directory.join(format!("{name}.log"))
     }
 }

@@ -1,10 +1,13 @@
 //! Clusters over a real etcd cluster and a real PostgreSQL server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use elastin::Cluster;
 use elastin::admin::AdminError;
+use elastin::{Client, Cluster};
 use elastin_testkit::{EtcdElastin, Journal, Ledger, app, wait_for};
+use tokio::task::JoinSet;
 
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -74,5 +77,69 @@ async fn actors_live_move_and_survive_a_drain() {
         status.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(),
         ["c"]
     );
+    cluster.leave().await;
+}
+
+/// What a sender noticed when everything was over: how many rounds it made.
+async fn append_until_told(client: Client, sender: u32, stop: Arc<AtomicBool>) -> u64 {
+    let mut round = 0;
+    while !stop.load(Ordering::Relaxed) {
+        round += 1;
+        for key in 0..JOURNALS {
+            // Told first, so that a call which overtook it would be noticed.
+            let journal = client.actor::<Journal>(key);
+            let told = journal
+                .append(sender, 2 * round - 1)
+                .deadline(CALL_DEADLINE)
+                .tell()
+                .await;
+            assert_eq!(told, Ok(()), "sender {sender}, journal {key}, round {round}");
+            let count = journal.append(sender, 2 * round).deadline(CALL_DEADLINE).await;
+            assert_eq!(count, Ok(2 * round), "sender {sender}, journal {key}, round {round}");
+        }
+    }
+    round
+}
+
+const JOURNALS: u64 = 20;
+const SENDERS: u32 = 4;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_restart_of_all_servers_under_load_loses_nothing_and_keeps_order() {
+    let (mut elastin, cluster) = start(&["a", "b", "c"]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut senders = JoinSet::new();
+    for sender in 0..SENDERS {
+        senders.spawn(append_until_told(cluster.client().clone(), sender, Arc::clone(&stop)));
+    }
+    let mut names = vec!["a", "b", "c"];
+    for (old, new) in [("a", "d"), ("b", "e"), ("c", "f")] {
+        tokio::task::block_in_place(|| elastin.end_server(old));
+        elastin.add_server(new).unwrap();
+        names.retain(|name| *name != old);
+        names.push(new);
+        await_servers(&cluster, &names).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut rounds = Vec::new();
+    while let Some(sender) = senders.join_next().await {
+        rounds.push(sender.expect("no sender noticed anything"));
+    }
+    assert!(
+        rounds.iter().all(|rounds| *rounds > 10),
+        "the load was real: {rounds:?}"
+    );
+    for key in 0..JOURNALS {
+        let log = cluster
+            .client()
+            .actor::<Journal>(key)
+            .log()
+            .deadline(CALL_DEADLINE)
+            .await;
+        for (sender, numbers) in log.unwrap() {
+            let expected: Vec<u64> = (1..=numbers.len() as u64).collect();
+            assert_eq!(numbers, expected, "journal {key}, sender {sender}");
+        }
+    }
     cluster.leave().await;
 }

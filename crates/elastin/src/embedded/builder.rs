@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_cluster::Role;
+use elastin_cluster::{Role, Security};
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState, OpenError};
+use elastin_stores::secret::Secret;
 use elastin_stores::served;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -158,8 +159,10 @@ impl EmbeddedBuilder {
         let coordination: Arc<dyn Coordination> =
             Arc::new(EmbeddedCoordination::open(directory.join("coordination.redb"))?);
         let state: Arc<dyn StateStore> = Arc::new(EmbeddedState::open(directory.join("state.redb"))?);
+        let secret = Secret::generate();
+        secret.write(&directory.join("secret"))?;
         let stores = TcpListener::bind("127.0.0.1:0").await?;
-        let stores = served::serve(stores, Arc::clone(&state), Arc::clone(&coordination))?;
+        let stores = served::serve(stores, Arc::clone(&state), Arc::clone(&coordination), secret.clone())?;
 
         let settings = ClusterSettings {
             policy: self.policy,
@@ -180,6 +183,7 @@ impl EmbeddedBuilder {
             Role::Supervisor,
             Arc::clone(&coordination),
             Arc::clone(&state),
+            Security::Secret(secret.clone()),
         );
         let member = Member::join(&self.app, options).await.map_err(failed)?;
 
@@ -189,11 +193,12 @@ impl EmbeddedBuilder {
         };
         let mut arguments = self.node_arguments;
         arguments.extend(["--join".into(), stores.address().to_string().into()]);
+        arguments.extend(["--secret".into(), "-".into()]);
         if let Some(share) = self.cpu_share {
             arguments.extend(["--cpu-share".into(), share.to_string().into()]);
         }
         let (exits, exited) = mpsc::unbounded_channel();
-        let provisioner = ProcessProvisioner::new(program, arguments, exits);
+        let provisioner = ProcessProvisioner::new(program, arguments, secret.clone(), exits);
         let status = Arc::new(Mutex::new(Status::default()));
         let (requests, asked) = mpsc::unbounded_channel();
         let supervisor = Supervisor::new(member, provisioner, policy, &settings, Arc::clone(&status));
@@ -211,11 +216,12 @@ impl EmbeddedBuilder {
             app: self.app,
             coordination,
             state,
+            secret,
             requests,
             status,
             clients: Mutex::default(),
             clients_made: Default::default(),
-            _stores: stores,
+            stores,
             _temporary: temporary,
         })
     }

@@ -7,14 +7,16 @@ mod builder;
 mod earlier;
 mod supervisor;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use elastin_actor::Client;
-use elastin_cluster::{MembershipHandle, Role};
+use elastin_cluster::{MembershipHandle, Role, Security};
 use elastin_control::{Capacity, Decision};
 use elastin_protocol::store::{Coordination, StateStore};
+use elastin_stores::secret::Secret;
 use elastin_types::ActorId;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -35,12 +37,13 @@ pub struct Embedded {
     app: App,
     coordination: Arc<dyn Coordination>,
     state: Arc<dyn StateStore>,
+    secret: Secret,
     requests: mpsc::UnboundedSender<Request>,
     status: Arc<Mutex<Status>>,
     clients: Mutex<Vec<MembershipHandle>>,
     clients_made: AtomicU64,
     // Serves the stores for as long as the cluster lives.
-    _stores: elastin_stores::served::Server,
+    stores: elastin_stores::served::Server,
     // Keeps the files of a cluster that nobody gave a place for; removed at the end.
     _temporary: Option<tempfile::TempDir>,
 }
@@ -54,6 +57,7 @@ impl Embedded {
             Role::Client,
             Arc::clone(&self.coordination),
             Arc::clone(&self.state),
+            Security::Secret(self.secret.clone()),
         );
         let mut member = Member::join(&self.app, options).await?;
         let client = member.runtime.client();
@@ -63,6 +67,12 @@ impl Embedded {
         let _ = heard.recv().await;
         tokio::spawn(async move { while heard.recv().await.is_some() {} });
         Ok(client)
+    }
+
+    /// Where operators and clients in other processes find the cluster. They need its secret as well, which is in the file
+    /// `secret` of its directory.
+    pub fn address(&self) -> SocketAddr {
+        self.stores.address()
     }
 
     /// The servers, as they last reported.
