@@ -13,6 +13,7 @@ use anyhow::Result;
 use bench_table::{Goal, Row, Samples, Table};
 use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState};
 use elastin_stores::memory::MemoryState;
+use elastin_stores::secret::Secret;
 use elastin_stores::served::{StoreClient, serve};
 use tokio::net::TcpListener;
 
@@ -45,8 +46,9 @@ async fn measure(directory: &Path) -> Result<Table> {
     let embedded = Arc::new(EmbeddedState::open(directory.join("state"))?);
     let coordination = Arc::new(EmbeddedCoordination::open(directory.join("coordination"))?);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let server = serve(listener, embedded.clone(), coordination)?;
-    let client = Arc::new(StoreClient::connect(server.address()).await?);
+    let secret = Secret::generate();
+    let server = serve(listener, embedded.clone(), coordination, secret.clone())?;
+    let client = Arc::new(StoreClient::connect(server.address(), &secret).await?);
 
     let mut base = Samples::default();
     let mut one = Samples::default();

@@ -1,5 +1,7 @@
 //! The `elastin` command.
 
+mod authority;
+mod cluster;
 mod demo;
 mod output;
 mod policy;
@@ -27,6 +29,33 @@ enum Command {
     /// Try to break the cluster's protocols in simulated worlds with random faults
     #[command(subcommand)]
     Sim(sim::Command),
+    /// Show how the servers of a running cluster are
+    Status {
+        #[command(flatten)]
+        place: cluster::Where,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Move an actor of a running cluster to a server; no policy is asked
+    Move {
+        /// The actor: its type and its key, such as Folder/7
+        actor: String,
+        /// The name of the server
+        server: String,
+        #[command(flatten)]
+        place: cluster::Where,
+    },
+    /// Empty a server of a running cluster, which leaves then
+    Drain {
+        /// The name of the server
+        server: String,
+        #[command(flatten)]
+        place: cluster::Where,
+    },
+    /// Make the certificates by which the members of a cluster know each other
+    #[command(subcommand)]
+    Ca(authority::Command),
     /// Run a server of the demo's cluster
     #[command(hide = true)]
     DemoServer {
@@ -43,6 +72,10 @@ fn main() -> ExitCode {
         }
         Command::Policy(command) => policy::run(&command),
         Command::Sim(command) => sim::run(&command),
+        Command::Status { place, json } => cluster::status(&place, json),
+        Command::Move { actor, server, place } => cluster::move_actor(&place, &actor, &server),
+        Command::Drain { server, place } => cluster::drain(&place, &server),
+        Command::Ca(command) => authority::run(&command),
         Command::DemoServer { arguments } => return metadata_server::app().run(arguments),
     };
     match done {

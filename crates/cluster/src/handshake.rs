@@ -1,43 +1,58 @@
 //! What two nodes say first on a connection, so that no frame goes to the wrong one.
+//!
+//! ```text
+//!   dialler ── hello: versions, cluster, from, to, nonce ──► acceptor
+//!   dialler ◄─ welcome: version, nonce, proof (or refused) ─ acceptor
+//!   dialler ── proof ──────────────────────────────────────► acceptor     only if they share a secret
+//! ```
 
 use bytes::BytesMut;
+use elastin_stores::secret::{Nonce, Proof, Secret, Side, nonce};
 use elastin_types::NodeId;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::frame::{self, Class, FrameError};
 
-/// The version of frames and messages that this build speaks.
-pub const WIRE_VERSION: u16 = 1;
+/// The versions of frames and messages that this build speaks, the oldest first. Two nodes speak the newest that both do,
+/// so that a cluster can be upgraded one node after the other.
+pub const WIRE_VERSIONS: (u16, u16) = (1, 1);
 
 /// A handshake is short: whoever sends more than this is no node.
 const HANDSHAKE_BYTES_MAX: usize = 1024;
 
+/// The first message. A change to its first fields is one that no version can understand.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Hello {
     magic: [u8; 8],
-    version: u16,
+    versions: (u16, u16),
     cluster: String,
     from: NodeId,
     to: NodeId,
+    nonce: Nonce,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum Answer {
-    Welcome,
+    Welcome {
+        version: u16,
+        nonce: Nonce,
+        /// There if the nodes share a secret.
+        proof: Option<Proof>,
+    },
     Refused(Refusal),
 }
 
 /// Why a node does not talk to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    /// It speaks another version.
-    #[error("it speaks wire version {theirs}, the peer speaks {ours}")]
+    /// It speaks other versions.
+    #[error("it speaks wire versions {} to {}, the peer speaks {} to {}", theirs.0, theirs.1, ours.0, ours.1)]
     Version {
-        /// The version of the node that refuses.
-        ours: u16,
-        /// The version of the node that is refused.
-        theirs: u16,
+        /// The versions of the node that refuses.
+        ours: (u16, u16),
+        /// The versions of the node that is refused.
+        theirs: (u16, u16),
     },
     /// It belongs to another cluster.
     #[error("the peer belongs to cluster `{ours}`")]
@@ -51,6 +66,9 @@ pub enum Refusal {
         /// The node that answered.
         ours: NodeId,
     },
+    /// It does not have the cluster's secret.
+    #[error("it does not have the cluster's secret")]
+    Secret,
 }
 
 /// Why a connection could not be opened. Nothing was sent on it.
@@ -80,60 +98,118 @@ const MAGIC: [u8; 8] = *b"ELASTIN\0";
 pub(crate) struct Identity {
     pub(crate) cluster: String,
     pub(crate) me: NodeId,
+    pub(crate) versions: (u16, u16),
+    /// What all nodes of the cluster have, if that is how they know each other.
+    pub(crate) secret: Option<Secret>,
 }
 
-/// The dialling side.
-pub(crate) async fn dial<S>(stream: &mut S, identity: &Identity, peer: NodeId) -> Result<(), HandshakeError>
+impl Hello {
+    /// What a proof is about: everything that was said.
+    fn subject(&self) -> Vec<u8> {
+        postcard::to_stdvec(&(self.versions, &self.cluster, self.from, self.to)).expect("a greeting is plain data")
+    }
+}
+
+/// The newest version that both speak.
+fn common_version(ours: (u16, u16), theirs: (u16, u16)) -> Option<u16> {
+    let newest = ours.1.min(theirs.1);
+    (newest >= ours.0.max(theirs.0)).then_some(newest)
+}
+
+/// The dialling side: the version that both speak.
+pub(crate) async fn dial<R, W>(
+    reader: &mut R,
+    writer: &mut W,
+    identity: &Identity,
+    peer: NodeId,
+) -> Result<u16, HandshakeError>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
 {
     let hello = Hello {
         magic: MAGIC,
-        version: WIRE_VERSION,
+        versions: identity.versions,
         cluster: identity.cluster.clone(),
         from: identity.me,
         to: peer,
+        nonce: nonce(),
     };
-    write(stream, &hello).await?;
-    match read(stream).await? {
-        Answer::Welcome => Ok(()),
-        Answer::Refused(refusal) => Err(refusal.into()),
+    write(writer, &hello).await?;
+    let (version, theirs, proof) = match read(reader).await? {
+        Answer::Welcome { version, nonce, proof } => (version, nonce, proof),
+        Answer::Refused(refusal) => return Err(refusal.into()),
+    };
+    if let Some(secret) = &identity.secret {
+        let subject = hello.subject();
+        let proved = |proof: &Proof| secret.is_proved(proof, Side::Acceptor, &subject, &hello.nonce, &theirs);
+        if !proof.as_ref().is_some_and(proved) {
+            return Err(Refusal::Secret.into());
+        }
+        write(writer, &secret.prove(Side::Dialler, &subject, &hello.nonce, &theirs)).await?;
+    } else if proof.is_some() {
+        // The other side waits for a proof that this one does not have.
+        return Err(Refusal::Secret.into());
     }
+    Ok(version)
 }
 
-/// The accepting side: says who dialled.
-pub(crate) async fn accept<S>(stream: &mut S, identity: &Identity) -> Result<NodeId, HandshakeError>
+/// The accepting side: who dialled, and the version that both speak.
+pub(crate) async fn accept<R, W>(
+    reader: &mut R,
+    writer: &mut W,
+    identity: &Identity,
+) -> Result<(NodeId, u16), HandshakeError>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
 {
-    let hello: Hello = read(stream).await?;
+    let hello: Hello = read(reader).await?;
     if hello.magic != MAGIC {
         return Err(HandshakeError::Garbage("the greeting is not ours".into()));
     }
-    let refusal = if hello.version != WIRE_VERSION {
-        Some(Refusal::Version {
-            ours: WIRE_VERSION,
-            theirs: hello.version,
-        })
-    } else if hello.cluster != identity.cluster {
-        Some(Refusal::Cluster {
-            ours: identity.cluster.clone(),
-        })
-    } else if hello.to != identity.me {
-        Some(Refusal::NotMe { ours: identity.me })
-    } else {
-        None
-    };
-    match refusal {
-        None => {
-            write(stream, &Answer::Welcome).await?;
-            Ok(hello.from)
+    let version = match welcome(&hello, identity) {
+        Ok(version) => version,
+        Err(refusal) => {
+            write(writer, &Answer::Refused(refusal.clone())).await?;
+            return Err(refusal.into());
         }
-        Some(refusal) => {
-            write(stream, &Answer::Refused(refusal.clone())).await?;
-            Err(refusal.into())
+    };
+    let ours = nonce();
+    let subject = hello.subject();
+    let prove = |secret: &Secret| secret.prove(Side::Acceptor, &subject, &hello.nonce, &ours);
+    let answer = Answer::Welcome {
+        version,
+        nonce: ours,
+        proof: identity.secret.as_ref().map(prove),
+    };
+    write(writer, &answer).await?;
+    if let Some(secret) = &identity.secret {
+        let proof: Proof = read(reader).await?;
+        if !secret.is_proved(&proof, Side::Dialler, &subject, &hello.nonce, &ours) {
+            return Err(Refusal::Secret.into());
         }
     }
+    Ok((hello.from, version))
+}
+
+/// Whether a node is welcome, and in which version.
+fn welcome(hello: &Hello, identity: &Identity) -> Result<u16, Refusal> {
+    let Some(version) = common_version(identity.versions, hello.versions) else {
+        return Err(Refusal::Version {
+            ours: identity.versions,
+            theirs: hello.versions,
+        });
+    };
+    if hello.cluster != identity.cluster {
+        return Err(Refusal::Cluster {
+            ours: identity.cluster.clone(),
+        });
+    }
+    if hello.to != identity.me {
+        return Err(Refusal::NotMe { ours: identity.me });
+    }
+    Ok(version)
 }
 
 async fn write<S: AsyncWrite + Unpin>(stream: &mut S, value: &impl Serialize) -> Result<(), HandshakeError> {
@@ -141,6 +217,8 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, value: &impl Serialize) ->
     let mut out = BytesMut::new();
     frame::put(&mut out, Class::Handshake, &payload)?;
     stream.write_all(&out).await?;
+    // A secured stream keeps bytes back until it is told not to.
+    stream.flush().await?;
     Ok(())
 }
 
@@ -170,23 +248,65 @@ mod tests {
         Identity {
             cluster: cluster.into(),
             me: NodeId(me),
+            versions: WIRE_VERSIONS,
+            secret: None,
+        }
+    }
+
+    fn speaking(versions: (u16, u16), me: u64) -> Identity {
+        Identity {
+            versions,
+            ..identity("a", me)
+        }
+    }
+
+    fn knowing(secret: &Secret, me: u64) -> Identity {
+        Identity {
+            secret: Some(secret.clone()),
+            ..identity("a", me)
         }
     }
 
     async fn meet(dialler: Identity, wanted: NodeId, acceptor: Identity) -> (String, String) {
-        let (mut near, mut far) = tokio::io::duplex(4096);
-        let (dialled, accepted) = tokio::join!(dial(&mut near, &dialler, wanted), accept(&mut far, &acceptor));
+        let (near, far) = tokio::io::duplex(4096);
+        let (mut near_reader, mut near_writer) = tokio::io::split(near);
+        let (mut far_reader, mut far_writer) = tokio::io::split(far);
+        let dialling = async {
+            let dialled = dial(&mut near_reader, &mut near_writer, &dialler, wanted).await;
+            // Whoever gives up closes the connection.
+            drop((near_reader, near_writer));
+            dialled
+        };
+        let (dialled, accepted) = tokio::join!(dialling, accept(&mut far_reader, &mut far_writer, &acceptor));
         let show = |error: HandshakeError| error.to_string();
         (
-            dialled.map_or_else(show, |()| "ok".into()),
-            accepted.map_or_else(show, |from| format!("from {from}")),
+            dialled.map_or_else(show, |version| format!("version {version}")),
+            accepted.map_or_else(show, |(from, version)| format!("from {from}, version {version}")),
         )
     }
 
     #[tokio::test]
     async fn nodes_of_one_cluster_meet() {
         let met = meet(identity("a", 1), NodeId(2), identity("a", 2)).await;
-        assert_eq!(met, ("ok".into(), "from n1".into()));
+        assert_eq!(met, ("version 1".into(), "from n1, version 1".into()));
+        let secret = Secret::generate();
+        let met = meet(knowing(&secret, 1), NodeId(2), knowing(&secret, 2)).await;
+        assert_eq!(met, ("version 1".into(), "from n1, version 1".into()));
+    }
+
+    #[tokio::test]
+    async fn nodes_speak_the_newest_version_that_both_know() {
+        let check = async |one, other, expected: &str| {
+            let (dialled, accepted) = meet(speaking(one, 1), NodeId(2), speaking(other, 2)).await;
+            assert_eq!((dialled.as_str(), accepted), (expected, format!("from n1, {expected}")));
+        };
+        check((1, 3), (2, 5), "version 3").await;
+        check((4, 4), (1, 9), "version 4").await;
+        let (dialled, _) = meet(speaking((1, 2), 1), NodeId(2), speaking((3, 4), 2)).await;
+        assert_eq!(
+            dialled,
+            "refused: it speaks wire versions 1 to 2, the peer speaks 3 to 4"
+        );
     }
 
     #[tokio::test]
@@ -199,10 +319,73 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_has_another_secret_or_none_gets_nowhere() {
+        let (ours, other) = (Secret::generate(), Secret::generate());
+        let without = "refused: it does not have the cluster's secret";
+        let (dialled, accepted) = meet(knowing(&ours, 1), NodeId(2), knowing(&other, 2)).await;
+        assert_eq!(dialled, without, "the dialler finds out first, and says nothing more");
+        assert!(accepted.starts_with("the connection failed"), "{accepted}");
+        let (dialled, _) = meet(knowing(&ours, 1), NodeId(2), identity("a", 2)).await;
+        assert_eq!(dialled, without);
+        let (dialled, accepted) = meet(identity("a", 1), NodeId(2), knowing(&ours, 2)).await;
+        assert_eq!(dialled, without);
+        assert!(accepted.starts_with("the connection failed"), "{accepted}");
+    }
+
+    #[tokio::test]
+    async fn a_replayed_greeting_gets_nowhere() {
+        let secret = Secret::generate();
+        let hello = Hello {
+            magic: MAGIC,
+            versions: WIRE_VERSIONS,
+            cluster: "a".into(),
+            from: NodeId(1),
+            to: NodeId(2),
+            nonce: [7; 16],
+        };
+        // What a node once said, word for word, to a node that has chosen another nonce since.
+        let proof = secret.prove(Side::Dialler, &hello.subject(), &hello.nonce, &[9; 16]);
+        let (near, far) = tokio::io::duplex(4096);
+        let (_near_reader, mut near_writer) = tokio::io::split(near);
+        write(&mut near_writer, &hello).await.unwrap();
+        write(&mut near_writer, &proof).await.unwrap();
+        let (mut far_reader, mut far_writer) = tokio::io::split(far);
+        let error = accept(&mut far_reader, &mut far_writer, &knowing(&secret, 2)).await;
+        assert!(
+            matches!(error, Err(HandshakeError::Refused(Refusal::Secret))),
+            "{error:?}"
+        );
+    }
+
+    #[tokio::test]
     async fn garbage_is_no_greeting() {
-        let (mut near, mut far) = tokio::io::duplex(4096);
+        let (mut near, far) = tokio::io::duplex(4096);
         near.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-        let error = accept(&mut far, &identity("a", 1)).await.unwrap_err();
-        assert!(matches!(error, HandshakeError::Garbage(_)), "{error}");
+        let (mut far_reader, mut far_writer) = tokio::io::split(far);
+        let error = accept(&mut far_reader, &mut far_writer, &identity("a", 2)).await;
+        assert!(matches!(error, Err(HandshakeError::Garbage(_))), "{error:?}");
+    }
+
+    #[test]
+    fn the_greeting_is_as_it_was() {
+        let hello = Hello {
+            magic: MAGIC,
+            versions: (1, 2),
+            cluster: "app".into(),
+            from: NodeId(5),
+            to: NodeId(300),
+            nonce: [9; 16],
+        };
+        let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        // A change here is one that no other version understands.
+        let expected = format!("454c415354494e00010203617070 05ac02 {}", "09".repeat(16)).replace(' ', "");
+        assert_eq!(hex(postcard::to_stdvec(&hello).unwrap()), expected);
+        let welcome = Answer::Welcome {
+            version: 1,
+            nonce: [9; 16],
+            proof: None,
+        };
+        let expected = format!("0001{}00", "09".repeat(16));
+        assert_eq!(hex(postcard::to_stdvec(&welcome).unwrap()), expected);
     }
 }

@@ -4,16 +4,21 @@
 //! known only to their ends.
 
 mod alarm;
+mod authority;
 mod frame;
 mod handshake;
 mod machine;
 mod membership;
 mod peer;
 mod reminders;
+mod security;
 mod transport;
 
+pub use authority::{Authority, AuthorityError};
+pub use elastin_protocol::membership::{MemberRecord, MembershipEnd, Role, Roster};
 pub use frame::{Class, FRAME_BYTES_MAX, FrameError};
-pub use handshake::{HandshakeError, Refusal, WIRE_VERSION};
-pub use membership::{Heard, JoinError, MemberRecord, Membership, Role, Roster, set_draining};
+pub use handshake::{HandshakeError, Refusal, WIRE_VERSIONS};
+pub use membership::{Heard, Membership, MembershipHandle};
 pub use peer::{Above, MESSAGE_BYTES_MAX, Peer, PeerConfig};
-pub use transport::{LINK_BYTES_MAX, Receiver, SendError, Transport};
+pub use security::{CertificateError, Certificates, Security};
+pub use transport::{LINK_BYTES_MAX, Receiver, SendError, Transport, TransportConfig};

@@ -4,6 +4,7 @@ mod reminding;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
@@ -22,7 +23,8 @@ use crate::alarm::Alarm;
 use crate::frame::{Class, FRAME_BYTES_MAX};
 use crate::machine::{Hands, Machine};
 use crate::reminders;
-use crate::transport::{Receiver, SendError, Transport};
+use crate::security::Security;
+use crate::transport::{Receiver, SendError, Transport, TransportConfig};
 
 /// The largest argument that travels between nodes: a frame has room for it with its header.
 pub const MESSAGE_BYTES_MAX: usize = FRAME_BYTES_MAX - (64 << 10);
@@ -61,10 +63,11 @@ struct Inner {
     waiting: Mutex<HashMap<CallId, ReplySlot>>,
     alarm: Arc<Alarm>,
     reminders: reminders::Desk,
+    /// Until when the lease is good, on the runtime's clock: looked at before each save.
+    may_act_until: AtomicU64,
     me: NodeId,
-    cluster: String,
-    // Where connections will be accepted, until the node goes on the network.
-    listener: Mutex<Option<TcpListener>>,
+    // How to go on the network, until the node does.
+    network: Mutex<Option<TransportConfig>>,
     this: Weak<Inner>,
 }
 
@@ -83,6 +86,8 @@ pub struct PeerConfig {
     pub node: NodeConfig,
     /// The actor types whose state is saved, and whose activations claim their epoch in the store.
     pub saved_types: BTreeSet<ActorType>,
+    /// How nodes make sure that they talk to nodes of their cluster.
+    pub security: Security,
     /// Where connections are accepted, if the node can be dialled.
     pub listener: Option<TcpListener>,
     /// Where state is saved.
@@ -94,6 +99,12 @@ impl Peer {
     /// does nothing before [`Peer::enter`] gives it a view.
     pub fn new(config: PeerConfig, above: Arc<dyn Above>) -> Peer {
         let me = config.node.me;
+        let network = TransportConfig {
+            cluster: config.cluster,
+            me,
+            security: config.security,
+            listener: config.listener,
+        };
         let inner = Arc::new_cyclic(|this| Inner {
             machine: Machine::new(Node::new(config.node)),
             transport: OnceLock::new(),
@@ -105,9 +116,9 @@ impl Peer {
             waiting: Mutex::default(),
             alarm: Arc::new(Alarm::new()),
             reminders: reminders::Desk::new(),
+            may_act_until: AtomicU64::new(0),
             me,
-            cluster: config.cluster,
-            listener: Mutex::new(config.listener),
+            network: Mutex::new(Some(network)),
             this: this.clone(),
         });
         Peer { inner }
@@ -123,11 +134,8 @@ impl Peer {
         let inner = &self.inner;
         assert!(inner.runtime.set(runtime).is_ok(), "a node has one runtime");
         let receiver = Arc::new(Ear(Arc::downgrade(inner)));
-        let transport = Transport::start(&inner.cluster, inner.me, inner.listener.lock().take(), receiver);
-        assert!(
-            inner.transport.set(transport).is_ok(),
-            "a node goes on the network once"
-        );
+        let network = inner.network.lock().take().expect("a node goes on the network once");
+        assert!(inner.transport.set(Transport::start(network, receiver)).is_ok());
         tokio::spawn(ring(Arc::downgrade(inner), Arc::clone(&inner.alarm)));
         inner.reminders.start(Arc::clone(&inner.state), Arc::downgrade(inner));
     }
@@ -142,13 +150,18 @@ impl Peer {
         self.inner.me
     }
 
-    /// The membership changed.
-    pub fn enter(&self, view: View, addresses: impl IntoIterator<Item = (NodeId, SocketAddr)>) {
+    /// Learns where members can be dialled.
+    pub fn learn_addresses(&self, addresses: impl IntoIterator<Item = (NodeId, SocketAddr)>) {
         let transport = self.inner.transport();
-        let before = self.view();
         for (node, address) in addresses {
             transport.learn_address(node, address);
         }
+    }
+
+    /// The membership changed.
+    pub fn enter(&self, view: View) {
+        let transport = self.inner.transport();
+        let before = self.view();
         for gone in before.iter().flat_map(|before| before.members.keys()) {
             if !view.members.contains_key(gone) {
                 transport.forget(*gone);
@@ -168,10 +181,16 @@ impl Peer {
         self.inner.machine.look(|node| node.host_of(actor))
     }
 
-    /// The lease may have run out, or was found good after all: nothing may leave, or may leave again.
-    pub fn fence(&self, fenced: bool) {
-        self.inner.runtime().fence(fenced);
-        self.inner.handle(if fenced { Event::Fenced } else { Event::Unfenced });
+    /// The lease may have run out: no turn starts until [`Peer::may_act_until`] says otherwise.
+    pub fn fence(&self) {
+        self.inner.runtime().fence(true);
+    }
+
+    /// The lease is good until this time on this process's clock: from then on nothing is saved and nothing leaves.
+    pub fn may_act_until(&self, until: Time) {
+        self.inner.may_act_until.store(until.0, Ordering::Relaxed);
+        self.inner.handle(Event::MayActUntil(until));
+        self.inner.runtime().fence(self.now() >= until);
     }
 
     /// Wants an actor of this node moved; [`Above::move_ended`] answers.
@@ -442,6 +461,9 @@ impl Outside for Inner {
     }
 
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
+        if self.runtime().now().0 >= self.may_act_until.load(Ordering::Relaxed) {
+            return done(Err(SaveError::Unavailable("the node's lease may have run out".into())));
+        }
         let request = StateRequest::Save {
             actor: actor.clone(),
             epoch,

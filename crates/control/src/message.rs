@@ -55,6 +55,25 @@ pub enum ControlMessage {
     },
 }
 
+impl ControlMessage {
+    /// Whether the global manager of the receiving node gets it; otherwise its local one does.
+    pub fn is_for_global(&self) -> bool {
+        match self {
+            ControlMessage::Report(_)
+            | ControlMessage::Adjustment(_)
+            | ControlMessage::Vote(_)
+            | ControlMessage::Place { .. } => true,
+            ControlMessage::ReportReply(_)
+            | ControlMessage::Settle(_)
+            | ControlMessage::SettleReply(_)
+            | ControlMessage::Query(_)
+            | ControlMessage::QueryReply(_)
+            | ControlMessage::Withdraw { .. }
+            | ControlMessage::Placed { .. } => false,
+        }
+    }
+}
+
 /// An actor that is about to be activated for the first time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewActor {

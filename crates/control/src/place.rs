@@ -8,7 +8,7 @@ use elastin_types::{ActorType, NodeId, Resource, ServerState};
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
-use crate::{NewActor, ServerDigest};
+use crate::{Member, NewActor, ServerDigest};
 
 /// Where a new actor goes, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,6 +84,18 @@ pub(crate) fn place(
     random
         .pick(&open)
         .and_then(|digest| decided(digest.server.node, PlaceReason::Random))
+}
+
+/// A server for a new actor while hardly any has reported: any of the members that take actors and of which nothing else
+/// is known.
+pub(crate) fn place_blindly(members: &[Member], known: &[ServerDigest], random: &mut Random) -> Option<Placement> {
+    let is_known = |node: NodeId| known.iter().any(|digest| digest.server.node == node);
+    let takes = |member: &&Member| member.hosts && member.state == ServerState::Active && !is_known(member.node);
+    let open: Vec<NodeId> = members.iter().filter(takes).map(|member| member.node).collect();
+    random.pick(&open).map(|node| Placement {
+        node: *node,
+        reason: PlaceReason::Random,
+    })
 }
 
 fn beside_caller(policy: &Policy, active: &[&ServerDigest], new: &NewActor) -> Option<(NodeId, usize)> {

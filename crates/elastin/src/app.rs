@@ -118,7 +118,8 @@ impl App {
         crate::command::run(self, arguments)
     }
 
-    pub(crate) fn app_name(&self) -> &str {
+    /// What its cluster is called.
+    pub fn cluster_name(&self) -> &str {
         &self.name
     }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use crate::address::ClusterAddress;
+use crate::member::{LEASE_TTL, LOOPBACK};
 use crate::node::{self, NodeOptions};
 use crate::{App, PolicySource};
 
@@ -38,17 +40,28 @@ enum Command {
         #[arg(long)]
         data: Option<PathBuf>,
     },
-    /// Run a server of an embedded cluster; its supervisor starts it
+    /// Run a server: of an embedded cluster, whose supervisor starts it, or of one coordinated by etcd
     Node {
-        /// Where the supervisor serves coordination and state
-        #[arg(long)]
-        join: SocketAddr,
-        /// The server's name
+        #[command(flatten)]
+        address: ClusterAddress,
+        /// The server's name, unique in its cluster
         #[arg(long)]
         name: String,
         /// The share of one core that it may use
         #[arg(long)]
         cpu_share: Option<f64>,
+        /// Where it accepts connections
+        #[arg(long, default_value_t = LOOPBACK)]
+        listen: SocketAddr,
+        /// Where others reach it, if that is not where it listens
+        #[arg(long)]
+        advertise: Option<SocketAddr>,
+        /// How many seconds it may be silent before it counts as dead; etcd counts in whole seconds
+        #[arg(long, default_value_t = LEASE_TTL.as_secs_f64())]
+        lease: f64,
+        /// The elasticity period in seconds, unless the policy names one; the first server of a cluster sets it
+        #[arg(long, default_value_t = 10.0)]
+        period: f64,
     },
     /// Check a policy against the application's actors; without a file, the policy that comes with it
     Check {
@@ -77,7 +90,7 @@ pub(crate) fn main(app: App) -> ExitCode {
 
 /// Runs the program as `arguments` say, without the program's own name.
 pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = std::iter::once(OsString::from(app.app_name())).chain(arguments);
+    let arguments = std::iter::once(OsString::from(app.cluster_name())).chain(arguments);
     carry_out(app, Arguments::parse_from(arguments))
 }
 
@@ -91,7 +104,28 @@ fn carry_out(app: App, arguments: Arguments) -> ExitCode {
             period,
             data,
         } => cluster(app, servers, servers_max, cpu_share, period, data),
-        Command::Node { join, name, cpu_share } => block_on(node::run(app, NodeOptions { join, name, cpu_share })),
+        Command::Node {
+            address,
+            name,
+            cpu_share,
+            listen,
+            advertise,
+            lease,
+            period,
+        } => seconds("lease", lease)
+            .and_then(|lease_ttl| Ok((lease_ttl, seconds("period", period)?)))
+            .and_then(|(lease_ttl, period)| {
+                let options = NodeOptions {
+                    address,
+                    name,
+                    cpu_share,
+                    listen,
+                    advertise,
+                    lease_ttl,
+                    period,
+                };
+                block_on(node::run(app, options))
+            }),
         Command::Check { policy } => check(app, policy),
         Command::Schema => schema(&app),
     };
@@ -112,6 +146,14 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
         .block_on(work)
 }
 
+/// A time that was given in seconds.
+fn seconds(what: &str, seconds: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| anyhow::anyhow!("the {what} must be longer than 0 seconds"))
+}
+
 /// Threads for connections and timers; actors run on threads of their own.
 const IO_THREADS: usize = 1;
 
@@ -123,16 +165,9 @@ fn cluster(
     period: f64,
     data: Option<PathBuf>,
 ) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        period > 0.0 && period.is_finite(),
-        "the period must be longer than 0 seconds"
-    );
+    let period = seconds("period", period)?;
     anyhow::ensure!(servers > 0, "a cluster needs at least one server");
-    let mut builder = app
-        .embedded()
-        .servers(servers)
-        .servers_max(servers_max)
-        .period(Duration::from_secs_f64(period));
+    let mut builder = app.embedded().servers(servers).servers_max(servers_max).period(period);
     if let Some(share) = cpu_share {
         anyhow::ensure!(share > 0.0 && share.is_finite(), "the CPU share must be more than 0");
         builder = builder.cpu_share(share);
@@ -145,7 +180,7 @@ fn cluster(
         for server in cluster.servers() {
             eprintln!("{} is up", server.name);
         }
-        eprintln!("the cluster runs; interrupt it to end it");
+        eprintln!("the cluster runs at {}; interrupt it to end it", cluster.address());
         tokio::signal::ctrl_c().await?;
         cluster.shutdown().await;
         Ok(())

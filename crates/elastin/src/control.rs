@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use elastin_cluster::{Role, Roster};
-use elastin_control::Member;
-use elastin_types::ServerState;
+use elastin_cluster::{MemberRecord, Role, Roster};
+use elastin_control::{Member, NewActor};
+use elastin_types::{ActorId, Caller, NodeId, ServerState};
 
 /// The members as elasticity managers see them.
 pub(crate) fn members_of(roster: &Roster) -> Vec<Member> {
+    let global = global_manager(roster);
     roster
         .members
         .iter()
@@ -20,10 +21,39 @@ pub(crate) fn members_of(roster: &Roster) -> Vec<Member> {
             } else {
                 ServerState::Active
             },
-            // The embedded cluster has one global manager, at its supervisor.
-            global: record.role == Role::Supervisor,
+            global: Some(*node) == global,
         })
         .collect()
+}
+
+/// The node that runs the global manager: the supervisor if there is one, else the server that has been there longest and
+/// stays. Everybody finds the same one in the same roster, and a manager can be lost at any time, so nothing more is needed
+/// for an election.
+pub(crate) fn global_manager(roster: &Roster) -> Option<NodeId> {
+    let oldest = |fits: &dyn Fn(&MemberRecord) -> bool| {
+        let mut members = roster.members.iter();
+        members.find(|(_, record)| fits(record)).map(|(node, _)| *node)
+    };
+    roster
+        .supervisor()
+        .or_else(|| oldest(&|record| record.role == Role::Server && !record.draining))
+        .or_else(|| oldest(&|record| record.role == Role::Server))
+}
+
+/// A new actor as elasticity managers see it.
+pub(crate) fn new_actor(roster: &Roster, actor: ActorId, caller: Caller, caller_node: NodeId) -> NewActor {
+    let caller_hosts = roster
+        .members
+        .get(&caller_node)
+        .is_some_and(|record| record.role == Role::Server);
+    NewActor {
+        actor,
+        caller: match caller {
+            Caller::Actor(caller) => Some(caller),
+            Caller::Client(_) => None,
+        },
+        caller_node: caller_hosts.then_some(caller_node),
+    }
 }
 
 /// Sleeps until a manager's timer is due; for ever if it has none.
@@ -36,3 +66,38 @@ pub(crate) async fn sleep_until_due(left: Option<Duration>) {
 
 /// The shortest sleep, so that a timer in the past does not keep a core busy.
 const TIMER_MIN: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roster(records: &[(u64, Role, bool)]) -> Roster {
+        let record = |(id, role, draining): &(u64, Role, bool)| {
+            let mut record = MemberRecord::new(format!("m{id}"), *role, None);
+            record.draining = *draining;
+            (NodeId(*id), record)
+        };
+        Roster {
+            members: records.iter().map(record).collect(),
+        }
+    }
+
+    #[test]
+    fn the_global_manager_is_the_supervisor_or_the_oldest_server_that_stays() {
+        let check = |records: &[(u64, Role, bool)], expected: Option<u64>| {
+            assert_eq!(global_manager(&roster(records)), expected.map(NodeId), "{records:?}");
+        };
+        check(&[(1, Role::Client, false)], None);
+        check(&[(1, Role::Server, false), (7, Role::Supervisor, false)], Some(7));
+        check(
+            &[
+                (1, Role::Client, false),
+                (3, Role::Server, false),
+                (4, Role::Server, false),
+            ],
+            Some(3),
+        );
+        check(&[(3, Role::Server, true), (4, Role::Server, false)], Some(4));
+        check(&[(3, Role::Server, true), (4, Role::Server, true)], Some(3));
+    }
+}

@@ -24,29 +24,39 @@
 //! }
 //! ```
 
+mod address;
+pub mod admin;
 mod app;
+mod cluster;
 mod command;
 mod control;
 mod embedded;
+mod evacuation;
+mod global;
 mod member;
 mod node;
 mod policy_source;
 mod provision;
 mod settings;
+mod status;
 mod usage;
 mod wire;
 
+pub use address::ClusterAddress;
 pub use app::{App, AppError, Elastin};
+pub use cluster::Cluster;
 pub use command::log_to_stderr;
 pub use elastin_actor::Client;
+pub use elastin_cluster::{Authority, AuthorityError};
 pub use elastin_control::{
     Capacity, Change, Decision, DecisionId, Outcome as DecisionOutcome, Settings as ElasticitySettings,
 };
 pub use elastin_macros::policy;
 pub use elastin_protocol::MoveError;
 pub use elastin_types as types;
-pub use embedded::{Embedded, EmbeddedBuilder, EmbeddedError, MoveFailed, ServerStatus};
+pub use embedded::{Embedded, EmbeddedBuilder, EmbeddedError};
 pub use policy_source::PolicySource;
+pub use status::ServerStatus;
 
 /// What an application's code needs in scope.
 pub mod prelude {

@@ -1,15 +1,17 @@
 //! What every member of a cluster is made of, whether it hosts actors, only calls them, or supervises: membership, a
 //! driver on the network, and a runtime.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use elastin_cluster::{Above, Class, Heard, MemberRecord, Membership, Peer, PeerConfig, Role};
-use elastin_protocol::store::{Coordination, CoordinationRequest, LeaseId, StateStore};
+use elastin_cluster::{
+    Above, Class, Heard, MemberRecord, Membership, MembershipHandle, Peer, PeerConfig, Role, Security,
+};
+use elastin_protocol::store::{Coordination, StateStore};
 use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
 use elastin_runtime::{Runtime, Settings};
-use elastin_stores::CoordinationExt;
 use elastin_types::{ActivationEpoch, ActorId, Caller, NodeId};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -18,7 +20,10 @@ use crate::App;
 
 /// How long a member may be silent before it counts as dead. Short, because processes on one machine are quick to answer;
 /// a server whose process ends is noticed at once.
-const LEASE_TTL: Duration = Duration::from_secs(3);
+pub(crate) const LEASE_TTL: Duration = Duration::from_secs(3);
+
+/// A free port of this machine that others can't reach.
+pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How long a call waits that was given no deadline, so that a caller never waits for ever for what was lost on the way.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -75,6 +80,37 @@ pub(crate) struct MemberOptions {
     pub(crate) coordination: Arc<dyn Coordination>,
     pub(crate) state: Arc<dyn StateStore>,
     pub(crate) cpu_share: Option<f64>,
+    /// Where connections are accepted, if it can be dialled.
+    pub(crate) listen: SocketAddr,
+    /// Where others reach it, if that is not where it listens.
+    pub(crate) advertise: Option<SocketAddr>,
+    /// How long it may be silent before it counts as dead.
+    pub(crate) lease_ttl: Duration,
+    /// How it makes sure that it talks to members.
+    pub(crate) security: Security,
+}
+
+impl MemberOptions {
+    /// A member that is reached over loopback, if at all, and has the whole machine.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        role: Role,
+        coordination: Arc<dyn Coordination>,
+        state: Arc<dyn StateStore>,
+        security: Security,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            role,
+            coordination,
+            state,
+            cpu_share: None,
+            listen: LOOPBACK,
+            advertise: None,
+            lease_ttl: LEASE_TTL,
+            security,
+        }
+    }
 }
 
 /// A member of a cluster, and what it hears.
@@ -82,28 +118,10 @@ pub(crate) struct Member {
     pub(crate) me: NodeId,
     pub(crate) peer: Peer,
     pub(crate) runtime: Runtime,
-    pub(crate) below: mpsc::UnboundedReceiver<Below>,
-    pub(crate) heard: mpsc::UnboundedReceiver<Heard>,
-    pub(crate) leave: Leave,
-}
-
-/// Ends a membership, so that the others know at once.
-#[derive(Clone)]
-pub(crate) struct Leave {
-    coordination: Arc<dyn Coordination>,
-    lease: LeaseId,
-}
-
-impl Leave {
-    pub(crate) async fn now(&self) {
-        if let Err(error) = self
-            .coordination
-            .call(CoordinationRequest::Revoke { lease: self.lease })
-            .await
-        {
-            tracing::debug!(%error, "the lease was not given back; it runs out");
-        }
-    }
+    /// What its driver has for whoever steers it, who takes it once.
+    pub(crate) below: Option<mpsc::UnboundedReceiver<Below>>,
+    pub(crate) heard: Option<mpsc::UnboundedReceiver<Heard>>,
+    pub(crate) membership: MembershipHandle,
 }
 
 impl Member {
@@ -111,34 +129,34 @@ impl Member {
     pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Member> {
         let listener = match options.role {
             Role::Client => None,
-            Role::Server | Role::Supervisor => Some(TcpListener::bind("127.0.0.1:0").await?),
+            Role::Server | Role::Supervisor => Some(TcpListener::bind(options.listen).await?),
         };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let record = MemberRecord {
-            name: options.name,
-            role: options.role,
-            address,
-            draining: false,
-        };
+        let address = address.map(|own| options.advertise.unwrap_or(own));
+        anyhow::ensure!(
+            !address.is_some_and(|address| address.ip().is_unspecified()),
+            "others can't reach {}: say with `--advertise` where they can",
+            options.listen
+        );
+        anyhow::ensure!(
+            !options.security.is_plain() || address.is_none_or(|address| address.ip().is_loopback()),
+            "plain text does not leave the machine: to listen on {} give the members certificates",
+            options.listen
+        );
+        let record = MemberRecord::new(options.name, options.role, address);
         let hosts = options.role == Role::Server;
-        let membership = Membership::join(Arc::clone(&options.coordination), &record, LEASE_TTL).await?;
-        if options.role == Role::Supervisor {
-            membership.own_directory().await?;
-        }
+        let membership = Membership::join(options.coordination, record, options.lease_ttl).await?;
         let me = membership.me();
-        let leave = Leave {
-            coordination: options.coordination,
-            lease: membership.lease(),
-        };
         let (pass_on, below) = mpsc::unbounded_channel();
         let config = PeerConfig {
-            cluster: app.app_name().into(),
+            cluster: app.cluster_name().into(),
             node: NodeConfig {
                 me,
                 hosts,
                 limits: Limits::default(),
             },
             saved_types: app.saved_types().clone(),
+            security: options.security,
             listener,
             state: options.state,
         };
@@ -159,14 +177,23 @@ impl Member {
         };
         let runtime = builder.build()?;
         peer.attach(runtime.clone());
-        let heard = membership.attend(peer.clone());
+        let (membership, heard) = membership.attend(peer.clone());
         Ok(Member {
             me,
             peer,
             runtime,
-            below,
-            heard,
-            leave,
+            below: Some(below),
+            heard: Some(heard),
+            membership,
         })
+    }
+
+    /// What the member hears, for whoever steers it.
+    ///
+    /// # Panics
+    /// If somebody has taken it before.
+    pub(crate) fn take_ears(&mut self) -> (mpsc::UnboundedReceiver<Below>, mpsc::UnboundedReceiver<Heard>) {
+        let ears = self.below.take().zip(self.heard.take());
+        ears.expect("a member is steered by one task")
     }
 }

@@ -1,68 +1,94 @@
-//! A server: hosts actors, measures them, and lets its local elasticity manager decide about them.
+//! A server: hosts actors, measures them, and lets its local elasticity manager decide about them. One of the servers of a
+//! cluster without a supervisor also runs the global manager.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_cluster::{Class, Heard, Role, Roster};
-use elastin_control::{Config, Lem, LemCommand, LemEvent};
+use elastin_control::{Config, GemCommand, GemEvent, Lem, LemCommand, LemEvent, NewActor};
 use elastin_policy::Policy;
-use elastin_protocol::MoveId;
-use elastin_protocol::store::{Coordination, StateStore};
 use elastin_runtime::Interest;
-use elastin_stores::served::StoreClient;
-use elastin_types::{NodeId, ServerState, Snapshot};
-use tokio::time::{MissedTickBehavior, interval};
+use elastin_types::{ActorId, NodeId, ServerState, Snapshot};
+use parking_lot::Mutex;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::App;
-use crate::control::{members_of, sleep_until_due};
+use crate::address::{ClusterAddress, Stores};
+use crate::admin::{AdminError, AdminReply, Asker, Errand, Moves, Office, answer, moved};
+use crate::control::{global_manager, members_of, new_actor, sleep_until_due};
+use crate::evacuation::Evacuation;
+use crate::global::Global;
 use crate::member::{Below, Member, MemberOptions};
 use crate::settings::ClusterSettings;
+use crate::status::Status;
 use crate::usage::UsageMeter;
-use crate::wire::{self, AdminFrame, ControlFrame};
+use crate::wire::{self, ControlFrame};
 
 /// How long a server that was told to go lets its actors finish and be saved: well within what its supervisor waits for it.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long a server that was told to end may take to empty itself. Then it leaves with what it has.
+const EMPTYING_TIME_MAX: Duration = Duration::from_secs(60);
+/// How often a server that is being emptied looks whether it is.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// How long a server stays when it is empty, so that those who send to where an actor was learn where it is.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// What a server is started with.
 pub(crate) struct NodeOptions {
-    /// Where the supervisor serves coordination and state.
-    pub(crate) join: SocketAddr,
+    /// Where its cluster is.
+    pub(crate) address: ClusterAddress,
     /// The server's name.
     pub(crate) name: String,
     /// The share of a core that it may use.
     pub(crate) cpu_share: Option<f64>,
+    /// Where it accepts connections.
+    pub(crate) listen: SocketAddr,
+    /// Where others reach it, if that is not where it listens.
+    pub(crate) advertise: Option<SocketAddr>,
+    /// How long it may be silent before it counts as dead.
+    pub(crate) lease_ttl: Duration,
+    /// The elasticity period of the cluster, if this is its first server.
+    pub(crate) period: Duration,
 }
 
-/// Runs a server until its supervisor ends it or it is no longer a member.
+/// Runs a server until its supervisor or a signal ends it or it is no longer a member.
 pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
-    let store = Arc::new(StoreClient::connect(options.join).await?);
-    let coordination: Arc<dyn Coordination> = store.clone();
-    let state: Arc<dyn StateStore> = store;
-    let settings = ClusterSettings::load(&coordination).await?;
+    let security = options.address.security(app.cluster_name())?;
+    let Stores { coordination, state } = options.address.open(app.cluster_name(), &security).await?;
+    let settings = if options.address.is_supervised() {
+        ClusterSettings::load(&coordination).await?
+    } else {
+        let settings = ClusterSettings::of_first_server(app.policy_source().clone(), options.period);
+        settings.load_or_store(&coordination).await?
+    };
     let policy = Arc::new(app.compile(&settings.policy)?);
     let member = MemberOptions {
-        name: options.name,
-        role: Role::Server,
-        coordination,
-        state,
         cpu_share: options.cpu_share,
+        listen: options.listen,
+        advertise: options.advertise,
+        lease_ttl: options.lease_ttl,
+        ..MemberOptions::new(options.name, Role::Server, coordination, state, security)
     };
     let member = Member::join(&app, member).await?;
-    let supervisor_ended = supervisor_ended();
-    let (leave, runtime) = (member.leave.clone(), member.runtime.clone());
-    let server = Server::new(member, policy, &settings);
-    tokio::select! {
-        ended = server.run() => ended,
-        () = supervisor_ended => {
-            if !runtime.shutdown(SHUTDOWN_TIME_MAX).await {
-                tracing::warn!("some actors did not come to an end in time");
-            }
-            leave.now().await;
-            Ok(())
+    let (membership, runtime) = (member.membership.clone(), member.runtime.clone());
+    let server = Server::new(member, policy, settings, options.address.is_supervised());
+    let supervisor_ended = async {
+        match options.address.is_supervised() {
+            true => supervisor_ended().await,
+            false => std::future::pending().await,
         }
+    };
+    tokio::select! {
+        ended = server.run() => ended?,
+        () = supervisor_ended => {}
     }
+    if !runtime.shutdown(SHUTDOWN_TIME_MAX).await {
+        tracing::warn!("some actors did not come to an end in time");
+    }
+    membership.leave().await;
+    Ok(())
 }
 
 /// Ends when standard input does: it is a pipe that the supervisor holds.
@@ -78,22 +104,49 @@ async fn supervisor_ended() {
 /// Who asked for a move.
 enum Asked {
     Manager(elastin_control::MoveId),
-    Operator { node: NodeId, request: u64 },
+    Operator(Asker),
+    Evacuation(ActorId),
+}
+
+/// What a manager on this server has to know.
+enum Told {
+    Local(LemEvent),
+    Global(GemEvent),
+}
+
+/// A server on its way out.
+struct Leaving {
+    evacuation: Evacuation,
+    /// When it leaves with whatever it has.
+    at_the_latest: Instant,
+    /// Since when it has been empty.
+    empty_since: Option<Instant>,
 }
 
 struct Server {
     member: Member,
     lem: Lem,
+    /// The global manager, while it is this server's turn to run it.
+    global: Option<Global>,
+    status: Arc<Mutex<Status>>,
     policy: Arc<Policy>,
+    settings: ClusterSettings,
     usage: UsageMeter,
     roster: Roster,
-    moves: HashMap<MoveId, Asked>,
-    moves_begun: u64,
-    period: Duration,
+    office: Office,
+    moves: Moves<Asked>,
+    /// The actors that wait for a place, by the number of the asking.
+    placements: std::collections::HashMap<u64, ActorId>,
+    placements_asked: u64,
+    /// What came before the first roster: the driver knows who is there a moment earlier than this task.
+    early: Vec<Below>,
+    supervised: bool,
+    leaving: Option<Leaving>,
+    left: bool,
 }
 
 impl Server {
-    fn new(member: Member, policy: Arc<Policy>, settings: &ClusterSettings) -> Self {
+    fn new(member: Member, policy: Arc<Policy>, settings: ClusterSettings, supervised: bool) -> Self {
         let config = Config {
             node: member.me,
             policy: Arc::clone(&policy),
@@ -102,40 +155,81 @@ impl Server {
         };
         Server {
             lem: Lem::new(config),
-            period: policy.period().unwrap_or(settings.period),
+            global: None,
+            status: Arc::default(),
             policy,
+            settings,
             usage: UsageMeter::start(),
             roster: Roster::default(),
-            moves: HashMap::new(),
-            moves_begun: 0,
+            office: Office::default(),
+            moves: Moves::default(),
+            placements: Default::default(),
+            placements_asked: 0,
+            early: Vec::new(),
+            supervised,
+            leaving: None,
+            left: false,
             member,
         }
     }
 
     async fn run(mut self) -> anyhow::Result<()> {
-        let mut periods = interval(self.period);
+        let (mut below, mut heard) = self.member.take_ears();
+        let mut periods = interval(self.policy.period().unwrap_or(self.settings.period));
         periods.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick comes at once; nothing is measured yet.
         periods.tick().await;
-        loop {
-            let due = self.lem.next_timer().map(|at| at.since(self.member.runtime.now()));
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        while !self.left {
+            let local = self.lem.next_timer();
+            let global = self.global.as_ref().and_then(Global::next_timer);
+            let due = local.into_iter().chain(global).min();
+            let due = due.map(|at| at.since(self.member.runtime.now()));
             tokio::select! {
                 _ = periods.tick() => self.end_period(),
-                Some(below) = self.member.below.recv() => self.hear(below),
-                heard = self.member.heard.recv() => match heard {
-                    Some(Heard::Roster(roster)) => {
-                        let is_first = self.roster.members.is_empty();
-                        let members = members_of(&roster);
-                        self.roster = roster;
-                        self.tell(LemEvent::Members(members));
-                        if is_first {
-                            // So that the global manager knows of this server before a whole period has passed.
-                            self.end_period();
-                        }
-                    }
+                Some(below) = below.recv() => self.hear(below),
+                heard = heard.recv() => match heard {
+                    Some(Heard::Roster(roster)) => self.meet(roster),
                     Some(Heard::Evicted) | None => anyhow::bail!("this server is no longer a member of its cluster"),
                 },
-                () = sleep_until_due(due) => self.tell(LemEvent::Tick),
+                () = sleep_until_due(due) => self.tell([Told::Local(LemEvent::Tick), Told::Global(GemEvent::Tick)]),
+                _ = terminate.recv() => self.begin_to_leave(),
+                // An interrupt from the keyboard goes to a whole embedded cluster, whose supervisor ends its servers.
+                _ = interrupt.recv(), if !self.supervised => self.begin_to_leave(),
+                () = tokio::time::sleep(LOOK_AGAIN_AFTER), if self.leaving.is_some() => self.empty(),
+            }
+        }
+        Ok(())
+    }
+
+    /// The membership changed.
+    fn meet(&mut self, roster: Roster) {
+        let is_first = self.roster.members.is_empty();
+        let servers = roster.members.iter().filter(|(_, record)| record.role == Role::Server);
+        self.status
+            .lock()
+            .set_servers(servers.map(|(node, record)| (*node, record.name.clone(), record.draining)));
+        self.roster = roster;
+        self.office.meet(&self.member.peer, &self.roster);
+        let me = self.member.me;
+        match global_manager(&self.roster) == Some(me) {
+            true if self.global.is_none() => {
+                tracing::info!("the global elasticity manager runs here now");
+                let (policy, status) = (Arc::clone(&self.policy), Arc::clone(&self.status));
+                self.global = Some(Global::new(me, policy, &self.settings, status));
+            }
+            true => {}
+            false => self.global = None,
+        }
+        let members = members_of(&self.roster);
+        let (local, global) = (LemEvent::Members(members.clone()), GemEvent::Members(members));
+        self.tell([Told::Global(global), Told::Local(local)]);
+        if is_first {
+            // So that the global manager knows of this server before a whole period has passed.
+            self.end_period();
+            for below in std::mem::take(&mut self.early) {
+                self.hear(below);
             }
         }
     }
@@ -170,92 +264,257 @@ impl Server {
             servers: vec![server],
             actors: measured.actors,
         };
-        self.tell(LemEvent::Period(snapshot));
+        self.tell([Told::Local(LemEvent::Period(snapshot))]);
     }
 
     fn hear(&mut self, below: Below) {
+        if self.roster.members.is_empty() {
+            return self.early.push(below);
+        }
         match below {
             Below::Frame {
                 from,
                 class: Class::Control,
                 payload,
-            } => match wire::decode(from, &payload) {
-                Some(ControlFrame::Message(message)) => self.tell(LemEvent::Message { from, message }),
-                Some(ControlFrame::Relayed { from, message }) => self.tell(LemEvent::Message { from, message }),
-                Some(other) => tracing::warn!(%from, ?other, "a frame for the supervisor came to a server"),
-                None => {}
-            },
-            Below::Frame { from, payload, .. } => {
-                if let Some(AdminFrame::Move { request, actor, to }) = wire::decode(from, &payload) {
-                    let id = self.next_move(Asked::Operator { node: from, request });
-                    self.member.peer.move_actor(id, actor, to);
+            } => {
+                if let Some(frame) = wire::decode(from, &payload) {
+                    self.hear_control(from, frame);
                 }
             }
-            Below::MoveEnded { id, result } => match self.moves.remove(&id) {
+            Below::Frame { from, payload, .. } => {
+                let errand = self.office.hear(&self.member.peer, &self.roster, from, &payload);
+                self.run_errand(errand);
+            }
+            Below::MoveEnded { id, result } => match self.moves.end(id) {
                 Some(Asked::Manager(id)) => {
                     let result = result.map(drop).map_err(|error| error.to_string());
-                    self.tell(LemEvent::MoveEnded { id, result });
+                    self.tell([Told::Local(LemEvent::MoveEnded { id, result })]);
                 }
-                Some(Asked::Operator { node, request }) => {
-                    let ended = AdminFrame::MoveEnded {
-                        request,
-                        result: result.map(drop),
-                    };
-                    self.send(node, Class::Admin, &wire::encode(&ended));
+                Some(Asked::Operator(asker)) => answer(&self.member.peer, asker, moved(result)),
+                Some(Asked::Evacuation(actor)) => {
+                    if let Some(leaving) = &mut self.leaving {
+                        leaving.evacuation.ended(&actor);
+                    }
+                    self.evacuate();
                 }
                 None => {}
             },
-            // Only the owner of the directory is asked.
-            Below::NeedPlacement { actor, .. } => self.member.peer.placed(actor, Some(self.member.me)),
-        }
-    }
-
-    fn tell(&mut self, event: LemEvent) {
-        let mut commands = Vec::new();
-        self.lem.handle(self.member.runtime.now(), event, &mut commands);
-        for command in commands {
-            self.carry_out(command);
-        }
-    }
-
-    fn carry_out(&mut self, command: LemCommand) {
-        match command {
-            LemCommand::Send { to, message } if to == self.member.me => {
-                self.tell(LemEvent::Message { from: to, message });
+            Below::NeedPlacement {
+                actor,
+                caller,
+                caller_node,
+            } => {
+                self.placements_asked += 1;
+                let request = self.placements_asked;
+                self.placements.insert(request, actor.clone());
+                let new = new_actor(&self.roster, actor, caller, caller_node);
+                self.tell([Told::Local(LemEvent::Place { request, new })]);
             }
-            LemCommand::Send { to, message } => self.send_control(to, &ControlFrame::Message(message)),
-            LemCommand::SendToHost { actor, message } => self.to_supervisor(&ControlFrame::ToHost { actor, message }),
-            LemCommand::Move { id, actor, to } => {
-                let id = self.next_move(Asked::Manager(id));
+        }
+    }
+
+    fn hear_control(&mut self, from: NodeId, frame: ControlFrame) {
+        match frame {
+            ControlFrame::Message(message) if message.is_for_global() => {
+                self.tell([Told::Global(GemEvent::Message { from, message })]);
+            }
+            ControlFrame::Message(message) => self.tell([Told::Local(LemEvent::Message { from, message })]),
+            ControlFrame::Relayed { from, message } => self.tell([Told::Local(LemEvent::Message { from, message })]),
+            ControlFrame::ToHost { actor, message } => {
+                if let Some(host) = self.member.peer.host_of(&actor) {
+                    self.send_control(host, &ControlFrame::Relayed { from, message });
+                }
+            }
+            ControlFrame::Record(decision) => self.status.lock().decided(*decision),
+            ControlFrame::Leave => tracing::warn!(%from, "a frame for a supervisor came to a server"),
+        }
+    }
+
+    fn run_errand(&mut self, errand: Option<Errand>) {
+        match errand {
+            Some(Errand::Move { actor, to, asker }) => {
+                let id = self.moves.begin(Asked::Operator(asker));
                 self.member.peer.move_actor(id, actor, to);
             }
-            LemCommand::Record(decision) => self.to_supervisor(&ControlFrame::Record(decision)),
-            LemCommand::Leave => self.to_supervisor(&ControlFrame::Leave),
-            // Nobody on this node asks: the directory's owner places new actors.
-            LemCommand::Placed { .. } => {}
+            Some(Errand::Drain { asker }) => {
+                self.begin_to_leave();
+                answer(&self.member.peer, asker, Ok(AdminReply::Done));
+            }
+            Some(Errand::Status { asker }) => {
+                let result = match self.global.is_some() {
+                    true => Ok(AdminReply::Servers(self.status.lock().servers())),
+                    false => Err(AdminError::WrongNode),
+                };
+                answer(&self.member.peer, asker, result);
+            }
+            None => {}
         }
     }
 
-    fn next_move(&mut self, asked: Asked) -> MoveId {
-        self.moves_begun += 1;
-        let id = MoveId(self.moves_begun);
-        self.moves.insert(id, asked);
-        id
+    /// Tells the managers on this server something, and all that follows from it.
+    fn tell(&mut self, first: impl IntoIterator<Item = Told>) {
+        let mut told: std::collections::VecDeque<Told> = first.into_iter().collect();
+        while let Some(next) = told.pop_front() {
+            let now = self.member.runtime.now();
+            match next {
+                Told::Local(event) => {
+                    let mut commands = Vec::new();
+                    self.lem.handle(now, event, &mut commands);
+                    told.extend(commands.into_iter().filter_map(|command| self.carry_out(command)));
+                }
+                Told::Global(event) => {
+                    let commands = self.global.as_mut().map(|global| global.tell(now, event));
+                    let commands = commands.into_iter().flatten();
+                    told.extend(commands.filter_map(|command| self.carry_out_global(command)));
+                }
+            }
+        }
     }
 
-    fn to_supervisor(&self, frame: &ControlFrame) {
+    /// Carries out a command; what it means to a manager on this server comes back.
+    fn carry_out(&mut self, command: LemCommand) -> Option<Told> {
+        match command {
+            LemCommand::Send { to, message } => return self.send_message(to, message),
+            LemCommand::SendToHost { actor, message } => self.send_to_host(actor, message),
+            LemCommand::Move { id, actor, to } => {
+                let id = self.moves.begin(Asked::Manager(id));
+                self.member.peer.move_actor(id, actor, to);
+            }
+            LemCommand::Record(decision) => self.keep_record(decision),
+            LemCommand::Leave => self.leave(),
+            LemCommand::Placed { request, placement } => {
+                if let Some(actor) = self.placements.remove(&request) {
+                    self.member
+                        .peer
+                        .placed(actor, placement.map(|placement| placement.node));
+                }
+            }
+        }
+        None
+    }
+
+    fn carry_out_global(&mut self, command: GemCommand) -> Option<Told> {
+        match command {
+            GemCommand::Send { to, message } => return self.send_message(to, message),
+            GemCommand::AddServers { request, .. } => {
+                let reason = "nobody here can start servers".to_owned();
+                return Some(Told::Global(GemEvent::ProvisionFailed { request, reason }));
+            }
+            GemCommand::RemoveServer { node } => self.member.membership.drain(node, true),
+            GemCommand::Record(_) | GemCommand::Measured(_) => unreachable!("kept by the manager's driver"),
+        }
+        None
+    }
+
+    fn send_message(&mut self, to: NodeId, message: elastin_control::ControlMessage) -> Option<Told> {
+        if to != self.member.me {
+            self.send_control(to, &ControlFrame::Message(message));
+            return None;
+        }
+        let from = to;
+        Some(if message.is_for_global() {
+            Told::Global(GemEvent::Message { from, message })
+        } else {
+            Told::Local(LemEvent::Message { from, message })
+        })
+    }
+
+    /// Passes a message on to the local manager of the server that an actor is on, by way of the directory.
+    fn send_to_host(&mut self, actor: ActorId, message: elastin_control::ControlMessage) {
+        let Some(view) = self.member.peer.view() else { return };
+        let directory = view.directory_of(&actor).node;
+        let frame = ControlFrame::ToHost { actor, message };
+        if directory == self.member.me {
+            self.hear_control(directory, frame);
+        } else {
+            self.send_control(directory, &frame);
+        }
+    }
+
+    fn keep_record(&self, decision: Box<elastin_control::Decision>) {
+        match global_manager(&self.roster) {
+            Some(node) if node == self.member.me => self.status.lock().decided(*decision),
+            Some(node) => self.send_control(node, &ControlFrame::Record(decision)),
+            None => tracing::warn!("there is nobody to keep a record"),
+        }
+    }
+
+    /// Begins to empty this server, after which it leaves.
+    fn begin_to_leave(&mut self) {
+        if self.leaving.is_some() {
+            return;
+        }
+        tracing::info!("this server is being emptied, and leaves then");
+        self.member.membership.drain(self.member.me, true);
+        self.leaving = Some(Leaving {
+            evacuation: Evacuation::default(),
+            at_the_latest: Instant::now() + EMPTYING_TIME_MAX,
+            empty_since: None,
+        });
+        self.empty();
+    }
+
+    /// Moves on with emptying this server, and leaves when it is done.
+    fn empty(&mut self) {
+        self.evacuate();
+        let is_empty = self.is_empty();
+        let Some(leaving) = &mut self.leaving else { return };
+        let now = Instant::now();
+        leaving.empty_since = match is_empty {
+            true => leaving.empty_since.or(Some(now)),
+            false => None,
+        };
+        let lingered = leaving.empty_since.is_some_and(|since| now - since >= LINGER);
+        if lingered || now >= leaving.at_the_latest {
+            if !is_empty {
+                tracing::warn!("this server leaves although it is not empty");
+            }
+            self.leave();
+        }
+    }
+
+    /// Whether there is no actor here and no part of the directory.
+    fn is_empty(&self) -> bool {
+        let owns = |view: elastin_protocol::View| view.slots.is_owner(self.member.me);
+        let evacuated = self.leaving.as_ref().is_none_or(|leaving| leaving.evacuation.is_done());
+        evacuated && self.member.runtime.activations().is_empty() && !self.member.peer.view().is_some_and(owns)
+    }
+
+    /// Sends away as many actors as may be under way at a time. Where to is for the local manager to say, as if they were
+    /// new.
+    fn evacuate(&mut self) {
+        let Some(leaving) = &mut self.leaving else { return };
+        let runtime = &self.member.runtime;
+        let everybody = || runtime.activations().into_iter().map(|(actor, _)| actor).collect();
+        for actor in leaving.evacuation.next(everybody) {
+            let new = NewActor {
+                actor: actor.clone(),
+                caller: None,
+                caller_node: None,
+            };
+            match self
+                .lem
+                .place(&new)
+                .filter(|placement| placement.node != self.member.me)
+            {
+                Some(placement) => {
+                    let id = self.moves.begin(Asked::Evacuation(actor.clone()));
+                    self.member.peer.move_actor(id, actor, placement.node);
+                }
+                None => leaving.evacuation.ended(&actor),
+            }
+        }
+    }
+
+    fn leave(&mut self) {
         match self.roster.supervisor() {
-            Some(supervisor) => self.send_control(supervisor, frame),
-            None => tracing::warn!("there is no supervisor to tell"),
+            Some(supervisor) => self.send_control(supervisor, &ControlFrame::Leave),
+            None => self.left = true,
         }
     }
 
     fn send_control(&self, to: NodeId, frame: &ControlFrame) {
-        self.send(to, Class::Control, &wire::encode(frame));
-    }
-
-    fn send(&self, to: NodeId, class: Class, payload: &[u8]) {
-        if let Err(error) = self.member.peer.send(to, class, payload) {
+        if let Err(error) = self.member.peer.send(to, Class::Control, &wire::encode(frame)) {
             // Every question between managers has a time limit, so a lost frame costs a period at most.
             tracing::warn!(%to, %error, "a frame was dropped");
         }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_control::Settings;
-use elastin_protocol::store::{Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest};
+use elastin_protocol::store::{
+    Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, KeyState,
+};
 use elastin_stores::CoordinationExt;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +24,16 @@ pub(crate) struct ClusterSettings {
 }
 
 impl ClusterSettings {
+    /// What a cluster is set to whose servers come and go by other hands than ours.
+    pub(crate) fn of_first_server(policy: PolicySource, period: Duration) -> Self {
+        Self {
+            policy,
+            period,
+            servers_min: 1,
+            servers_max: u32::MAX,
+        }
+    }
+
     /// What elasticity managers are set to.
     pub(crate) fn elasticity(&self) -> Settings {
         Settings {
@@ -35,6 +47,17 @@ impl ClusterSettings {
     pub(crate) async fn store(&self, coordination: &dyn Coordination) -> Result<(), CoordinationError> {
         let bytes = serde_json::to_vec(self).expect("settings are plain data");
         coordination.call(Commit::put(SETTINGS_KEY, bytes)).await.map(drop)
+    }
+
+    /// The settings of the cluster, which are these if it has none yet.
+    pub(crate) async fn load_or_store(self, coordination: &Arc<dyn Coordination>) -> anyhow::Result<ClusterSettings> {
+        let bytes = serde_json::to_vec(&self).expect("settings are plain data");
+        let first = Commit::put(SETTINGS_KEY, bytes).when(SETTINGS_KEY, KeyState::Absent);
+        match coordination.call(first).await {
+            Ok(_) => Ok(self),
+            Err(CoordinationError::ConditionFailed { .. }) => Self::load(coordination).await,
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(crate) async fn load(coordination: &Arc<dyn Coordination>) -> anyhow::Result<ClusterSettings> {

@@ -1,7 +1,6 @@
-//! What nodes and the supervisor say to each other beside the protocol: elasticity and administration.
+//! What nodes say to each other about elasticity, beside the protocol.
 
 use elastin_control::{ControlMessage, Decision};
-use elastin_protocol::MoveError;
 use elastin_types::{ActorId, NodeId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -24,31 +23,10 @@ pub(crate) enum ControlFrame {
         /// What was passed on.
         message: ControlMessage,
     },
-    /// To the supervisor: keep this record.
+    /// To the node of the global manager: keep this record.
     Record(Box<Decision>),
     /// To the supervisor: this server is empty and may go.
     Leave,
-}
-
-/// A frame of class `Admin`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum AdminFrame {
-    /// Move an actor that is on your server.
-    Move {
-        /// Names the request for whoever made it.
-        request: u64,
-        /// The actor.
-        actor: ActorId,
-        /// Where to.
-        to: NodeId,
-    },
-    /// How the move ended.
-    MoveEnded {
-        /// The request.
-        request: u64,
-        /// Why the actor stayed where it was, if it did.
-        result: Result<(), MoveError>,
-    },
 }
 
 /// Encodes a frame.

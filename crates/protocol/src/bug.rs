@@ -44,12 +44,28 @@ pub enum Bug {
     AcceptTooEarly,
     /// A message that is kept for the time being passes for settled.
     KeepSilently,
+    /// A member whose lease was ended is dropped from the view at once.
+    SkipHold,
+    /// The hold counts from when the member was last heard of, not from when its lease was seen to have ended.
+    HoldFromRecord,
+    /// A node believes in its lease from when the answer came, not from when it asked.
+    CountLeaseFromAnswer,
+    /// A node looks at its lease when its timer fires, and not at every event.
+    TrustLeaseTimer,
+    /// A view is published whatever the one is that is there.
+    PublishBlindly,
+    /// A view claims to know of every member that joined before it was written, not before it was put together.
+    ViewTooNew,
+    /// An activation runs and writes without having claimed its epoch.
+    SkipClaim,
+    /// An actor answers before its state has been saved.
+    AnswerBeforeSave,
 }
 
 impl Bug {
     /// All of them.
     #[cfg(feature = "planted-bugs")]
-    pub const ALL: [Bug; 18] = [
+    pub const ALL: [Bug; 26] = [
         Bug::SkipSettling,
         Bug::OpenTooEarly,
         Bug::TakeAnyEpoch,
@@ -68,6 +84,14 @@ impl Bug {
         Bug::AskForMany,
         Bug::AcceptTooEarly,
         Bug::KeepSilently,
+        Bug::SkipHold,
+        Bug::HoldFromRecord,
+        Bug::CountLeaseFromAnswer,
+        Bug::TrustLeaseTimer,
+        Bug::PublishBlindly,
+        Bug::ViewTooNew,
+        Bug::SkipClaim,
+        Bug::AnswerBeforeSave,
     ];
 }
 

@@ -1,7 +1,7 @@
 //! What happens to a node: the input of its state machine.
 
 use bytes::Bytes;
-use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Time};
 
 use crate::{Frame, View};
 
@@ -44,10 +44,9 @@ pub enum Event {
     },
     /// The membership changed.
     View(View),
-    /// The lease may have run out (or the process was paused for so long that it can't know): nothing may leave.
-    Fenced,
-    /// The lease was found good after all: what was kept back leaves now.
-    Unfenced,
+    /// The lease is good until this time on the node's clock. From then on nothing leaves, which is looked at with every
+    /// event, because a process may be stopped for any time between two. When a later time comes, what was kept back leaves.
+    MayActUntil(Time),
     /// The runtime carried out an [`Activate`](crate::Command::Activate).
     Activated {
         /// The actor.

@@ -14,7 +14,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use elastin_types::{NodeId, Time};
+use elastin_types::Time;
+
+use crate::bug::{Bug, Planted};
 
 /// A keep-alive is sent this often within the time to live, so that a lost one does not cost the lease.
 const KEEP_ALIVES_PER_TTL: u32 = 4;
@@ -52,6 +54,7 @@ pub struct Lease {
     ended: bool,
     last: u64,
     unanswered: BTreeMap<KeepAliveId, Time>,
+    pub(crate) planted: Planted,
 }
 
 impl Lease {
@@ -65,7 +68,13 @@ impl Lease {
             ended: false,
             last: 0,
             unanswered: BTreeMap::new(),
+            planted: Planted::default(),
         }
+    }
+
+    /// Until when the node may act, as far as it knows now.
+    pub fn good_until(&self) -> Time {
+        self.good_until
     }
 
     /// Whether the node may start turns and let frames leave at this moment.
@@ -118,7 +127,11 @@ impl Lease {
             return;
         };
         self.ttl = ttl;
-        self.good_until = self.good_until.max(good_until(sent, ttl));
+        let counts_from = match self.planted.is(Bug::CountLeaseFromAnswer) {
+            true => now,
+            false => sent,
+        };
+        self.good_until = self.good_until.max(good_until(counts_from, ttl));
         // An answer may be so late that the lease may have run out again.
         if self.fenced && now < self.good_until {
             self.fenced = false;
@@ -129,42 +142,6 @@ impl Lease {
 
 fn good_until(sent: Time, ttl: Duration) -> Time {
     sent + (ttl - ttl / MARGIN_DIVISOR)
-}
-
-/// Members whose lease has ended and from whom nobody may take over yet. Kept by whoever publishes views.
-#[derive(Debug, Default)]
-pub struct Hold {
-    until: BTreeMap<NodeId, Time>,
-}
-
-impl Hold {
-    /// A member's lease has ended, seen at `now`. It may have been ended early, so the member may act for up to its whole
-    /// time to live. If it is known to have stopped (it said so last, or its process is known to be gone), don't hold it.
-    pub fn lease_ended(&mut self, now: Time, node: NodeId, ttl: Duration) {
-        self.until.entry(node).or_insert(now + ttl);
-    }
-
-    /// Whether a member must still be published as there.
-    pub fn holds(&self, node: NodeId) -> bool {
-        self.until.contains_key(&node)
-    }
-
-    /// When [`Hold::release`] is wanted next.
-    pub fn next_timer(&self) -> Option<Time> {
-        self.until.values().min().copied()
-    }
-
-    /// The members that have certainly stopped by now, and are no longer held.
-    pub fn release(&mut self, now: Time) -> Vec<NodeId> {
-        let stopped: Vec<NodeId> = self
-            .until
-            .iter()
-            .filter(|(_, until)| **until <= now)
-            .map(|(node, _)| *node)
-            .collect();
-        self.until.retain(|_, until| *until > now);
-        stopped
-    }
 }
 
 #[cfg(test)]
@@ -225,17 +202,5 @@ mod tests {
         assert_eq!(lease.next_timer(), None);
         assert_eq!(tick(&mut lease, 70.0), []);
         assert!(!lease.may_act(at(60.2)));
-    }
-
-    #[test]
-    fn a_member_is_held_until_it_has_certainly_stopped() {
-        let mut hold = Hold::default();
-        hold.lease_ended(at(1.0), NodeId(7), TTL);
-        hold.lease_ended(at(5.0), NodeId(7), TTL);
-        assert!(hold.holds(NodeId(7)));
-        assert_eq!(hold.next_timer(), Some(at(11.0)));
-        assert_eq!(hold.release(at(10.9)), []);
-        assert_eq!(hold.release(at(11.0)), [NodeId(7)]);
-        assert!(!hold.holds(NodeId(7)));
     }
 }

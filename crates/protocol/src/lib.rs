@@ -7,7 +7,7 @@
 //!   ┌───────────┐   ┌──┴───────────┴──────────────────────────────┴─┴───────────┐   ┌────┴─┴─────┐
 //!   │ placement │◄──│ Node                                                      │◄──│ membership │
 //!   │ and moves │──►│   sessions · routes · calls · hosted actors · directory   │   └────────────┘
-//!   └───────────┘   └──┬────────────────────────────────────────────────────────┘   View, Fenced, Unfenced
+//!   └───────────┘   └──┬────────────────────────────────────────────────────────┘   View, MayActUntil
 //!   NeedPlacement      │ Activate Deliver Open Freeze Resume Release Discard
 //!   Placed             ▼ Activated Bounced Frozen Released Passivated Replied
 //!   Move, MoveEnded   the node's runtime
@@ -28,8 +28,8 @@
 //!    `Send` before the sender continues gets this for free.) Everything else comes as `Send`, in each caller's order.
 //! 4. Frames of one connection are handed over in order. Connections may break, and frames on them be lost, at any time;
 //!    lost frames are transmitted again after `LinkUp`, and a frame that comes twice is known.
-//! 5. Between [`Fenced`](Event::Fenced) and [`Unfenced`](Event::Unfenced) the runtime starts no turn and saves nothing; the
-//!    node keeps its frames back by itself.
+//! 5. After the time of the last [`MayActUntil`](Event::MayActUntil) the runtime starts no turn and saves nothing, which it
+//!    looks at before each; the node keeps its frames back by itself.
 //!
 //! # What is promised
 //!
@@ -45,6 +45,7 @@ mod hosted;
 mod lease;
 mod limits;
 mod links;
+pub mod membership;
 mod node;
 pub mod reminders;
 mod route;
@@ -59,7 +60,7 @@ pub use bug::Bug;
 pub use command::{Command, MoveError, StateSource};
 pub use event::{Event, MoveId};
 pub use frame::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep};
-pub use lease::{Hold, KeepAliveId, Lease, LeaseCommand};
+pub use lease::{KeepAliveId, Lease, LeaseCommand};
 pub use limits::{Limits, NodeConfig};
 pub use node::{Node, TableSizes};
 pub use view::{Member, SLOT_COUNT, Slot, SlotOwner, SlotTable, View};

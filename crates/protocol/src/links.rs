@@ -21,6 +21,8 @@ pub(crate) struct Links {
     pub(crate) out: Vec<Command>,
     pub(crate) timers: Timers,
     pub(crate) view: Option<View>,
+    /// Until when the lease is good.
+    good_until: Time,
     /// The lease may have run out: nothing leaves.
     fenced: bool,
     sessions: BTreeMap<NodeId, Session>,
@@ -40,7 +42,8 @@ impl Links {
             out: Vec::new(),
             timers: Timers::default(),
             view: None,
-            fenced: false,
+            good_until: Time::ZERO,
+            fenced: true,
             sessions: BTreeMap::new(),
             loopback: VecDeque::new(),
             loopback_sent: 0,
@@ -237,13 +240,21 @@ impl Links {
         }
     }
 
-    pub(crate) fn fence(&mut self) {
-        self.fenced = true;
+    /// Looks whether the lease may have run out by now.
+    pub(crate) fn look_at_lease(&mut self, by_timer: bool) {
+        if self.planted.is(Bug::TrustLeaseTimer) && !by_timer {
+            return;
+        }
+        self.fenced |= self.now >= self.good_until;
     }
 
-    /// What was kept back leaves.
-    pub(crate) fn unfence(&mut self) {
-        self.fenced = false;
+    /// The lease is good until then: what was kept back leaves.
+    pub(crate) fn may_act_until(&mut self, until: Time) {
+        self.good_until = until;
+        let was_fenced = std::mem::replace(&mut self.fenced, self.now >= until);
+        if !was_fenced || self.fenced {
+            return;
+        }
         for session in self.sessions.values_mut() {
             session.connected(self.now, &mut self.out);
             if session.owes_acknowledgement() {

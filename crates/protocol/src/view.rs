@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use elastin_types::{ActorId, Key, NodeId, SlotEpoch};
 use serde::{Deserialize, Serialize};
+
+use crate::Map;
 
 /// How many hash slots the directory has. Enough that 1,000 nodes get an even share, few enough that the whole table
 /// fits in one small value of the coordination service.
@@ -71,7 +74,7 @@ impl Fnv {
 }
 
 /// Who owns a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SlotOwner {
     /// The node that keeps the slot's actors.
     pub node: NodeId,
@@ -82,10 +85,57 @@ pub struct SlotOwner {
     pub previous: Option<NodeId>,
 }
 
-/// The owner of every slot.
+/// The owner of every slot. Encoded, it takes two bytes per slot and some for each owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "PackedTable", into = "PackedTable")]
 pub struct SlotTable {
     owners: Arc<[SlotOwner]>,
+}
+
+/// How a table is encoded: slots have few different owners.
+#[derive(Serialize, Deserialize)]
+struct PackedTable {
+    owners: Vec<SlotOwner>,
+    /// For each slot the number of its owner, two bytes each, lowest first.
+    slots: Bytes,
+}
+
+impl From<SlotTable> for PackedTable {
+    fn from(table: SlotTable) -> Self {
+        let mut numbers: Map<SlotOwner, u16> = Map::default();
+        let mut owners = Vec::new();
+        let mut slots = Vec::with_capacity(2 * SLOT_COUNT);
+        for owner in table.owners.iter() {
+            let number = *numbers.entry(*owner).or_insert_with(|| {
+                owners.push(*owner);
+                (owners.len() - 1) as u16
+            });
+            slots.extend_from_slice(&number.to_le_bytes());
+        }
+        let slots = slots.into();
+        PackedTable { owners, slots }
+    }
+}
+
+/// A slot table that was not encoded by this software.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a slot table")]
+pub struct NotASlotTable;
+
+impl TryFrom<PackedTable> for SlotTable {
+    type Error = NotASlotTable;
+
+    fn try_from(packed: PackedTable) -> Result<Self, NotASlotTable> {
+        if packed.slots.len() != 2 * SLOT_COUNT {
+            return Err(NotASlotTable);
+        }
+        let numbers = packed.slots.chunks_exact(2);
+        let owner = |bytes: &[u8]| packed.owners.get(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])));
+        let owners = numbers.map(|bytes| owner(bytes).copied().ok_or(NotASlotTable));
+        Ok(Self {
+            owners: owners.collect::<Result<_, _>>()?,
+        })
+    }
 }
 
 impl SlotTable {
@@ -120,6 +170,20 @@ impl SlotTable {
     /// Who owns a slot.
     pub fn owner(&self, slot: Slot) -> SlotOwner {
         self.owners[slot.index()]
+    }
+
+    /// Whether a node owns any slot.
+    pub fn is_owner(&self, node: NodeId) -> bool {
+        self.owners.iter().any(|owner| owner.node == node)
+    }
+
+    /// The slots that have another owner, or an owner of another epoch, than in an earlier table.
+    pub fn changed_since<'a>(&'a self, before: &'a SlotTable) -> impl Iterator<Item = Slot> + 'a {
+        let same = Arc::ptr_eq(&self.owners, &before.owners);
+        let all = if same { 0 } else { SLOT_COUNT };
+        (0..all)
+            .map(Slot::new)
+            .filter(|slot| self.owner(*slot) != before.owner(*slot))
     }
 
     /// The table after the owners that are not in `owning` have gone and new ones have come: every owner gets an even

@@ -3,16 +3,25 @@
 //!
 //! - [`memory`]: for tests and for clusters that may forget;
 //! - [`embedded`]: files on this machine, durable before a write is acknowledged;
-//! - [`served`]: another process's stores, over TCP.
+//! - [`served`]: another process's stores, over TCP;
+//! - `etcd` (feature `etcd`): coordination by an etcd cluster;
+//! - `postgres` (feature `postgres`): state in a PostgreSQL server.
 //!
 //! The meaning of the requests is not here but in the models of `elastin-protocol`: memory and embedded stores run a model
-//! on a thread of their own, a served store sends the requests to such a one. Nothing here knows actors.
+//! on a thread of their own, a served store sends the requests to such a one; the others are held to the models by the
+//! conformance scripts. Nothing here knows actors.
 
 mod call;
 mod coordination_engine;
 pub mod embedded;
+#[cfg(feature = "etcd")]
+pub mod etcd;
+mod keys;
 mod local_coordination;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+pub mod secret;
 pub mod served;
 mod state_engine;
 mod watchers;

@@ -4,10 +4,14 @@
 mod actors;
 mod bell;
 mod dice;
+mod etcd_cluster;
+mod wait;
 
 pub use actors::{Burner, Feeder, Journal, Ledger, Log};
 pub use bell::Bell;
 pub use dice::Dice;
+pub use etcd_cluster::EtcdElastin;
+pub use wait::wait_for;
 
 /// The application of the tests.
 pub fn app() -> elastin::App {

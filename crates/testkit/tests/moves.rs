@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use elastin::prelude::*;
 use elastin::types::ActorId;
 use elastin::{Client, Embedded};
-use elastin_testkit::{Dice, Feeder, Journal, Ledger, Log, app};
+use elastin_testkit::{Dice, Feeder, Journal, Ledger, Log, app, wait_for};
 use tokio::task::JoinSet;
 
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
@@ -279,13 +279,5 @@ async fn log_of(client: &Client, ledger: u64) -> Log {
                 "ledger {ledger} can't be read: {error}"
             ),
         }
-    }
-}
-
-async fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !there() {
-        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -12,7 +12,7 @@ use super::provision::Provisions;
 use super::view::{Server, View};
 use super::vote::Asking;
 use crate::decision::CANDIDATES_MAX;
-use crate::place::{Placed, place};
+use crate::place::{Placed, place, place_blindly};
 use crate::random::Random;
 use crate::settings::{PROMISE_PERIODS, part};
 use crate::{
@@ -97,11 +97,12 @@ impl Gem {
             .min()
     }
 
-    /// Where a new actor goes; `None` if no server that takes actors has reported lately.
+    /// Where a new actor goes; `None` if there is no server that takes actors.
     pub fn place(&mut self, now: Time, new: &NewActor) -> Option<Placement> {
         self.forget_silent(now);
         let digests = self.view.digests();
-        let placement = place(&self.policy, &digests, &self.placed, &mut self.random, new)?;
+        let placement = place(&self.policy, &digests, &self.placed, &mut self.random, new)
+            .or_else(|| place_blindly(&self.members, &digests, &mut self.random))?;
         *self.placed.entry(placement.node).or_default() += 1;
         Some(placement)
     }

@@ -7,7 +7,7 @@ use elastin_types::Time;
 
 use super::Lem;
 use super::event::LemCommand;
-use crate::place::{Placed, place};
+use crate::place::{Placed, place, place_blindly};
 use crate::{ControlMessage, NewActor, Placement, ServerDigest};
 
 /// How long a new actor, and with it its first caller, waits for the global manager's word.
@@ -46,7 +46,8 @@ impl Lem {
             servers.retain(|digest| digest.server.node != self.node);
             servers.push(own);
         }
-        let placement = place(&self.policy, &servers, &self.placing.placed, &mut self.random, new)?;
+        let placement = place(&self.policy, &servers, &self.placing.placed, &mut self.random, new)
+            .or_else(|| place_blindly(&self.members, &servers, &mut self.random))?;
         *self.placing.placed.entry(placement.node).or_default() += 1;
         Some(placement)
     }

@@ -5,22 +5,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_cluster::Role;
+use elastin_cluster::{Role, Security};
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState, OpenError};
+use elastin_stores::secret::Secret;
 use elastin_stores::served;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::earlier;
-use super::status::Status;
 use super::supervisor::Supervisor;
 use super::{Embedded, REQUEST_TIME_MAX};
 use crate::PolicySource;
 use crate::member::{Member, MemberOptions};
 use crate::provision::ProcessProvisioner;
 use crate::settings::ClusterSettings;
+use crate::status::Status;
 use crate::{App, AppError};
 
 /// The elasticity period of an embedded cluster, unless it or its policy sets another.
@@ -158,8 +159,10 @@ impl EmbeddedBuilder {
         let coordination: Arc<dyn Coordination> =
             Arc::new(EmbeddedCoordination::open(directory.join("coordination.redb"))?);
         let state: Arc<dyn StateStore> = Arc::new(EmbeddedState::open(directory.join("state.redb"))?);
+        let secret = Secret::generate();
+        secret.write(&directory.join("secret"))?;
         let stores = TcpListener::bind("127.0.0.1:0").await?;
-        let stores = served::serve(stores, Arc::clone(&state), Arc::clone(&coordination))?;
+        let stores = served::serve(stores, Arc::clone(&state), Arc::clone(&coordination), secret.clone())?;
 
         let settings = ClusterSettings {
             policy: self.policy,
@@ -175,13 +178,13 @@ impl EmbeddedBuilder {
             .store(&*coordination)
             .await
             .map_err(|error| failed(error.into()))?;
-        let options = MemberOptions {
-            name: "supervisor".into(),
-            role: Role::Supervisor,
-            coordination: Arc::clone(&coordination),
-            state: Arc::clone(&state),
-            cpu_share: None,
-        };
+        let options = MemberOptions::new(
+            "supervisor",
+            Role::Supervisor,
+            Arc::clone(&coordination),
+            Arc::clone(&state),
+            Security::Secret(secret.clone()),
+        );
         let member = Member::join(&self.app, options).await.map_err(failed)?;
 
         let program = match self.program {
@@ -190,21 +193,15 @@ impl EmbeddedBuilder {
         };
         let mut arguments = self.node_arguments;
         arguments.extend(["--join".into(), stores.address().to_string().into()]);
+        arguments.extend(["--secret".into(), "-".into()]);
         if let Some(share) = self.cpu_share {
             arguments.extend(["--cpu-share".into(), share.to_string().into()]);
         }
         let (exits, exited) = mpsc::unbounded_channel();
-        let provisioner = ProcessProvisioner::new(program, arguments, exits);
+        let provisioner = ProcessProvisioner::new(program, arguments, secret.clone(), exits);
         let status = Arc::new(Mutex::new(Status::default()));
         let (requests, asked) = mpsc::unbounded_channel();
-        let supervisor = Supervisor::new(
-            member,
-            Arc::clone(&coordination),
-            provisioner,
-            policy,
-            &settings,
-            Arc::clone(&status),
-        );
+        let supervisor = Supervisor::new(member, provisioner, policy, &settings, Arc::clone(&status));
         let all_there = supervisor.start(self.servers, exited, asked)?;
         let there = tokio::time::timeout(REQUEST_TIME_MAX, all_there).await;
         if !matches!(there, Ok(Ok(()))) {
@@ -219,11 +216,12 @@ impl EmbeddedBuilder {
             app: self.app,
             coordination,
             state,
+            secret,
             requests,
             status,
             clients: Mutex::default(),
             clients_made: Default::default(),
-            _stores: stores,
+            stores,
             _temporary: temporary,
         })
     }

@@ -5,28 +5,28 @@
 
 mod builder;
 mod earlier;
-mod status;
 mod supervisor;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use elastin_actor::Client;
-use elastin_cluster::Role;
+use elastin_cluster::{MembershipHandle, Role, Security};
 use elastin_control::{Capacity, Decision};
-use elastin_protocol::MoveError;
 use elastin_protocol::store::{Coordination, StateStore};
+use elastin_stores::secret::Secret;
 use elastin_types::ActorId;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::App;
-use crate::member::{Leave, Member, MemberOptions};
+use crate::admin::AdminError;
+use crate::member::{Member, MemberOptions};
+use crate::status::{ServerStatus, Status};
 
 pub use builder::{EmbeddedBuilder, EmbeddedError};
-pub use status::ServerStatus;
-use status::Status;
 use supervisor::Request;
 
 /// How long an operator's request may take before the supervisor is thought to be stuck.
@@ -37,52 +37,42 @@ pub struct Embedded {
     app: App,
     coordination: Arc<dyn Coordination>,
     state: Arc<dyn StateStore>,
+    secret: Secret,
     requests: mpsc::UnboundedSender<Request>,
     status: Arc<Mutex<Status>>,
-    clients: Mutex<Vec<Leave>>,
+    clients: Mutex<Vec<MembershipHandle>>,
     clients_made: AtomicU64,
     // Serves the stores for as long as the cluster lives.
-    _stores: elastin_stores::served::Server,
+    stores: elastin_stores::served::Server,
     // Keeps the files of a cluster that nobody gave a place for; removed at the end.
     _temporary: Option<tempfile::TempDir>,
-}
-
-/// Why an actor was not moved on an operator's request. It is where it was, or, after [`MoveFailed::NoAnswer`], may have
-/// moved.
-#[derive(Debug, thiserror::Error)]
-pub enum MoveFailed {
-    /// There is no server of this name.
-    #[error("there is no server called `{0}`")]
-    NoSuchServer(String),
-    /// The actor is active nowhere.
-    #[error("the actor is active nowhere")]
-    NotActive,
-    /// The move was refused or failed.
-    #[error(transparent)]
-    Refused(#[from] MoveError),
-    /// The server did not answer.
-    #[error("the server did not answer")]
-    NoAnswer,
 }
 
 impl Embedded {
     /// A client of the cluster, connected as a member of its own: its calls count as `client` in policies.
     pub async fn client(&self) -> anyhow::Result<Client> {
         let number = self.clients_made.fetch_add(1, Ordering::Relaxed) + 1;
-        let options = MemberOptions {
-            name: format!("client-{number}"),
-            role: Role::Client,
-            coordination: Arc::clone(&self.coordination),
-            state: Arc::clone(&self.state),
-            cpu_share: None,
-        };
+        let options = MemberOptions::new(
+            format!("client-{number}"),
+            Role::Client,
+            Arc::clone(&self.coordination),
+            Arc::clone(&self.state),
+            Security::Secret(self.secret.clone()),
+        );
         let mut member = Member::join(&self.app, options).await?;
         let client = member.runtime.client();
-        self.clients.lock().push(member.leave.clone());
+        self.clients.lock().push(member.membership.clone());
         // It is ready when it knows who is there.
-        let _ = member.heard.recv().await;
-        tokio::spawn(async move { while member.heard.recv().await.is_some() {} });
+        let (_, mut heard) = member.take_ears();
+        let _ = heard.recv().await;
+        tokio::spawn(async move { while heard.recv().await.is_some() {} });
         Ok(client)
+    }
+
+    /// Where operators and clients in other processes find the cluster. They need its secret as well, which is in the file
+    /// `secret` of its directory.
+    pub fn address(&self) -> SocketAddr {
+        self.stores.address()
     }
 
     /// The servers, as they last reported.
@@ -111,7 +101,7 @@ impl Embedded {
     }
 
     /// Moves an actor to a server, as an operator; no policy is asked.
-    pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), MoveFailed> {
+    pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), AdminError> {
         let (answer, answered) = oneshot::channel();
         self.ask(Request::Move {
             actor: actor.clone(),
@@ -119,8 +109,8 @@ impl Embedded {
             answer,
         });
         match tokio::time::timeout(REQUEST_TIME_MAX, answered).await {
-            Ok(Ok(result)) => result,
-            _ => Err(MoveFailed::NoAnswer),
+            Ok(Ok(result)) => result.map(drop),
+            _ => Err(AdminError::NoAnswer),
         }
     }
 
@@ -162,7 +152,7 @@ impl Embedded {
     pub async fn shutdown(self) {
         let clients = std::mem::take(&mut *self.clients.lock());
         for client in clients {
-            client.now().await;
+            client.leave().await;
         }
         let (answer, answered) = oneshot::channel();
         self.ask(Request::Shutdown { answer });

@@ -3,29 +3,28 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use elastin_cluster::{Class, Heard, MemberRecord, Role, Roster, set_draining};
-use elastin_control::{Config, ControlMessage, Gem, GemCommand, GemEvent, NewActor};
+use elastin_cluster::{Class, Heard, Role, Roster};
+use elastin_control::{ControlMessage, GemCommand, GemEvent};
 use elastin_policy::Policy;
-use elastin_protocol::store::{Coordination, CoordinationReply, CoordinationRequest};
-use elastin_stores::CoordinationExt;
 use elastin_types::{ActorId, Caller, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::MoveFailed;
-use super::status::Status;
-use crate::control::{members_of, sleep_until_due};
+use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, Asker, Errand, Office, answer};
+use crate::control::{members_of, new_actor, sleep_until_due};
+use crate::global::Global;
 use crate::member::{Below, Member};
 use crate::provision::{Exited, ProcessProvisioner};
 use crate::settings::ClusterSettings;
-use crate::wire::{self, AdminFrame, ControlFrame};
+use crate::status::Status;
+use crate::wire::{self, ControlFrame};
 
 /// What an operator can ask of the supervisor.
 pub(super) enum Request {
     Move {
         actor: ActorId,
         server: String,
-        answer: oneshot::Sender<Result<(), MoveFailed>>,
+        answer: oneshot::Sender<AdminResult>,
     },
     Add {
         answer: oneshot::Sender<std::io::Result<String>>,
@@ -64,17 +63,11 @@ enum Awaiting {
     Nobody,
 }
 
-/// A move that an operator asked for and a server carries out.
-struct AskedMove {
-    host: NodeId,
-    answer: oneshot::Sender<Result<(), MoveFailed>>,
-}
-
 pub(super) struct Supervisor {
     member: Member,
-    coordination: Arc<dyn Coordination>,
     provisioner: ProcessProvisioner,
-    gem: Gem,
+    global: Global,
+    office: Office,
     status: Arc<Mutex<Status>>,
     roster: Roster,
     awaited: Vec<Awaited>,
@@ -82,30 +75,23 @@ pub(super) struct Supervisor {
     servers_min: u32,
     servers_max: u32,
     placements: HashMap<u64, ActorId>,
-    moves: HashMap<u64, AskedMove>,
-    requests_made: u64,
+    placements_asked: u64,
 }
 
 impl Supervisor {
     pub(super) fn new(
         member: Member,
-        coordination: Arc<dyn Coordination>,
         provisioner: ProcessProvisioner,
         policy: Arc<Policy>,
         settings: &ClusterSettings,
         status: Arc<Mutex<Status>>,
     ) -> Self {
-        let config = Config {
-            node: member.me,
-            policy,
-            settings: settings.elasticity(),
-            seed: member.me.0,
-        };
+        let global = Global::new(member.me, policy, settings, Arc::clone(&status));
         Supervisor {
             member,
-            coordination,
             provisioner,
-            gem: Gem::new(config),
+            global,
+            office: Office::default(),
             status,
             roster: Roster::default(),
             awaited: Vec::new(),
@@ -113,8 +99,7 @@ impl Supervisor {
             servers_min: settings.servers_min,
             servers_max: settings.servers_max,
             placements: HashMap::new(),
-            moves: HashMap::new(),
-            requests_made: 0,
+            placements_asked: 0,
         }
     }
 
@@ -132,15 +117,16 @@ impl Supervisor {
     }
 
     async fn run(mut self, mut exited: mpsc::UnboundedReceiver<Exited>, mut asked: mpsc::UnboundedReceiver<Request>) {
+        let (mut below, mut heard) = self.member.take_ears();
         loop {
-            let due = self.gem.next_timer().map(|at| at.since(self.member.runtime.now()));
+            let due = self.global.next_timer().map(|at| at.since(self.member.runtime.now()));
             tokio::select! {
-                Some(below) = self.member.below.recv() => self.hear(below),
-                Some(heard) = self.member.heard.recv() => match heard {
+                Some(below) = below.recv() => self.hear(below),
+                Some(heard) = heard.recv() => match heard {
                     Heard::Roster(roster) => self.meet(roster),
                     Heard::Evicted => return tracing::error!("the supervisor lost its own lease: the cluster ends"),
                 },
-                Some(exited) = exited.recv() => self.bury(exited).await,
+                Some(exited) = exited.recv() => self.bury(exited),
                 request = asked.recv() => match request {
                     Some(Request::Shutdown { answer }) => {
                         self.end(&mut exited).await;
@@ -168,11 +154,8 @@ impl Supervisor {
                 }
             }
             Below::Frame { from, payload, .. } => {
-                if let Some(AdminFrame::MoveEnded { request, result }) = wire::decode(from, &payload)
-                    && let Some(asked) = self.moves.remove(&request)
-                {
-                    let _ = asked.answer.send(result.map_err(MoveFailed::Refused));
-                }
+                let errand = self.office.hear(&self.member.peer, &self.roster, from, &payload);
+                self.run_errand(errand);
             }
             Below::NeedPlacement {
                 actor,
@@ -186,10 +169,6 @@ impl Supervisor {
     fn hear_control(&mut self, from: NodeId, frame: ControlFrame) {
         match frame {
             ControlFrame::Message(message) => {
-                if let ControlMessage::Report(report) = &message {
-                    let reserved_for = report.reservations.iter().map(|reservation| reservation.actor.clone());
-                    self.status.lock().reported(&report.server, reserved_for.collect());
-                }
                 self.tell(GemEvent::Message { from, message });
             }
             ControlFrame::ToHost { actor, message } => {
@@ -211,23 +190,22 @@ impl Supervisor {
         }
     }
 
-    fn place(&mut self, actor: ActorId, caller: Caller, caller_node: NodeId) {
-        self.requests_made += 1;
-        let request = self.requests_made;
-        self.placements.insert(request, actor.clone());
-        let caller_hosts = self
-            .roster
-            .members
-            .get(&caller_node)
-            .is_some_and(|record| record.role == Role::Server);
-        let new = NewActor {
-            actor,
-            caller: match caller {
-                Caller::Actor(caller) => Some(caller),
-                Caller::Client(_) => None,
-            },
-            caller_node: caller_hosts.then_some(caller_node),
+    /// What an operator wants of the supervisor itself.
+    fn run_errand(&mut self, errand: Option<Errand>) {
+        let (asker, result) = match errand {
+            Some(Errand::Status { asker }) => (asker, Ok(AdminReply::Servers(self.status.lock().servers()))),
+            // It hosts no actors, and ends only with its cluster.
+            Some(Errand::Move { asker, .. } | Errand::Drain { asker }) => (asker, Err(AdminError::WrongNode)),
+            None => return,
         };
+        answer(&self.member.peer, asker, result);
+    }
+
+    fn place(&mut self, actor: ActorId, caller: Caller, caller_node: NodeId) {
+        self.placements_asked += 1;
+        let request = self.placements_asked;
+        self.placements.insert(request, actor.clone());
+        let new = new_actor(&self.roster, actor, caller, caller_node);
         let from = self.member.me;
         self.tell(GemEvent::Message {
             from,
@@ -236,9 +214,7 @@ impl Supervisor {
     }
 
     fn tell(&mut self, event: GemEvent) {
-        let mut commands = Vec::new();
-        self.gem.handle(self.member.runtime.now(), event, &mut commands);
-        for command in commands {
+        for command in self.global.tell(self.member.runtime.now(), event) {
             self.carry_out(command);
         }
     }
@@ -250,10 +226,9 @@ impl Supervisor {
                 message: ControlMessage::Placed { request, placement },
             } if to == self.member.me => {
                 if let Some(actor) = self.placements.remove(&request) {
-                    let node = placement
-                        .map(|placement| placement.node)
-                        .or_else(|| self.any_server(request));
-                    self.member.peer.placed(actor, node);
+                    self.member
+                        .peer
+                        .placed(actor, placement.map(|placement| placement.node));
                 }
             }
             GemCommand::Send { to, message } => {
@@ -267,28 +242,9 @@ impl Supervisor {
                     });
                 }
             }
-            GemCommand::RemoveServer { node } => {
-                if let Some(record) = self.roster.members.get(&node) {
-                    self.drain(record.name.clone());
-                }
-            }
-            GemCommand::Record(decision) => self.status.lock().decided(*decision),
-            GemCommand::Measured(capacity) => self.status.lock().measured(capacity),
+            GemCommand::RemoveServer { node } => self.member.membership.drain(node, true),
+            GemCommand::Record(_) | GemCommand::Measured(_) => unreachable!("kept by the manager's driver"),
         }
-    }
-
-    /// A server that takes actors, another one each time: where they go while none has reported to the global manager.
-    fn any_server(&self, turn: u64) -> Option<NodeId> {
-        let takes = |record: &MemberRecord| record.role == Role::Server && !record.draining;
-        let servers: Vec<NodeId> = self
-            .roster
-            .members
-            .iter()
-            .filter(|(_, record)| takes(record))
-            .map(|(node, _)| *node)
-            .collect();
-        let index = turn % (servers.len().max(1) as u64);
-        servers.get(index as usize).copied()
     }
 
     /// The membership changed.
@@ -299,9 +255,7 @@ impl Supervisor {
             .set_servers(servers.map(|(node, record)| (*node, record.name.clone(), record.draining)));
         self.roster = roster;
         self.tell(GemEvent::Members(members_of(&self.roster)));
-        // A server that is gone answers no more: whoever waits for it hears that, and need not wait in vain.
-        self.moves
-            .retain(|_, asked| self.roster.members.contains_key(&asked.host));
+        self.office.meet(&self.member.peer, &self.roster);
         let all_there = |awaited: &Awaited| awaited.names.iter().all(|name| self.roster.named(name).is_some());
         let (there, awaited) = std::mem::take(&mut self.awaited).into_iter().partition(all_there);
         self.awaited = awaited;
@@ -339,13 +293,15 @@ impl Supervisor {
 
     /// A server's process has ended: its membership ends now, and a server that was not told to go is replaced if there are
     /// too few.
-    async fn bury(&mut self, exited: Exited) {
+    fn bury(&mut self, exited: Exited) {
         if exited.expected {
             tracing::info!(server = exited.name, "a server left");
         } else {
             tracing::warn!(server = exited.name, how = exited.how, "a server's process ended");
         }
-        self.end_lease(&exited.name).await;
+        if let Some(node) = self.roster.named(&exited.name) {
+            self.member.membership.stopped(node);
+        }
         let (lost, awaited) = std::mem::take(&mut self.awaited)
             .into_iter()
             .partition(|awaited| awaited.names.contains(&exited.name));
@@ -366,22 +322,6 @@ impl Supervisor {
         }
     }
 
-    /// Ends the lease of a server whose process is gone for sure, so that nobody waits for it to run out.
-    async fn end_lease(&self, name: &str) {
-        let Some(key) = self.roster.named(name).map(|_| MemberRecord::key(name)) else {
-            return;
-        };
-        let entry = match self.coordination.call(CoordinationRequest::Get { key }).await {
-            Ok(CoordinationReply::Got { entry, .. }) => entry,
-            Ok(_) | Err(_) => None,
-        };
-        if let Some(lease) = entry.and_then(|entry| entry.lease)
-            && let Err(error) = self.coordination.call(CoordinationRequest::Revoke { lease }).await
-        {
-            tracing::warn!(server = name, %error, "its lease was not ended; it runs out");
-        }
-    }
-
     fn serve(&mut self, request: Request) {
         match request {
             Request::Move { actor, server, answer } => self.move_actor(actor, server, answer),
@@ -394,43 +334,35 @@ impl Supervisor {
                     tracing::error!(%error, "a server could not be started");
                 }
             }
-            Request::Drain { server } => self.drain(server),
+            Request::Drain { server } => self.drain(&server),
             Request::Kill { server, answer } => drop(answer.send(self.provisioner.kill(&server))),
             Request::ProcessId { server, answer } => drop(answer.send(self.provisioner.process_id(&server))),
             Request::Shutdown { .. } => unreachable!("handled by the loop, which it ends"),
         }
     }
 
-    fn move_actor(&mut self, actor: ActorId, server: String, answer: oneshot::Sender<Result<(), MoveFailed>>) {
-        let Some(to) = self.roster.named(&server) else {
-            return drop(answer.send(Err(MoveFailed::NoSuchServer(server))));
-        };
-        // The directory forgets the actors of a dead server only when they are called again.
-        let host = self
-            .member
-            .peer
-            .host_of(&actor)
-            .filter(|host| self.roster.members.contains_key(host));
-        let Some(host) = host else {
-            return drop(answer.send(Err(MoveFailed::NotActive)));
-        };
-        self.requests_made += 1;
-        let request = self.requests_made;
-        self.moves.insert(request, AskedMove { host, answer });
-        self.send(
-            host,
-            Class::Admin,
-            &wire::encode(&AdminFrame::Move { request, actor, to }),
-        );
+    fn move_actor(&mut self, actor: ActorId, server: String, answer: oneshot::Sender<AdminResult>) {
+        let asker = Asker::Local(answer);
+        match self.roster.named(&server) {
+            Some(to) => {
+                let what = AdminRequest::Move { actor, to };
+                let errand = self.office.ask(&self.member.peer, &self.roster, asker, what);
+                self.run_errand(errand);
+            }
+            None => crate::admin::answer(&self.member.peer, asker, Err(AdminError::NoSuchServer(server))),
+        }
     }
 
-    fn drain(&self, server: String) {
-        let coordination = Arc::clone(&self.coordination);
-        tokio::spawn(async move {
-            if let Err(error) = set_draining(&*coordination, &server, true).await {
-                tracing::warn!(server, %error, "a server could not be set to drain");
+    fn drain(&mut self, server: &str) {
+        match self.roster.named(server) {
+            Some(node) => {
+                // Nobody waits for the answer: that it is gone shows in the roster.
+                let (answer, _) = oneshot::channel();
+                self.office
+                    .ask_of(&self.member.peer, node, Asker::Local(answer), AdminRequest::Drain);
             }
-        });
+            None => tracing::warn!(server, "there is no such server to drain"),
+        }
     }
 
     async fn end(&mut self, exited: &mut mpsc::UnboundedReceiver<Exited>) {

@@ -1,17 +1,19 @@
 //! Servers that are processes of this program on this machine.
 //!
 //! A server process ends when its supervisor does, however that ends: its standard input is a pipe from the supervisor,
-//! and it leaves when the pipe closes.
+//! and it leaves when the pipe closes. The first line of the pipe is the cluster's secret, which nobody else can see there.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ChildStdin, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use elastin_stores::secret::Secret;
 use parking_lot::Mutex;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 
 /// How long a server may take to leave by itself before it is killed.
@@ -32,6 +34,7 @@ pub(crate) struct Exited {
 pub(crate) struct ProcessProvisioner {
     program: PathBuf,
     arguments: Vec<OsString>,
+    secret: Secret,
     running: Arc<Mutex<HashMap<String, Running>>>,
     exits: mpsc::UnboundedSender<Exited>,
 }
@@ -44,11 +47,17 @@ struct Running {
 }
 
 impl ProcessProvisioner {
-    /// Starts servers as `program arguments… --name NAME`; whatever ends is told to `exits`.
-    pub(crate) fn new(program: PathBuf, arguments: Vec<OsString>, exits: mpsc::UnboundedSender<Exited>) -> Self {
+    /// Starts servers as `program arguments… --name NAME`, which get the secret; whatever ends is told to `exits`.
+    pub(crate) fn new(
+        program: PathBuf,
+        arguments: Vec<OsString>,
+        secret: Secret,
+        exits: mpsc::UnboundedSender<Exited>,
+    ) -> Self {
         Self {
             program,
             arguments,
+            secret,
             running: Arc::default(),
             exits,
         }
@@ -63,10 +72,14 @@ impl ProcessProvisioner {
             .stdin(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
+        let pipe = child.stdin.take().expect("its standard input is a pipe");
+        let mut stdin = ChildStdin::from(pipe.into_owned_fd()?);
+        // It fits into the empty pipe, so this does not wait for the process.
+        writeln!(stdin, "{}", self.secret.text())?;
         let kill = watch::Sender::new(false);
         let running = Running {
             process_id: child.id().expect("a process that was not waited for has an id"),
-            stdin: child.stdin.take(),
+            stdin: Some(stdin),
             kill: kill.clone(),
         };
         self.running.lock().insert(name.into(), running);

@@ -146,6 +146,7 @@ impl Node {
     pub fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Command>) {
         self.links.now = self.links.now.max(now);
         std::mem::swap(&mut self.links.out, out);
+        self.links.look_at_lease(matches!(event, Event::Timer));
         self.dispatch(event);
         self.drain_loopback();
         self.tell_settled();
@@ -162,8 +163,7 @@ impl Node {
             Event::LinkUp { peer } => self.links.link_up(peer),
             Event::LinkDown { peer } => self.links.link_down(peer),
             Event::View(view) => self.on_view(view),
-            Event::Fenced => self.links.fence(),
-            Event::Unfenced => self.links.unfence(),
+            Event::MayActUntil(until) => self.links.may_act_until(until),
             Event::Activated { actor, epoch, result } => self.on_activated(actor, epoch, result),
             Event::Frozen { actor, epoch, image } => self.on_frozen(actor, epoch, image),
             Event::Released { actor, epoch, queue } => self.on_released(actor, epoch, queue),

@@ -1,5 +1,6 @@
 //! Coordination: the small, agreed memory of a cluster, in etcd's model of revisions, leases and watches.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -201,6 +202,33 @@ impl Commit {
     /// The bytes of all keys and values that it writes.
     pub fn payload_bytes(&self) -> usize {
         self.writes.iter().map(Write::payload_bytes).sum()
+    }
+
+    /// Whether it keeps the limits and does not contradict itself: what every implementation refuses, whatever it holds.
+    pub fn check(&self) -> Result<(), CoordinationError> {
+        let invalid = |what: String| Err(CoordinationError::Invalid(what));
+        if self.writes.len() > WRITES_MAX || self.conditions.len() > WRITES_MAX {
+            return invalid(format!("more than {WRITES_MAX} conditions or writes"));
+        }
+        if self.payload_bytes() > COMMIT_BYTES_MAX {
+            return invalid(format!("{} bytes in one commit", self.payload_bytes()));
+        }
+        let mut keys = BTreeSet::new();
+        for write in &self.writes {
+            let key = write.key();
+            if !keys.insert(key) {
+                return invalid(format!("`{key}` is written twice"));
+            }
+            if key.is_empty() || key.len() > COORDINATION_KEY_BYTES_MAX {
+                return invalid(format!("a key of {} bytes", key.len()));
+            }
+            if let Write::Put { value, .. } = write
+                && value.len() > COORDINATION_VALUE_BYTES_MAX
+            {
+                return invalid(format!("a value of {} bytes for `{key}`", value.len()));
+            }
+        }
+        Ok(())
     }
 
     /// Requires something of a key.

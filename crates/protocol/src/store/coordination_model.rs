@@ -7,9 +7,8 @@ use std::time::Duration;
 use elastin_types::Time;
 
 use super::{
-    COMMIT_BYTES_MAX, COORDINATION_KEY_BYTES_MAX, COORDINATION_VALUE_BYTES_MAX, Change, Commit, CoordinationError,
-    CoordinationReply, CoordinationRequest, Entry, KeyState, LEASE_TTL_MIN, LeaseId, RANGE_BYTES_MAX, RANGE_LIMIT_MAX,
-    Revision, StoreFailure, WATCH_BATCH_CHANGES_MAX, WRITES_MAX, WatchBatch, Write,
+    Change, Commit, CoordinationError, CoordinationReply, CoordinationRequest, Entry, KeyState, LEASE_TTL_MIN, LeaseId,
+    RANGE_BYTES_MAX, RANGE_LIMIT_MAX, Revision, StoreFailure, WATCH_BATCH_CHANGES_MAX, WatchBatch, Write,
 };
 
 /// How many changes are kept for watches that resume. A watcher that was away for longer reads everything again.
@@ -279,27 +278,10 @@ impl CoordinationModel {
 
     /// Whether a commit keeps the limits and names leases that live.
     fn check(&self, commit: &Commit) -> Result<(), CoordinationError> {
-        let invalid = |what: String| Err(CoordinationError::Invalid(what));
-        if commit.writes.len() > WRITES_MAX || commit.conditions.len() > WRITES_MAX {
-            return invalid(format!("more than {WRITES_MAX} conditions or writes"));
-        }
-        if commit.payload_bytes() > COMMIT_BYTES_MAX {
-            return invalid(format!("{} bytes in one commit", commit.payload_bytes()));
-        }
-        let mut keys = BTreeSet::new();
+        commit.check()?;
         for write in &commit.writes {
-            let key = write.key();
-            if !keys.insert(key) {
-                return invalid(format!("`{key}` is written twice"));
-            }
-            if key.is_empty() || key.len() > COORDINATION_KEY_BYTES_MAX {
-                return invalid(format!("a key of {} bytes", key.len()));
-            }
-            if let Write::Put { value, lease, .. } = write {
-                if value.len() > COORDINATION_VALUE_BYTES_MAX {
-                    return invalid(format!("a value of {} bytes for `{key}`", value.len()));
-                }
-                lease.map_or(Ok(()), |lease| self.known(lease))?;
+            if let Write::Put { lease: Some(lease), .. } = write {
+                self.known(*lease)?;
             }
         }
         if self.entries.len() + commit.writes.len() > ENTRIES_MAX {

@@ -175,6 +175,28 @@ impl StateRequest {
         )
     }
 
+    /// Whether it keeps the limits: what every implementation refuses, whatever it holds.
+    pub fn check(&self) -> Result<(), StateError> {
+        match self {
+            StateRequest::Claim { actor, .. } | StateRequest::Delete { actor, .. } => Ok(actor.key.check()?),
+            StateRequest::Save { actor, state, .. } => {
+                actor.key.check()?;
+                within(state.len(), STATE_BYTES_MAX)
+            }
+            StateRequest::Swap { key, value, .. } => {
+                within(key.name.len(), VALUE_NAME_BYTES_MAX)?;
+                within(value.as_ref().map_or(0, Bytes::len), VALUE_BYTES_MAX)
+            }
+            StateRequest::Lock { key, .. } => within(key.name.len(), VALUE_NAME_BYTES_MAX),
+            // What is too long to be there is not found.
+            StateRequest::Load { .. }
+            | StateRequest::Get { .. }
+            | StateRequest::Scan { .. }
+            | StateRequest::Renew { .. }
+            | StateRequest::Unlock { .. } => Ok(()),
+        }
+    }
+
     /// The bytes that it carries and that its size may be limited by: keys and values.
     pub fn payload_bytes(&self) -> usize {
         match self {
@@ -184,6 +206,13 @@ impl StateRequest {
             _ => 0,
         }
     }
+}
+
+fn within(bytes: usize, limit: usize) -> Result<(), StateError> {
+    if bytes > limit {
+        return Err(StateError::TooLarge { bytes, limit });
+    }
+    Ok(())
 }
 
 /// The answer to a [`StateRequest`].

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use elastin_types::{ActivationEpoch, ActorId, NodeId, Time};
 
 use super::{
-    Expected, LockToken, SCAN_BYTES_MAX, SCAN_LIMIT_MAX, STATE_BYTES_MAX, Space, StateError, StateReply, StateRequest,
-    StoreFailure, VALUE_BYTES_MAX, VALUE_NAME_BYTES_MAX, ValueKey, Version, Versioned,
+    Expected, LockToken, SCAN_BYTES_MAX, SCAN_LIMIT_MAX, Space, StateError, StateReply, StateRequest, StoreFailure,
+    ValueKey, Version, Versioned,
 };
 
 /// Who may write an actor's state. Apart from the state itself, because it is read with every write.
@@ -90,11 +90,11 @@ impl<T: StateTables> StateModel<T> {
 
     /// Carries out one request at this time.
     pub fn handle(&mut self, now: Time, request: StateRequest) -> Result<StateReply, StateError> {
+        request.check()?;
         match request {
             StateRequest::Claim { actor, epoch, claimer } => self.claim(&actor, epoch, claimer),
             StateRequest::Load { actor } => self.load(&actor),
             StateRequest::Save { actor, epoch, state } => {
-                within(state.len(), STATE_BYTES_MAX)?;
                 self.write(&actor, epoch, Some(state)).map(|()| StateReply::Saved)
             }
             StateRequest::Delete { actor, epoch } => self.write(&actor, epoch, None).map(|()| StateReply::Deleted),
@@ -118,7 +118,6 @@ impl<T: StateTables> StateModel<T> {
     }
 
     fn claim(&mut self, actor: &ActorId, epoch: ActivationEpoch, claimer: NodeId) -> Result<StateReply, StateError> {
-        actor.key.check()?;
         let stored = self.tables.actor(actor)?;
         if let Some(stored) = &stored {
             let repeated = stored.epoch == epoch && stored.claimer == Some(claimer);
@@ -140,7 +139,6 @@ impl<T: StateTables> StateModel<T> {
     }
 
     fn write(&mut self, actor: &ActorId, epoch: ActivationEpoch, state: Option<Bytes>) -> Result<(), StateError> {
-        actor.key.check()?;
         let stored = self.tables.actor(actor)?;
         if let Some(StoredActor { epoch: stored, .. }) = stored
             && stored > epoch
@@ -161,8 +159,6 @@ impl<T: StateTables> StateModel<T> {
         value: Option<Bytes>,
         under: Option<LockToken>,
     ) -> Result<StateReply, StateError> {
-        within(key.name.len(), VALUE_NAME_BYTES_MAX)?;
-        within(value.as_ref().map_or(0, Bytes::len), VALUE_BYTES_MAX)?;
         if let Some(lock) = &under {
             self.held(now, lock)?;
         }
@@ -199,7 +195,6 @@ impl<T: StateTables> StateModel<T> {
     }
 
     fn lock(&mut self, now: Time, key: &ValueKey, ttl: Duration) -> Result<StateReply, StateError> {
-        within(key.name.len(), VALUE_NAME_BYTES_MAX)?;
         if let Some(lock) = self.tables.lock(key)?
             && lock.until > now
         {
@@ -234,13 +229,6 @@ impl<T: StateTables> StateModel<T> {
             _ => Err(StateError::LockLost),
         }
     }
-}
-
-fn within(bytes: usize, limit: usize) -> Result<(), StateError> {
-    if bytes > limit {
-        return Err(StateError::TooLarge { bytes, limit });
-    }
-    Ok(())
 }
 
 /// Tables in memory: of the memory store and of the simulator.

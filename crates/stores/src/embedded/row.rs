@@ -1,50 +1,12 @@
-//! How keys and rows look in a file. A change here is a change of the file's format.
+//! How rows look in a file. A change here is a change of the file's format.
 
 use bytes::Bytes;
-use elastin_protocol::store::{Space, StoreFailure, ValueKey};
-use elastin_types::{ActorId, Key};
+use elastin_protocol::store::StoreFailure;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The bytes that a row's checksum takes, before its content.
 const CHECKSUM_BYTES: usize = 4;
-
-/// The key of an actor's rows.
-pub(crate) fn actor_key(actor: &ActorId) -> Vec<u8> {
-    let mut key = Vec::with_capacity(32);
-    key.extend(actor.tenant.0.to_be_bytes());
-    key.extend(actor.kind.number().to_be_bytes());
-    match &actor.key {
-        Key::U64(number) => {
-            key.push(0);
-            key.extend(number.to_be_bytes());
-        }
-        Key::Uuid(uuid) => {
-            key.push(1);
-            key.extend(uuid);
-        }
-        Key::Str(text) => {
-            key.push(2);
-            key.extend(text.as_bytes());
-        }
-    }
-    key
-}
-
-/// What the keys of all shared values of a space start with: no space's prefix starts with another's.
-pub(crate) fn space_prefix(space: Space) -> Vec<u8> {
-    match space {
-        Space::System => vec![0],
-        Space::Tenant(tenant) => [&[1][..], &tenant.0.to_be_bytes()].concat(),
-    }
-}
-
-/// The key of a shared value or a lock. Within a space, keys are ordered as names are.
-pub(crate) fn value_key(key: &ValueKey) -> Vec<u8> {
-    let mut bytes = space_prefix(key.space);
-    bytes.extend(&key.name);
-    bytes
-}
 
 /// A row of raw bytes with its checksum, which covers the key too: a row under a wrong key is damaged as well.
 pub(crate) fn seal(key: &[u8], content: &[u8]) -> Vec<u8> {
@@ -97,22 +59,11 @@ fn damaged(table: &str, key: &[u8]) -> StoreFailure {
 
 #[cfg(test)]
 mod tests {
-    use elastin_types::{ActorType, TenantId};
-
     use super::*;
 
     #[test]
-    fn keys_are_a_format() {
-        let actor = |key: Key| ActorId::new(ActorType::of("Folder"), key);
+    fn a_row_is_a_format() {
         let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        assert_eq!(hex(actor_key(&actor(7.into()))), "0000000006357afd000000000000000007");
-        assert_eq!(hex(actor_key(&actor("ab".into()))), "0000000006357afd026162");
-        let key = |space| ValueKey {
-            space,
-            name: "n".into(),
-        };
-        assert_eq!(hex(value_key(&key(Space::System))), "006e");
-        assert_eq!(hex(value_key(&key(Space::Tenant(TenantId(258))))), "01000001026e");
         assert_eq!(hex(seal(b"k", b"content")), "fe89fbac636f6e74656e74");
     }
 

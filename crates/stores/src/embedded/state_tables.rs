@@ -11,6 +11,7 @@ use redb::{ReadableTable, Table, TableDefinition, TableHandle, WriteTransaction}
 
 use super::file::{failure, storage_failure};
 use super::row;
+use crate::keys;
 
 type Rows<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
@@ -131,35 +132,35 @@ fn write(table: &mut Rows<'_>, key: &[u8], row: Option<Vec<u8>>) -> Result<(), r
 
 impl StateTables for RedbTables<'_> {
     fn actor(&self, actor: &ActorId) -> Result<Option<StoredActor>, StoreFailure> {
-        let row = read(&self.actors, &row::actor_key(actor), row::decode::<ActorRow>)?;
+        let row = read(&self.actors, &keys::actor_key(actor), row::decode::<ActorRow>)?;
         Ok(row.map(|ActorRow { epoch, claimer }| StoredActor { epoch, claimer }))
     }
 
     fn set_actor(&mut self, actor: &ActorId, stored: StoredActor) -> Result<(), StoreFailure> {
         let StoredActor { epoch, claimer } = stored;
-        let key = row::actor_key(actor);
+        let key = keys::actor_key(actor);
         let row = row::encode(&key, &ActorRow { epoch, claimer });
         let result = write(&mut self.actors, &key, Some(row));
         self.wrote(result)
     }
 
     fn state(&self, actor: &ActorId) -> Result<Option<Bytes>, StoreFailure> {
-        read(&self.states, &row::actor_key(actor), row::content)
+        read(&self.states, &keys::actor_key(actor), row::content)
     }
 
     fn set_state(&mut self, actor: &ActorId, state: Option<Bytes>) -> Result<(), StoreFailure> {
-        let key = row::actor_key(actor);
+        let key = keys::actor_key(actor);
         let row = state.map(|state| row::seal(&key, &state));
         let result = write(&mut self.states, &key, row);
         self.wrote(result)
     }
 
     fn value(&self, key: &ValueKey) -> Result<Option<Versioned>, StoreFailure> {
-        read(&self.values, &row::value_key(key), row::decode)
+        read(&self.values, &keys::value_key(key), row::decode)
     }
 
     fn set_value(&mut self, key: &ValueKey, value: Option<Versioned>) -> Result<(), StoreFailure> {
-        let key = row::value_key(key);
+        let key = keys::value_key(key);
         let row = value.map(|value| row::encode(&key, &value));
         let result = write(&mut self.values, &key, row);
         self.wrote(result)
@@ -172,7 +173,7 @@ impl StateTables for RedbTables<'_> {
         until: Option<&[u8]>,
         visit: &mut dyn FnMut(Bytes, Versioned) -> bool,
     ) -> Result<(), StoreFailure> {
-        let prefix = row::space_prefix(space);
+        let prefix = keys::space_prefix(space);
         let first = [prefix.as_slice(), from].concat();
         for found in self.values.range(first.as_slice()..).map_err(storage_failure)? {
             let (key, value) = found.map_err(storage_failure)?;
@@ -192,7 +193,7 @@ impl StateTables for RedbTables<'_> {
     }
 
     fn lock(&self, key: &ValueKey) -> Result<Option<StoredLock>, StoreFailure> {
-        let row = read(&self.locks, &row::value_key(key), row::decode::<LockRow>)?;
+        let row = read(&self.locks, &keys::value_key(key), row::decode::<LockRow>)?;
         Ok(row.map(|row| StoredLock {
             token: Version(row.token),
             ttl: row.ttl,
@@ -201,7 +202,7 @@ impl StateTables for RedbTables<'_> {
     }
 
     fn set_lock(&mut self, key: &ValueKey, lock: Option<StoredLock>) -> Result<(), StoreFailure> {
-        let key = row::value_key(key);
+        let key = keys::value_key(key);
         let row = lock.map(|StoredLock { token, ttl, until }| {
             let (token, until) = (token.0, until.0);
             row::encode(&key, &LockRow { token, ttl, until })
@@ -261,10 +262,10 @@ mod tests {
         });
         tables.set_lock(&key, lock).unwrap();
 
-        let actor = row::actor_key(&actor);
+        let actor = keys::actor_key(&actor);
         assert_eq!(content(&tables.actors, &actor), "01ac020105");
         assert_eq!(content(&tables.states, &actor), "7374617465");
-        let key = row::value_key(&key);
+        let key = keys::value_key(&key);
         assert_eq!(content(&tables.values, &key), "010576616c7565");
         assert_eq!(content(&tables.locks, &key), "020180cab5ee0109");
     }

@@ -17,7 +17,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::client_state::{ClientState, Told, Waiter};
-use super::wire::{self, Ask, FRAME_BYTES_MAX, HELLO_BYTES_MAX, Hello, MAGIC, ServerFrame, Session, VERSION, Welcome};
+use super::wire::{
+    self, Ask, Challenge, FRAME_BYTES_MAX, HELLO_BYTES_MAX, Hello, MAGIC, SUBJECT, ServerFrame, Session, VERSION,
+    Welcome,
+};
+use crate::secret::{Secret, Side, nonce};
 use crate::worker::contain;
 
 /// How long connecting and greeting may take: both ends are on one machine.
@@ -31,7 +35,7 @@ const WRITE_BYTES: usize = 64 << 10;
 /// How long a reply may take before the connection counts as broken. Longer than any commit on a disk that works.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why there is no connection. Nothing was submitted; try again later unless the version differs.
+/// Why there is no connection. Nothing was submitted; try again later unless the version or the secret differs.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The server speaks another version of the protocol: it is another version of the program.
@@ -41,6 +45,12 @@ pub enum ConnectError {
         address: SocketAddr,
         /// The server's version.
         theirs: u16,
+    },
+    /// The server has another secret: it belongs to another cluster, or this process does.
+    #[error("the stores at {address} have another secret")]
+    Secret {
+        /// Where.
+        address: SocketAddr,
     },
     /// Nobody answers there, or not like a server of stores.
     #[error("no stores can be reached at {address}: {error}")]
@@ -70,20 +80,24 @@ struct Shared {
 }
 
 impl StoreClient {
-    /// Connects to the server at this address. Runs on the current tokio runtime.
-    pub async fn connect(address: SocketAddr) -> Result<Self, ConnectError> {
-        Self::connect_with(address, PATIENCE).await
+    /// Connects to the server at this address, which has the same secret. Runs on the current tokio runtime.
+    pub async fn connect(address: SocketAddr, secret: &Secret) -> Result<Self, ConnectError> {
+        Self::connect_with(address, secret, PATIENCE).await
     }
 
     /// Connects to the server at this address, and gives a connection up if a reply takes longer than `patience`.
-    pub async fn connect_with(address: SocketAddr, patience: Duration) -> Result<Self, ConnectError> {
-        let (stream, session) = dial(address, None).await?;
+    pub async fn connect_with(address: SocketAddr, secret: &Secret, patience: Duration) -> Result<Self, ConnectError> {
+        let server = Server {
+            address,
+            secret: secret.clone(),
+        };
+        let (stream, session) = dial(&server, None).await?;
         let shared = Arc::new(Shared {
             state: Mutex::new(ClientState::default()),
             work: Notify::new(),
             patience,
         });
-        let connecting = tokio::spawn(stay_connected(shared.clone(), address, stream, session));
+        let connecting = tokio::spawn(stay_connected(shared.clone(), server, stream, session));
         Ok(Self { shared, connecting })
     }
 
@@ -152,53 +166,75 @@ fn fail_all(waiters: Vec<Waiter>, failure: &StoreFailure) {
     }
 }
 
+/// Where the stores are, and how their server knows us.
+struct Server {
+    address: SocketAddr,
+    secret: Secret,
+}
+
 /// Connects and greets.
-async fn dial(address: SocketAddr, session: Option<Session>) -> Result<(TcpStream, Session), ConnectError> {
-    let greeting = async {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let (magic, version) = (MAGIC, VERSION);
-        wire::send(
-            &mut stream,
-            &Hello {
-                magic,
-                version,
-                session,
-            },
-        )
-        .await?;
-        let welcome = wire::read::<Welcome>(&mut stream, &mut Vec::new(), HELLO_BYTES_MAX).await?;
-        Ok((stream, welcome))
-    };
-    let greeted = tokio::time::timeout(CONNECT_LIMIT, greeting).await;
+async fn dial(server: &Server, session: Option<Session>) -> Result<(TcpStream, Session), ConnectError> {
+    let address = server.address;
+    let greeted = tokio::time::timeout(CONNECT_LIMIT, greet(server, session)).await;
     match greeted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-        Ok((stream, Some(Welcome::Accepted { session }))) => Ok((stream, session)),
-        Ok((_, Some(Welcome::OtherVersion { version: theirs }))) => Err(ConnectError::Version { address, theirs }),
-        Ok((_, None)) => {
-            let error = io::ErrorKind::UnexpectedEof.into();
-            Err(ConnectError::Unreachable { address, error })
-        }
+        Ok(Greeted::Welcome(stream, session)) => Ok((stream, session)),
+        Ok(Greeted::OtherVersion(theirs)) => Err(ConnectError::Version { address, theirs }),
+        Ok(Greeted::OtherSecret) => Err(ConnectError::Secret { address }),
         Err(error) => Err(ConnectError::Unreachable { address, error }),
     }
 }
 
+enum Greeted {
+    Welcome(TcpStream, Session),
+    OtherVersion(u16),
+    OtherSecret,
+}
+
+async fn greet(server: &Server, session: Option<Session>) -> io::Result<Greeted> {
+    let mut stream = TcpStream::connect(server.address).await?;
+    stream.set_nodelay(true)?;
+    let own = nonce();
+    let hello = Hello {
+        magic: MAGIC,
+        version: VERSION,
+        session,
+        nonce: own,
+    };
+    wire::send(&mut stream, &hello).await?;
+    let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let challenge = wire::read::<Challenge>(&mut stream, &mut Vec::new(), HELLO_BYTES_MAX).await?;
+    let (nonce, proof) = match challenge.ok_or_else(ended)? {
+        Challenge::Prove { nonce, proof } => (nonce, proof),
+        Challenge::OtherVersion { version } => return Ok(Greeted::OtherVersion(version)),
+    };
+    if !server.secret.is_proved(&proof, Side::Acceptor, SUBJECT, &own, &nonce) {
+        return Ok(Greeted::OtherSecret);
+    }
+    let proof = server.secret.prove(Side::Dialler, SUBJECT, &own, &nonce);
+    wire::send(&mut stream, &proof).await?;
+    let welcome = wire::read::<Welcome>(&mut stream, &mut Vec::new(), HELLO_BYTES_MAX).await?;
+    let Welcome { session } = welcome.ok_or_else(ended)?;
+    Ok(Greeted::Welcome(stream, session))
+}
+
 /// Uses one connection after the other, for as long as the client lives.
-async fn stay_connected(shared: Arc<Shared>, address: SocketAddr, mut stream: TcpStream, mut session: Session) {
+async fn stay_connected(shared: Arc<Shared>, server: Server, mut stream: TcpStream, mut session: Session) {
+    let address = server.address;
     loop {
         let error = use_connection(&shared, stream).await;
         tracing::info!(%address, %error, "the connection to the stores is lost");
         let reason = error.to_string();
         let sent = shared.state.lock().take_sent();
         fail_all(sent, &StoreFailure::Interrupted { reason });
-        (stream, session) = reconnect(&shared, address, session).await;
+        (stream, session) = reconnect(&shared, &server, session).await;
         shared.state.lock().connected();
     }
 }
 
-async fn reconnect(shared: &Shared, address: SocketAddr, session: Session) -> (TcpStream, Session) {
+async fn reconnect(shared: &Shared, server: &Server, session: Session) -> (TcpStream, Session) {
     let mut pause = PAUSE_MIN;
     loop {
-        match dial(address, Some(session)).await {
+        match dial(server, Some(session)).await {
             Ok(connection) => return connection,
             Err(error) => {
                 let reason = error.to_string();

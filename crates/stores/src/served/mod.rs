@@ -5,7 +5,8 @@
 //!                     ◄── Welcome, then replies and watch batches ────
 //! ```
 //!
-//! Plain text, so only over the loopback interface. A client that lost its connection takes its session up again, and
+//! Plain text, so only over the loopback interface, and only between processes that have the same
+//! [secret](crate::secret). A client that lost its connection takes its session up again, and
 //! the server makes sure first that nothing of the old connection is applied any more: requests of one client are never
 //! reordered by a reconnect.
 

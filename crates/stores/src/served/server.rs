@@ -13,7 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::connection::{self, Gate};
-use super::wire::{self, HELLO_BYTES_MAX, Hello, MAGIC, Session, VERSION, Welcome};
+use super::wire::{self, Challenge, HELLO_BYTES_MAX, Hello, MAGIC, SUBJECT, Session, VERSION, Welcome};
+use crate::secret::{Proof, Secret, Side, nonce};
 
 /// How many clients may be connected: the nodes of one machine, and some tools.
 const CONNECTIONS_MAX: usize = 1024;
@@ -25,7 +26,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Why stores can't be served. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The listener is open to other machines, and what is served is neither encrypted nor guarded.
+    /// The listener is open to other machines, and what is served is not encrypted.
     #[error("stores are served on the loopback interface only, not on {0}")]
     NotLoopback(SocketAddr),
     /// The listener does not work.
@@ -53,11 +54,12 @@ impl Drop for Server {
     }
 }
 
-/// Serves these stores to all who connect. Runs on the current tokio runtime.
+/// Serves these stores to all who connect and have the secret. Runs on the current tokio runtime.
 pub fn serve(
     listener: TcpListener,
     state: Arc<dyn StateStore>,
     coordination: Arc<dyn Coordination>,
+    secret: Secret,
 ) -> Result<Server, ServeError> {
     let address = listener.local_addr()?;
     if !address.ip().is_loopback() {
@@ -66,6 +68,7 @@ pub fn serve(
     let stores = Arc::new(Stores {
         state,
         coordination,
+        secret,
         life: life(),
         last_session: AtomicU64::new(0),
         sessions: Mutex::new(BTreeMap::new()),
@@ -85,6 +88,7 @@ fn life() -> u64 {
 pub(crate) struct Stores {
     pub(crate) state: Arc<dyn StateStore>,
     pub(crate) coordination: Arc<dyn Coordination>,
+    secret: Secret,
     life: u64,
     last_session: AtomicU64,
     /// The current connection of each session that has one.
@@ -170,11 +174,26 @@ async fn greet(stream: &mut TcpStream, stores: &Stores) -> io::Result<Option<(Se
         ));
     }
     if hello.version != VERSION {
-        wire::send(stream, &Welcome::OtherVersion { version: VERSION }).await?;
+        wire::send(stream, &Challenge::OtherVersion { version: VERSION }).await?;
         return Ok(None);
     }
+    let nonce = nonce();
+    let proof = stores.secret.prove(Side::Acceptor, SUBJECT, &hello.nonce, &nonce);
+    wire::send(stream, &Challenge::Prove { nonce, proof }).await?;
+    let Some(proof) = wire::read::<Proof>(stream, &mut Vec::new(), HELLO_BYTES_MAX).await? else {
+        return Ok(None);
+    };
+    if !stores
+        .secret
+        .is_proved(&proof, Side::Dialler, SUBJECT, &hello.nonce, &nonce)
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the client does not have the secret",
+        ));
+    }
     let (session, gate) = stores.enter(hello.session);
-    if let Err(error) = wire::send(stream, &Welcome::Accepted { session }).await {
+    if let Err(error) = wire::send(stream, &Welcome { session }).await {
         stores.leave(session, &gate);
         return Err(error);
     }
@@ -190,6 +209,7 @@ mod tests {
         Stores {
             state: Arc::new(MemoryState::start()),
             coordination: Arc::new(MemoryCoordination::start()),
+            secret: Secret::generate(),
             life: 42,
             last_session: AtomicU64::new(0),
             sessions: Mutex::new(BTreeMap::new()),

@@ -10,10 +10,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::secret::{Nonce, Proof};
+
 /// What a conversation starts with, to know a foreign one.
 pub(crate) const MAGIC: [u8; 8] = *b"elastin\0";
 /// The version of this protocol. Both ends must have the same: they come from one binary.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// The longest frame: the largest state with its id and what is around it.
 pub(crate) const FRAME_BYTES_MAX: usize = STATE_BYTES_MAX + (1 << 20);
 /// The longest frame before the two ends know each other.
@@ -28,7 +30,11 @@ pub(crate) struct Hello {
     pub(crate) version: u16,
     /// The session that it had before its connection broke.
     pub(crate) session: Option<Session>,
+    pub(crate) nonce: Nonce,
 }
+
+/// What the proofs of both ends are about.
+pub(crate) const SUBJECT: &[u8] = b"stores";
 
 /// One client's conversation over all its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,11 +44,17 @@ pub(crate) struct Session {
     pub(crate) number: u64,
 }
 
-/// A server's answer to [`Hello`].
+/// A server's answer to [`Hello`]. A client that is challenged answers with its own [`Proof`](crate::secret::Proof).
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Welcome {
-    Accepted { session: Session },
+pub(crate) enum Challenge {
+    Prove { nonce: Nonce, proof: Proof },
     OtherVersion { version: u16 },
+}
+
+/// A server's answer to a good proof.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Welcome {
+    pub(crate) session: Session,
 }
 
 /// A request of a client. Ids grow within a session.
@@ -162,8 +174,12 @@ mod tests {
             magic: MAGIC,
             version: VERSION,
             session: None,
+            nonce: [7; 16],
         };
-        assert_eq!(bytes_of(hello), "0a000000656c617374696e000100");
+        assert_eq!(
+            bytes_of(hello),
+            format!("1a000000656c617374696e000200{}", "07".repeat(16))
+        );
         let save = StateRequest::Save {
             actor: ActorId::new(ActorType::of("Folder"), 7),
             epoch: ActivationEpoch {

@@ -10,6 +10,7 @@ use elastin_protocol::store::{
     WatchBatch,
 };
 use elastin_stores::memory::{MemoryCoordination, MemoryState};
+use elastin_stores::secret::Secret;
 use elastin_stores::served::{StoreClient, serve};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -110,9 +111,10 @@ impl CoordinationSubject for Cut<CoordinationUnderTest> {
 async fn scripts_hold_when_the_link_breaks_before_every_step() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (state, coordination) = (MemoryState::start(), MemoryCoordination::start());
-    let server = serve(listener, Arc::new(state), Arc::new(coordination)).unwrap();
+    let secret = Secret::generate();
+    let server = serve(listener, Arc::new(state), Arc::new(coordination), secret.clone()).unwrap();
     let link = Arc::new(Link::to(server.address()).await);
-    let client = Arc::new(StoreClient::connect(link.address).await.unwrap());
+    let client = Arc::new(StoreClient::connect(link.address, &secret).await.unwrap());
     let check = move || {
         let mut subject = Cut {
             link: link.clone(),

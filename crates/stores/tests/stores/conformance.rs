@@ -7,6 +7,7 @@ use elastin_protocol::store::conformance::{coordination_scripts, state_scripts};
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState};
 use elastin_stores::memory::{MemoryCoordination, MemoryState};
+use elastin_stores::secret::Secret;
 use elastin_stores::served::{StoreClient, serve};
 use tokio::net::TcpListener;
 
@@ -27,8 +28,9 @@ fn check_coordination(store: Arc<dyn Coordination>) {
 /// Serves the stores over a real socket, and checks what a client sees.
 async fn check_served(state: Arc<dyn StateStore>, coordination: Arc<dyn Coordination>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = serve(listener, state, coordination).unwrap();
-    let client = Arc::new(StoreClient::connect(server.address()).await.unwrap());
+    let secret = Secret::generate();
+    let server = serve(listener, state, coordination, secret.clone()).unwrap();
+    let client = Arc::new(StoreClient::connect(server.address(), &secret).await.unwrap());
     let check = move || {
         check_state(client.clone());
         check_coordination(client);

@@ -10,6 +10,7 @@ use elastin_protocol::store::{
     StateRequest, StateStore, StoreFailure, WRITES_MAX,
 };
 use elastin_stores::memory::{MemoryCoordination, MemoryState};
+use elastin_stores::secret::{Secret, Side};
 use elastin_stores::served::{ConnectError, ServeError, Server, StoreClient, serve};
 use elastin_stores::{CoordinationExt, StateStoreExt};
 use elastin_types::{ActivationEpoch, ActorId, ActorType};
@@ -41,6 +42,11 @@ fn loaded(state: &'static str) -> Result<StateReply, StateError> {
     })
 }
 
+/// The secret of the tests.
+fn secret() -> Secret {
+    Secret::from_text(&"5e".repeat(32)).unwrap()
+}
+
 /// Waits with the limit of the tests.
 async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(LIMIT, future).await;
@@ -70,7 +76,7 @@ impl StateStore for Slow {
 
 async fn serve_at(address: &str, state: Arc<dyn StateStore>, coordination: &Arc<MemoryCoordination>) -> Server {
     let listener = TcpListener::bind(address).await.unwrap();
-    serve(listener, state, coordination.clone()).unwrap()
+    serve(listener, state, coordination.clone(), secret()).unwrap()
 }
 
 async fn serve_memory() -> Server {
@@ -91,7 +97,7 @@ async fn await_service(client: &StoreClient) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_requests_are_under_way_at_once_and_stay_in_order() {
     let server = serve_memory().await;
-    let client = StoreClient::connect(server.address()).await.unwrap();
+    let client = StoreClient::connect(server.address(), &secret()).await.unwrap();
     let saves: Vec<_> = (0..10_000)
         .map(|number| StateStoreExt::call(&client, save(1, format!("{number}"))))
         .collect();
@@ -107,7 +113,7 @@ async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome_and_the_client_com
     let (slow, requests) = Slow::new();
     let server = serve_at("127.0.0.1:0", slow, &coordination).await;
     let address = server.address();
-    let client = StoreClient::connect(address).await.unwrap();
+    let client = StoreClient::connect(address, &secret()).await.unwrap();
     let written = StateStoreExt::call(&client, save(1, "in flight".to_owned()));
     let (_, done) = tokio::task::block_in_place(|| requests.recv_timeout(LIMIT)).unwrap();
 
@@ -144,7 +150,7 @@ async fn a_watch_goes_on_where_it_was() {
     let coordination = Arc::new(MemoryCoordination::start());
     let server = serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), &coordination).await;
     let address = server.address();
-    let client = StoreClient::connect(address).await.unwrap();
+    let client = StoreClient::connect(address, &secret()).await.unwrap();
     let watching = Watching::start(&client, "k", Revision(1));
     CoordinationExt::call(&*coordination, Commit::put("k", "1"))
         .await
@@ -170,7 +176,7 @@ async fn a_watch_goes_on_where_it_was() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_was_away_too_long_is_told_so() {
     let server = serve_memory().await;
-    let client = StoreClient::connect(server.address()).await.unwrap();
+    let client = StoreClient::connect(server.address(), &secret()).await.unwrap();
     let full = |commit: usize| {
         (0..WRITES_MAX).fold(Commit::default(), |commit_so_far, key| {
             commit_so_far.and_put(format!("{key}"), format!("{commit}"), None)
@@ -195,7 +201,9 @@ async fn a_reply_that_takes_too_long_ends_the_connection() {
     let (slow, requests) = Slow::new();
     let server = serve_at("127.0.0.1:0", slow, &coordination).await;
     let patience = Duration::from_secs(1);
-    let client = StoreClient::connect_with(server.address(), patience).await.unwrap();
+    let client = StoreClient::connect_with(server.address(), &secret(), patience)
+        .await
+        .unwrap();
     let outcome = in_time("patience to end", StateStoreExt::call(&client, load(1))).await;
     assert!(
         matches!(&outcome, Err(StateError::Failed(StoreFailure::Interrupted { .. }))),
@@ -212,7 +220,7 @@ async fn dropping_a_client_ends_what_is_under_way() {
     let coordination = Arc::new(MemoryCoordination::start());
     let (slow, requests) = Slow::new();
     let server = serve_at("127.0.0.1:0", slow, &coordination).await;
-    let client = StoreClient::connect(server.address()).await.unwrap();
+    let client = StoreClient::connect(server.address(), &secret()).await.unwrap();
     let watching = Watching::start(&client, "", Revision(1));
     let written = StateStoreExt::call(&client, load(1));
     let _request = tokio::task::block_in_place(|| requests.recv_timeout(LIMIT)).unwrap();
@@ -226,9 +234,8 @@ async fn dropping_a_client_ends_what_is_under_way() {
     assert_eq!(ended, Err(StoreFailure::Closed.into()));
 }
 
-/// Sends bytes to a server; all that it says until it closes the connection.
-async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+/// Sends bytes on a connection; all that the server says until it closes it.
+async fn say_on(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     stream.write_all(bytes).await.unwrap();
     let mut heard = Vec::new();
     // A reset is as good an end as a close.
@@ -236,30 +243,60 @@ async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     heard
 }
 
-const HELLO: &[u8] = b"\x0a\0\0\0elastin\0\x01\0";
+async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    say_on(TcpStream::connect(address).await.unwrap(), bytes).await
+}
+
+/// A greeting of this version, with a nonce of sevens.
+fn hello(version: u8) -> Vec<u8> {
+    [&b"\x1a\0\0\0elastin\0"[..], &[version, 0], &[7; 16]].concat()
+}
+
+/// A connection whose client has proved that it has this secret.
+async fn greeted(address: SocketAddr, secret: &Secret) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(&hello(2)).await.unwrap();
+    // A length, "prove", a nonce and a proof.
+    let mut challenge = [0; 4 + 1 + 16 + 32];
+    in_time("the challenge", stream.read_exact(&mut challenge))
+        .await
+        .unwrap();
+    let theirs = challenge[5..21].try_into().unwrap();
+    let proof = secret.prove(Side::Dialler, b"stores", &[7; 16], &theirs);
+    stream.write_all(&[&[32, 0, 0, 0][..], &proof].concat()).await.unwrap();
+    stream
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_ends_its_own_connection_only() {
     let server = serve_memory().await;
-    let client = StoreClient::connect(server.address()).await.unwrap();
-    assert_eq!(say(server.address(), b"GET / HTTP/1.1\r\n\r\n").await, b"");
-    assert_eq!(say(server.address(), b"\x0a\0\0\0elastic\0\x01\0").await, b"");
-    let oversized = [HELLO, &[0xff; 4]].concat();
-    assert_eq!(say(server.address(), &oversized).await[4], 0, "it was welcomed first");
-    let nonsense = [HELLO, &[3, 0, 0, 0, 1, 77, 77]].concat();
-    assert_eq!(say(server.address(), &nonsense).await[4], 0, "it was welcomed first");
+    let address = server.address();
+    let client = StoreClient::connect(address, &secret()).await.unwrap();
+    assert_eq!(say(address, b"GET / HTTP/1.1\r\n\r\n").await, b"");
+    let foreign = [&b"\x1a\0\0\0elastic\0\x02\0"[..], &[7; 16]].concat();
+    assert_eq!(say(address, &foreign).await, b"");
+    for garbage in [&[0xff; 4][..], &[3, 0, 0, 0, 1, 77, 77]] {
+        let heard = say_on(greeted(address, &secret()).await, garbage).await;
+        assert!(heard.len() > 4, "it was welcomed first");
+    }
     let saved = in_time("a save", StateStoreExt::call(&client, save(1, "fine".to_owned()))).await;
     assert_eq!(saved, Ok(StateReply::Saved));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_have_the_secret_gets_nowhere() {
+    let server = serve_memory().await;
+    let other = Secret::generate();
+    assert_eq!(say_on(greeted(server.address(), &other).await, b"").await, b"");
+    let refused = StoreClient::connect(server.address(), &other).await.err();
+    assert!(matches!(refused, Some(ConnectError::Secret { .. })), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_version_is_told_so() {
     let server = serve_memory().await;
-    // "Other version", 1.
-    assert_eq!(
-        say(server.address(), b"\x0a\0\0\0elastin\0\x02\0").await,
-        b"\x02\0\0\0\x01\x01"
-    );
+    // "Other version", 2.
+    assert_eq!(say(server.address(), &hello(9)).await, b"\x02\0\0\0\x01\x02");
 
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = other.local_addr().unwrap();
@@ -268,8 +305,9 @@ async fn another_version_is_told_so() {
         stream.write_all(b"\x02\0\0\0\x01\x07").await.unwrap();
         stream
     };
+    let secret = secret();
     let (connected, _stream) = in_time("the answer", async {
-        tokio::join!(StoreClient::connect(address), answering)
+        tokio::join!(StoreClient::connect(address, &secret), answering)
     })
     .await;
     assert!(matches!(connected.err(), Some(ConnectError::Version { theirs: 7, .. })));
@@ -282,6 +320,7 @@ async fn stores_are_not_served_to_other_machines() {
         listener,
         Arc::new(MemoryState::start()),
         Arc::new(MemoryCoordination::start()),
+        secret(),
     );
     assert!(matches!(served, Err(ServeError::NotLoopback(_))));
 }

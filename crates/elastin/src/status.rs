@@ -1,9 +1,10 @@
-//! What the supervisor knows of its cluster, for people to look at.
+//! What a global manager's node knows of its cluster, for people to look at.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use elastin_control::{Capacity, Decision, DecisionId};
 use elastin_types::{NodeId, ServerStats};
+use serde::{Deserialize, Serialize};
 
 /// How many decisions are kept for a look back; older ones are forgotten.
 const DECISIONS_MAX: usize = 10_000;
@@ -12,7 +13,7 @@ const DECISIONS_MAX: usize = 10_000;
 const CAPACITIES_MAX: usize = 8_640;
 
 /// One server, as it last reported.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// Its name.
     pub name: String,
@@ -28,7 +29,7 @@ pub struct ServerStatus {
     pub reserved_for: Vec<elastin_types::ActorId>,
 }
 
-/// What the supervisor knows.
+/// What a global manager's node knows.
 #[derive(Default)]
 pub(crate) struct Status {
     servers: BTreeMap<NodeId, ServerStatus>,

@@ -1,0 +1,138 @@
+//! An etcd cluster.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::port::free_port;
+use crate::process::{BackendError, Process};
+
+/// How often a start is tried: another process may take a port that was free.
+const STARTS_MAX: u32 = 5;
+/// How often the leader shows itself, and how long its followers wait, in milliseconds: tests should not wait long for
+/// a new one.
+const HEARTBEAT_MS: u32 = 50;
+const ELECTION_MS: u32 = 500;
+
+/// An etcd cluster on this machine.
+#[derive(Debug)]
+pub struct EtcdCluster {
+    members: Vec<Member>,
+    directory: TempDir,
+}
+
+#[derive(Debug)]
+struct Member {
+    name: String,
+    client: u16,
+    peer: u16,
+    process: Option<Process>,
+}
+
+impl EtcdCluster {
+    /// Starts a cluster of so many members, and waits until they accept connections.
+    pub fn start(members: usize) -> Result<EtcdCluster, BackendError> {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            match Self::try_start(members) {
+                Err(BackendError::Failed { .. }) if tried < STARTS_MAX => {}
+                started => return started,
+            }
+        }
+    }
+
+    fn try_start(members: usize) -> Result<EtcdCluster, BackendError> {
+        let member = |index| Member {
+            name: format!("etcd-{index}"),
+            client: free_port(),
+            peer: free_port(),
+            process: None,
+        };
+        let mut cluster = EtcdCluster {
+            members: (0..members).map(member).collect(),
+            directory: tempfile::tempdir()?,
+        };
+        for index in 0..members {
+            let process = cluster.launch(index)?;
+            cluster.members[index].process = Some(process);
+        }
+        for index in 0..members {
+            cluster.await_member(index)?;
+        }
+        Ok(cluster)
+    }
+
+    fn launch(&self, index: usize) -> Result<Process, BackendError> {
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let all: Vec<String> = self
+            .members
+            .iter()
+            .map(|member| format!("{}={}", member.name, url(member.peer)))
+            .collect();
+        let member = &self.members[index];
+        let (client, peer) = (url(member.client), url(member.peer));
+        let mut command = Command::new("etcd");
+        command
+            .arg("--data-dir")
+            .arg(self.directory.path().join(&member.name))
+            .args(["--name", &member.name])
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &all.join(","), "--initial-cluster-state", "new"])
+            .args(["--heartbeat-interval", &HEARTBEAT_MS.to_string()])
+            .args(["--election-timeout", &ELECTION_MS.to_string()]);
+        Process::start(&mut command, &self.log(index)).map_err(|error| match error {
+            BackendError::Io(io) if io.kind() == std::io::ErrorKind::NotFound => BackendError::NotInstalled {
+                program: "etcd".to_owned(),
+                package: "etcd-server",
+            },
+            error => error,
+        })
+    }
+
+    fn log(&self, index: usize) -> PathBuf {
+        self.directory.path().join(format!("{}.log", self.members[index].name))
+    }
+
+    fn await_member(&mut self, index: usize) -> Result<(), BackendError> {
+        let log = self.log(index);
+        let address = self.address(index);
+        let process = self.members[index].process.as_mut().expect("it was just launched");
+        process.await_port(address, &log)
+    }
+
+    /// Where clients reach a member.
+    pub fn address(&self, member: usize) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.members[member].client))
+    }
+
+    /// The members, as clients name them.
+    pub fn endpoints(&self) -> Vec<String> {
+        (0..self.members.len())
+            .map(|member| self.address(member).to_string())
+            .collect()
+    }
+
+    /// Kills a member.
+    pub fn kill(&mut self, member: usize) {
+        self.members[member].process = None;
+    }
+
+    /// Starts a killed member again, with what it had on its disk.
+    pub fn restart(&mut self, member: usize) -> Result<(), BackendError> {
+        self.kill(member);
+        self.members[member].process = Some(self.launch(member)?);
+        self.await_member(member)
+    }
+
+    /// A member's process.
+    ///
+    /// # Panics
+    /// If it was killed.
+    pub fn process(&self, member: usize) -> &Process {
+        self.members[member].process.as_ref().expect("the member runs")
+    }
+}

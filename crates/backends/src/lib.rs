@@ -1,0 +1,16 @@
+//! Real servers for tests, and what can happen to them: an etcd cluster, a PostgreSQL server, and a proxy in between.
+//!
+//! Each runs in a directory and on ports of its own and ends with the value that stands for it. The programs come from
+//! the system: Debian's packages `etcd-server` and `postgresql`.
+
+mod etcd;
+mod port;
+mod postgres;
+mod process;
+mod proxy;
+
+pub use etcd::EtcdCluster;
+pub use port::free_port;
+pub use postgres::PostgresServer;
+pub use process::{BackendError, Process};
+pub use proxy::Proxy;

@@ -1,0 +1,158 @@
+//! A PostgreSQL server.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::port::free_port;
+use crate::process::{BackendError, Process, run};
+
+/// How often a start is tried: another process may take a port that was free.
+const STARTS_MAX: u32 = 5;
+/// Where Debian puts the server's programs, one directory for each version.
+const DEBIAN_PROGRAMS: &str = "/usr/lib/postgresql";
+/// The account that the server runs under if the tests run as root, as which it refuses to.
+const ACCOUNT: &str = "postgres";
+
+/// A PostgreSQL server on this machine, with an empty database.
+#[derive(Debug)]
+pub struct PostgresServer {
+    programs: PathBuf,
+    port: u16,
+    process: Option<Process>,
+    directory: TempDir,
+}
+
+impl PostgresServer {
+    /// Starts a server, and waits until it accepts connections.
+    pub fn start() -> Result<PostgresServer, BackendError> {
+        let directory = tempfile::tempdir()?;
+        let mut server = PostgresServer {
+            programs: programs()?,
+            port: free_port(),
+            process: None,
+            directory,
+        };
+        server.create()?;
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            match server.restart() {
+                Err(BackendError::Failed { .. }) if tried < STARTS_MAX => server.port = free_port(),
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(server),
+            }
+        }
+    }
+
+    /// Makes the server's files, owned by whoever may run it.
+    fn create(&self) -> Result<(), BackendError> {
+        if is_root() {
+            run(Command::new("chown").arg(ACCOUNT).arg(self.directory.path()))?;
+        }
+        run(self
+            .program("initdb")
+            .args([
+                "--username",
+                ACCOUNT,
+                "--auth",
+                "trust",
+                "--encoding",
+                "UTF8",
+                "--no-sync",
+                "--pgdata",
+            ])
+            .arg(self.data()))
+    }
+
+    /// Ends the server, if it runs, as a crash would, and starts it with what it had on its disk.
+    pub fn restart(&mut self) -> Result<(), BackendError> {
+        self.kill();
+        let log = self.directory.path().join("log");
+        let mut command = self.program("postgres");
+        command
+            .arg("-D")
+            .arg(self.data())
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-k"])
+            .arg(self.data())
+            // Each connection of a test costs memory for nothing otherwise.
+            .args(["-c", "shared_buffers=16MB", "-c", "max_connections=40"]);
+        let mut process = Process::start(&mut command, &log)?;
+        process.await_words("ready to accept connections", &log)?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Kills the server, as a crash would.
+    pub fn kill(&mut self) {
+        if self.process.take().is_some() {
+            // Its processes notice that the first one is gone, and end; the file that names it is left behind.
+            let _ = std::fs::remove_file(self.data().join("postmaster.pid"));
+        }
+    }
+
+    /// The server's first process.
+    ///
+    /// # Panics
+    /// If it was killed.
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("the server runs")
+    }
+
+    /// Where it accepts connections.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// How clients name it.
+    pub fn url(&self) -> String {
+        self.url_through(self.address())
+    }
+
+    /// How clients name it who reach it through a proxy.
+    pub fn url_through(&self, proxy: SocketAddr) -> String {
+        format!("postgres://{ACCOUNT}@{proxy}/postgres")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// One of the server's programs, under an account that may run it.
+    fn program(&self, name: &str) -> Command {
+        let program = self.programs.join(name);
+        let mut command = if is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", ACCOUNT, "--regid", ACCOUNT, "--init-groups", "--"]);
+            command.arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.current_dir(self.directory.path());
+        command
+    }
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// Where the server's programs are: of the latest version, if there are several.
+fn programs() -> Result<PathBuf, BackendError> {
+    let debian = std::fs::read_dir(DEBIAN_PROGRAMS).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = debian.map(|version| version.path().join("bin")).collect();
+    found.sort();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let candidates = found.into_iter().rev().chain(std::env::split_paths(&path));
+    let has_both = |directory: &Path| ["initdb", "postgres"].iter().all(|name| directory.join(name).is_file());
+    candidates
+        .into_iter()
+        .find(|directory| has_both(directory))
+        .ok_or_else(|| BackendError::NotInstalled {
+            program: "postgres".to_owned(),
+            package: "postgresql",
+        })
+}

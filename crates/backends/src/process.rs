@@ -1,0 +1,139 @@
+//! A process of a server, and what can be done to it.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to come up, on a machine that is busy with other tests.
+pub(crate) const START_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long to wait between two looks at a server that is starting.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Why a server could not be started or spoken to.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The program is not installed.
+    #[error("`{program}` is not installed: it comes with Debian's package `{package}`")]
+    NotInstalled {
+        /// What was looked for.
+        program: String,
+        /// Where it comes from.
+        package: &'static str,
+    },
+    /// The system refused something.
+    #[error("the system refused: {0}")]
+    Io(#[from] std::io::Error),
+    /// A program ended with an error, or did not come up in time.
+    #[error("{what}\n{log}")]
+    Failed {
+        /// What did not work.
+        what: String,
+        /// What the program said.
+        log: String,
+    },
+}
+
+/// A running process. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts a program whose words go to a file, which is empty at first.
+    pub fn start(command: &mut Command, log: &Path) -> Result<Process, BackendError> {
+        let file = std::fs::File::create(log)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()?;
+        Ok(Process { child })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Stops it where it is, until [`Process::go_on`].
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets a paused process go on.
+    pub fn go_on(&self) {
+        self.signal("CONT");
+    }
+
+    /// Sends it a signal, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.id().to_string())
+            .status();
+        assert!(sent.is_ok_and(|status| status.success()), "signal {name} was not sent");
+    }
+
+    /// Waits until it has ended by itself. Says whether it did in time.
+    pub fn wait(&mut self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while Instant::now() < until {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return true;
+            }
+            std::thread::sleep(LOOK_AGAIN_AFTER);
+        }
+        false
+    }
+
+    fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
+    }
+
+    /// Waits until something accepts connections at an address.
+    pub(crate) fn await_port(&mut self, address: SocketAddr, log: &Path) -> Result<(), BackendError> {
+        let what = format!("nothing listens at {address}");
+        self.await_sign(what, log, || TcpStream::connect(address).is_ok())
+    }
+
+    /// Waits until it has said something.
+    pub(crate) fn await_words(&mut self, words: &str, log: &Path) -> Result<(), BackendError> {
+        let said = || std::fs::read_to_string(log).is_ok_and(|log| log.contains(words));
+        self.await_sign(format!("it did not say \"{words}\""), log, said)
+    }
+
+    fn await_sign(&mut self, what: String, log: &Path, sign: impl Fn() -> bool) -> Result<(), BackendError> {
+        let until = Instant::now() + START_TIME_MAX;
+        while !sign() {
+            if self.has_ended() || Instant::now() > until {
+                let log = std::fs::read_to_string(log).unwrap_or_default();
+                return Err(BackendError::Failed { what, log });
+            }
+            std::thread::sleep(LOOK_AGAIN_AFTER);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a program to its end.
+pub(crate) fn run(command: &mut Command) -> Result<(), BackendError> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(BackendError::Failed {
+        what: format!("{command:?} ended with {}", output.status),
+        log: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}

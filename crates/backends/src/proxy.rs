@@ -1,0 +1,133 @@
+//! A proxy between a client and a server, which can be slow, silent or shut.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How much is passed on at once.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// Passes bytes on between clients and a server.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    weather: Mutex<Weather>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Weather {
+    delay: Duration,
+    silent: bool,
+    ended: bool,
+    streams: Vec<TcpStream>,
+}
+
+impl Proxy {
+    /// A proxy before this server, on a port of its own.
+    pub fn start(server: SocketAddr) -> std::io::Result<Proxy> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            server,
+            weather: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let accepting = Arc::clone(&shared);
+        std::thread::spawn(move || accept(&listener, &accepting));
+        Ok(Proxy { address, shared })
+    }
+
+    /// Where clients connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on every piece takes this long, in both directions.
+    pub fn delay(&self, delay: Duration) {
+        self.shared.weather().delay = delay;
+    }
+
+    /// Passes nothing on any more, without closing anything; or passes on again, also what was held back.
+    pub fn silence(&self, silent: bool) {
+        self.shared.weather().silent = silent;
+        self.shared.changed.notify_all();
+    }
+
+    /// Breaks all connections. New ones are accepted.
+    pub fn break_connections(&self) {
+        for stream in self.shared.weather().streams.drain(..) {
+            // It may be closed already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.break_connections();
+        self.shared.weather().ended = true;
+        self.shared.changed.notify_all();
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn weather(&self) -> MutexGuard<'_, Weather> {
+        self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a piece may pass.
+    fn await_passage(&self) {
+        let weather = self.weather();
+        let delay = weather.delay;
+        drop(weather);
+        std::thread::sleep(delay);
+        let mut weather = self.weather();
+        while weather.silent && !weather.ended {
+            weather = self.changed.wait(weather).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for stream in listener.incoming() {
+        if shared.weather().ended {
+            return;
+        }
+        let Ok(client) = stream else { continue };
+        // A server that is gone is what the client sees as a connection that is closed at once.
+        let Ok(server) = TcpStream::connect(shared.server) else {
+            continue;
+        };
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            let (Ok(from), Ok(to), Ok(kept)) = (from.try_clone(), to.try_clone(), from.try_clone()) else {
+                continue;
+            };
+            let _ = from.set_nodelay(true);
+            shared.weather().streams.push(kept);
+            let shared = Arc::clone(shared);
+            std::thread::spawn(move || pass(from, to, &shared));
+        }
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
+    let mut piece = vec![0; PIECE_BYTES];
+    while let Ok(bytes @ 1..) = from.read(&mut piece) {
+        shared.await_passage();
+        if to.write_all(&piece[..bytes]).is_err() {
+            break;
+        }
+    }
+    // The other end hears that this one is done.
+    let _ = to.shutdown(Shutdown::Write);
+}

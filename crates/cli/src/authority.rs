@@ -1,0 +1,52 @@
+//! `elastin ca`: a cluster's certificate authority.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use elastin::Authority;
+
+use crate::output::say;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Make the authority of a new cluster. Whoever has its key can make members: keep it away from servers
+    Init {
+        /// The directory to write it to
+        directory: PathBuf,
+        /// The cluster's name, which is its application's
+        #[arg(long)]
+        cluster: String,
+    },
+    /// Issue a certificate: everything that a server or client needs for `--certificates`
+    Issue {
+        /// The directory of the authority
+        authority: PathBuf,
+        /// The directory to write the certificate to
+        directory: PathBuf,
+        /// The name of the server or client
+        #[arg(long)]
+        name: String,
+        /// For somebody who only calls or operates, and must not speak for a server
+        #[arg(long)]
+        client: bool,
+    },
+}
+
+pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
+        Command::Init { directory, cluster } => {
+            Authority::create(cluster)?.write(directory)?;
+            say(&format!("the authority of `{cluster}` is in {}\n", directory.display()));
+        }
+        Command::Issue {
+            authority,
+            directory,
+            name,
+            client,
+        } => {
+            Authority::read(authority)?.issue(name, !client, directory)?;
+            say(&format!("the certificate of `{name}` is in {}\n", directory.display()));
+        }
+    }
+    Ok(())
+}

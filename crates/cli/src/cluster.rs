@@ -1,0 +1,130 @@
+//! `elastin status`, `move` and `drain`: what operators ask of a running cluster.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::Args;
+use elastin::{Cluster, ClusterAddress, Elastin, ServerStatus};
+use elastin_types::{ActorId, ActorType, Key};
+
+use crate::output::{say, say_json};
+
+/// Which cluster.
+#[derive(Args)]
+pub(crate) struct Where {
+    #[command(flatten)]
+    address: ClusterAddress,
+    /// The cluster's name, which is its application's
+    #[arg(long)]
+    cluster: String,
+}
+
+/// Shows how the servers of a cluster are.
+pub(crate) fn status(place: &Where, json: bool) -> anyhow::Result<()> {
+    with_cluster(place, async |cluster| {
+        let servers = cluster.status().await?;
+        if json {
+            return say_json(&servers);
+        }
+        say(&table(&servers));
+        Ok(())
+    })
+}
+
+/// Moves an actor to a server.
+pub(crate) fn move_actor(place: &Where, actor: &str, server: &str) -> anyhow::Result<()> {
+    let id = actor_id(actor)?;
+    with_cluster(place, async |cluster| {
+        cluster.move_actor(&id, server).await?;
+        say(&format!("{actor} is on {server}\n"));
+        Ok(())
+    })
+}
+
+/// Empties a server, which leaves then.
+pub(crate) fn drain(place: &Where, server: &str) -> anyhow::Result<()> {
+    with_cluster(place, async |cluster| {
+        cluster.drain(server).await?;
+        say(&format!("{server} is empty and has left\n"));
+        Ok(())
+    })
+}
+
+fn with_cluster(place: &Where, work: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let app = Elastin::app().name(&place.cluster);
+        // Unlike that of any other operator who is there at the same time.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let name = format!("operator-{}-{}", std::process::id(), now.as_nanos());
+        let cluster = Cluster::connect(&app, &place.address, &name).await?;
+        let done = work(&cluster).await;
+        cluster.leave().await;
+        done
+    })
+}
+
+/// An actor as people name it: its type and its key, such as `Folder/7` or `Folder/letters`.
+fn actor_id(text: &str) -> anyhow::Result<ActorId> {
+    let (kind, key) = text
+        .split_once('/')
+        .filter(|(kind, key)| !kind.is_empty() && !key.is_empty())
+        .with_context(|| format!("`{text}` is not an actor: write its type and its key, such as `Folder/7`"))?;
+    let key = key
+        .parse()
+        .map_or_else(|_| Key::from(key), |number: u64| Key::from(number));
+    Ok(ActorId::new(ActorType::of(kind), key))
+}
+
+fn table(servers: &[ServerStatus]) -> String {
+    let width = servers
+        .iter()
+        .map(|server| server.name.len())
+        .max()
+        .unwrap_or(0)
+        .max("server".len());
+    let mut text = format!("{:width$}  {:>8}  {:>8}  state\n", "server", "cpu", "actors");
+    for server in servers {
+        let cpu = server
+            .cpu_percent
+            .map_or("-".to_owned(), |percent| format!("{percent:.0} %"));
+        let state = if server.draining { "draining" } else { "active" };
+        text += &format!("{:width$}  {cpu:>8}  {:>8}  {state}\n", server.name, server.actors);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use elastin_types::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn an_actor_is_named_by_type_and_key() {
+        let folder = |key: Key| ActorId::new(ActorType::of("Folder"), key);
+        assert_eq!(actor_id("Folder/7").unwrap(), folder(7.into()));
+        assert_eq!(actor_id("Folder/a/b").unwrap(), folder("a/b".into()));
+        for wrong in ["Folder", "Folder/", "/7", ""] {
+            let error = actor_id(wrong).unwrap_err().to_string();
+            assert!(error.contains("is not an actor"), "{error}");
+        }
+    }
+
+    #[test]
+    fn servers_are_shown_in_a_table() {
+        let server = |name: &str, cpu_percent, draining| ServerStatus {
+            name: name.into(),
+            node: NodeId(1),
+            cpu_percent,
+            actors: 12,
+            draining,
+            reserved_for: Vec::new(),
+        };
+        let shown = table(&[server("a", Some(41.6), false), server("longer-name", None, true)]);
+        let expected = "server            cpu    actors  state\n\
+                        a                42 %        12  active\n\
+                        longer-name         -        12  draining\n";
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,165 @@
+//! A cluster's certificate authority: a key that only operators have, from which every member has its certificate.
+
+use std::io;
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use crate::security::{AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, client_name, node_name};
+
+/// The file of the authority's key.
+const AUTHORITY_KEY_FILE: &str = "ca-key.pem";
+/// The file of the cluster's name, which the authority's certificates carry.
+const CLUSTER_FILE: &str = "cluster";
+/// The longest name of a cluster or a member in a certificate.
+const NAME_BYTES_MAX: usize = 64;
+
+/// A cluster's certificate authority.
+pub struct Authority {
+    cluster: String,
+    key: KeyPair,
+    certificate: String,
+}
+
+/// Why an authority could not be made or used. What was written may be incomplete.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// A file can't be read or written.
+    #[error("{file}: {error}")]
+    File {
+        /// The file.
+        file: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// There is an authority already: it is not overwritten, because every member would have to be issued anew.
+    #[error("there is an authority in {0} already")]
+    Exists(String),
+    /// A name is empty or too long for a certificate.
+    #[error("a name has 1 to {NAME_BYTES_MAX} bytes")]
+    Name,
+    /// A key or certificate is not valid.
+    #[error("not a valid key or certificate: {0}")]
+    Invalid(#[from] rcgen::Error),
+}
+
+impl Authority {
+    /// A new authority for a cluster of this name.
+    pub fn create(cluster: &str) -> Result<Self, AuthorityError> {
+        let key = KeyPair::generate()?;
+        let certificate = parameters(cluster)?.self_signed(&key)?.pem();
+        Ok(Self {
+            cluster: cluster.to_owned(),
+            key,
+            certificate,
+        })
+    }
+
+    /// Writes it to a directory, from where [`Authority::read`] takes it again.
+    pub fn write(&self, directory: &Path) -> Result<(), AuthorityError> {
+        if directory.join(AUTHORITY_KEY_FILE).exists() {
+            return Err(AuthorityError::Exists(directory.display().to_string()));
+        }
+        create_directory(directory)?;
+        write(&directory.join(CLUSTER_FILE), &self.cluster)?;
+        write(&directory.join(AUTHORITY_FILE), &self.certificate)?;
+        write(&directory.join(AUTHORITY_KEY_FILE), &self.key.serialize_pem())
+    }
+
+    /// Reads it from a directory.
+    pub fn read(directory: &Path) -> Result<Self, AuthorityError> {
+        Ok(Self {
+            cluster: read(&directory.join(CLUSTER_FILE))?,
+            key: KeyPair::from_pem(&read(&directory.join(AUTHORITY_KEY_FILE))?)?,
+            certificate: read(&directory.join(AUTHORITY_FILE))?,
+        })
+    }
+
+    /// Issues a certificate for a node, or for somebody who only calls, and writes it to a directory, with its key and the
+    /// authority's certificate: all that the member needs.
+    pub fn issue(&self, name: &str, node: bool, directory: &Path) -> Result<(), AuthorityError> {
+        let host = if node {
+            node_name(&self.cluster)
+        } else {
+            client_name(&self.cluster)
+        };
+        let mut parameters = CertificateParams::new(vec![host])?;
+        parameters.distinguished_name = named(name)?;
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        if node {
+            parameters.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        }
+        let key = KeyPair::generate()?;
+        let issuer = Issuer::new(self::parameters(&self.cluster)?, &self.key);
+        let certificate = parameters.signed_by(&key, &issuer)?;
+        create_directory(directory)?;
+        write(&directory.join(AUTHORITY_FILE), &self.certificate)?;
+        write(&directory.join(CERTIFICATE_FILE), &certificate.pem())?;
+        write(&directory.join(KEY_FILE), &key.serialize_pem())
+    }
+}
+
+/// What is in an authority's own certificate. The same whenever it is asked for, because what it issues refers to it.
+fn parameters(cluster: &str) -> Result<CertificateParams, AuthorityError> {
+    let mut parameters = CertificateParams::new(Vec::new())?;
+    parameters.distinguished_name = named(cluster)?;
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    Ok(parameters)
+}
+
+fn named(name: &str) -> Result<DistinguishedName, AuthorityError> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err(AuthorityError::Name);
+    }
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    Ok(distinguished)
+}
+
+fn at(file: &Path) -> impl FnOnce(io::Error) -> AuthorityError {
+    let file = file.display().to_string();
+    move |error| AuthorityError::File { file, error }
+}
+
+fn create_directory(directory: &Path) -> Result<(), AuthorityError> {
+    std::fs::create_dir_all(directory).map_err(at(directory))
+}
+
+fn read(file: &Path) -> Result<String, AuthorityError> {
+    std::fs::read_to_string(file).map_err(at(file))
+}
+
+/// Writes a file that only this user can read.
+fn write(file: &Path, text: &str) -> Result<(), AuthorityError> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(file);
+    opened
+        .and_then(|mut opened| opened.write_all(text.as_bytes()))
+        .map_err(at(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Certificates;
+
+    #[test]
+    fn an_authority_that_was_read_again_issues_for_the_same_cluster() {
+        let directory = tempfile::tempdir().unwrap();
+        let (ca, member) = (directory.path().join("ca"), directory.path().join("member"));
+        Authority::create("my cluster").unwrap().write(&ca).unwrap();
+        Authority::read(&ca).unwrap().issue("server-1", true, &member).unwrap();
+        Certificates::read(&member, "my cluster").unwrap();
+        let again = Authority::create("my cluster").unwrap().write(&ca);
+        assert!(matches!(again, Err(AuthorityError::Exists(_))));
+        assert!(matches!(Authority::create("").err(), Some(AuthorityError::Name)));
+        let error = Certificates::read(&ca, "my cluster").unwrap_err().to_string();
+        assert!(error.contains("certificate.pem can't be used"), "{error}");
+    }
+}

@@ -1,0 +1,205 @@
+//! How nodes make sure that they talk to nodes of their cluster.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use elastin_stores::secret::Secret;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::client::verify_server_name;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, version};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// How nodes make sure that they talk to nodes of their cluster.
+#[derive(Clone, Debug)]
+pub enum Security {
+    /// Not at all: for one machine whose users trust each other. Plain text.
+    Trusting,
+    /// By a secret that they share: for processes of one machine. Plain text.
+    Secret(Secret),
+    /// By certificates of the cluster's authority, in TLS 1.3.
+    Certificates(Arc<Certificates>),
+}
+
+impl Security {
+    /// Whether what is sent can be read on the way, and may therefore not leave the machine.
+    pub fn is_plain(&self) -> bool {
+        !matches!(self, Security::Certificates(_))
+    }
+}
+
+/// A node's or client's own certificate, and the authority that all of its cluster have theirs from.
+pub struct Certificates {
+    connector: TlsConnector,
+    acceptor: TlsAcceptor,
+    /// The name that certificates of nodes have.
+    node_name: ServerName<'static>,
+}
+
+impl std::fmt::Debug for Certificates {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Certificates")
+            .field("node_name", &self.node_name)
+            .finish()
+    }
+}
+
+/// Why certificates can't be used. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// A file can't be read, or does not hold what it should.
+    #[error("{file} can't be used: {reason}")]
+    File {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The parts don't go together.
+    #[error("the certificates don't go together: {0}")]
+    Mismatch(String),
+}
+
+/// The file of the authority's certificate.
+pub(crate) const AUTHORITY_FILE: &str = "ca.pem";
+/// The file of the own certificate.
+pub(crate) const CERTIFICATE_FILE: &str = "certificate.pem";
+/// The file of the key of the own certificate.
+pub(crate) const KEY_FILE: &str = "key.pem";
+
+/// The name in the certificates of a cluster's nodes.
+pub(crate) fn node_name(cluster: &str) -> String {
+    format!("node.{}.elastin", label(cluster))
+}
+
+/// The name in the certificates of those who only call, and of operators.
+pub(crate) fn client_name(cluster: &str) -> String {
+    format!("client.{}.elastin", label(cluster))
+}
+
+/// A cluster's name as a part of a host name. Names that become the same still have different authorities.
+fn label(cluster: &str) -> String {
+    let plain = |char: char| {
+        if char.is_ascii_alphanumeric() {
+            char.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    let label: String = cluster.chars().map(plain).take(60).collect();
+    format!("c{label}").trim_end_matches('-').to_owned()
+}
+
+impl Certificates {
+    /// Reads the certificates of a member of this cluster from a directory, as `elastin ca issue` writes it.
+    pub fn read(directory: &Path, cluster: &str) -> Result<Self, CertificateError> {
+        let path = |name: &str| directory.join(name);
+        let unusable = |name: &str, reason: String| CertificateError::File {
+            file: path(name).display().to_string(),
+            reason,
+        };
+        let authority = CertificateDer::from_pem_file(path(AUTHORITY_FILE))
+            .map_err(|error| unusable(AUTHORITY_FILE, error.to_string()))?;
+        let certificate = CertificateDer::from_pem_file(path(CERTIFICATE_FILE))
+            .map_err(|error| unusable(CERTIFICATE_FILE, error.to_string()))?;
+        let key =
+            PrivateKeyDer::from_pem_file(path(KEY_FILE)).map_err(|error| unusable(KEY_FILE, error.to_string()))?;
+        Self::new(authority, certificate, key, cluster)
+    }
+
+    fn new(
+        authority: CertificateDer<'static>,
+        certificate: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+        cluster: &str,
+    ) -> Result<Self, CertificateError> {
+        let mismatch = |error: &dyn std::fmt::Display| CertificateError::Mismatch(error.to_string());
+        let mut roots = RootCertStore::empty();
+        roots.add(authority).map_err(|error| mismatch(&error))?;
+        let roots = Arc::new(roots);
+        let provider = Arc::new(default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+            .build()
+            .map_err(|error| mismatch(&error))?;
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&version::TLS13])
+            .map_err(|error| mismatch(&error))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![certificate.clone()], key.clone_key())
+            .map_err(|error| mismatch(&error))?;
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&version::TLS13])
+            .map_err(|error| mismatch(&error))?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![certificate], key)
+            .map_err(|error| mismatch(&error))?;
+        Ok(Self {
+            connector: TlsConnector::from(Arc::new(client)),
+            acceptor: TlsAcceptor::from(Arc::new(server)),
+            node_name: ServerName::try_from(node_name(cluster)).map_err(|error| mismatch(&error))?,
+        })
+    }
+}
+
+/// What frames are read from.
+pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+/// What frames are written to.
+pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// A connection whose other end has shown its certificate, if that is how nodes know each other.
+pub(crate) struct Secured {
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+    /// Whether the other end may be a node; otherwise it only calls.
+    pub(crate) may_be_node: bool,
+}
+
+impl Secured {
+    fn plain(stream: TcpStream) -> Self {
+        let (reader, writer) = stream.into_split();
+        Self {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            may_be_node: true,
+        }
+    }
+}
+
+impl Security {
+    /// Makes a connection to a node secure.
+    pub(crate) async fn secure_dialled(&self, stream: TcpStream) -> io::Result<Secured> {
+        let Security::Certificates(certificates) = self else {
+            return Ok(Secured::plain(stream));
+        };
+        let name = certificates.node_name.clone();
+        let (reader, writer) = tokio::io::split(certificates.connector.connect(name, stream).await?);
+        Ok(Secured {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            may_be_node: true,
+        })
+    }
+
+    /// Makes a connection secure that somebody has opened.
+    pub(crate) async fn secure_accepted(&self, stream: TcpStream) -> io::Result<Secured> {
+        let Security::Certificates(certificates) = self else {
+            return Ok(Secured::plain(stream));
+        };
+        let stream = certificates.acceptor.accept(stream).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let parsed = shown.and_then(|certificate| ParsedCertificate::try_from(certificate).ok());
+        let may_be_node =
+            parsed.is_some_and(|certificate| verify_server_name(&certificate, &certificates.node_name).is_ok());
+        let (reader, writer) = tokio::io::split(stream);
+        Ok(Secured {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            may_be_node,
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! One connection: opened by this node or by its peer, then read and written until it breaks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use elastin_types::NodeId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::Inner;
+use super::link::Link;
+use crate::frame;
+use crate::handshake::{self, HandshakeError};
+use crate::security::{Reader, Secured, Writer};
+
+/// How long a dialled peer may take to answer the handshake, so that a dead address does not hold frames for ever.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// How much is read at once; large enough that one system call carries many small frames.
+const READ_BYTES: usize = 64 << 10;
+
+/// How many strangers may be at the door at a time. Whoever has not said who it is costs memory, so the others wait.
+const GREETINGS_MAX: usize = 256;
+
+/// How long to wait when no connection can be accepted, for instance because too many files are open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Opens a connection to a peer and carries it until it breaks.
+pub(super) async fn dial(inner: Arc<Inner>, peer: NodeId, address: Option<SocketAddr>, link: Arc<Link>) {
+    let opened = timeout(CONNECT_TIME_MAX, async {
+        let address = address.ok_or_else(|| std::io::Error::other("the peer's address is not known"))?;
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let mut secured = inner.security.secure_dialled(stream).await?;
+        handshake::dial(&mut secured.reader, &mut secured.writer, &inner.identity, peer).await?;
+        Ok::<_, HandshakeError>(secured)
+    });
+    let opened = tokio::select! {
+        opened = opened => opened,
+        () = link.closed() => return,
+    };
+    match opened {
+        Ok(Ok(Secured { reader, writer, .. })) => carry_both_ways(&inner, peer, reader, writer, &link).await,
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "could not connect");
+            inner.break_link(peer, &link);
+        }
+        Err(_) => {
+            tracing::debug!(%peer, "could not connect in time");
+            inner.break_link(peer, &link);
+        }
+    }
+}
+
+/// Accepts connections until the transport is closed.
+pub(super) async fn accept_all(inner: Arc<Inner>, listener: TcpListener) {
+    let greetings = Arc::new(Semaphore::new(GREETINGS_MAX));
+    while let Ok(permit) = Arc::clone(&greetings).acquire_owned().await {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if inner.is_closed() {
+                    return;
+                }
+                let inner = Arc::clone(&inner);
+                tokio::spawn(async move {
+                    let greeted = greet(&inner, stream).await;
+                    drop(permit);
+                    if let Some((peer, secured)) = greeted {
+                        carry_accepted(inner, peer, secured).await;
+                    }
+                });
+            }
+            Err(error) => {
+                // What is open goes on, new peers wait.
+                tracing::warn!(%error, "could not accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Finds out who has dialled; nobody if it is not one of ours.
+async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, Secured)> {
+    let greeted = timeout(CONNECT_TIME_MAX, async {
+        stream.set_nodelay(true)?;
+        let mut secured = inner.security.secure_accepted(stream).await?;
+        let (peer, _) = handshake::accept(&mut secured.reader, &mut secured.writer, &inner.identity).await?;
+        Ok::<_, HandshakeError>((peer, secured))
+    });
+    match greeted.await {
+        Ok(Ok((peer, secured))) if secured.may_be_node || !inner.has_address(peer) => Some((peer, secured)),
+        Ok(Ok((peer, _))) => {
+            tracing::warn!(%peer, "refused a connection: a client's certificate does not speak for a node");
+            None
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "refused a connection");
+            None
+        }
+        Err(_) => {
+            tracing::warn!("a connection said nothing");
+            None
+        }
+    }
+}
+
+/// Carries a connection that a peer has opened. One that can be dialled is answered on a connection of its own.
+async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, secured: Secured) {
+    let Secured { reader, writer, .. } = secured;
+    if inner.has_address(peer) {
+        let link = inner.link(peer);
+        read_frames(&inner, peer, reader, &link).await;
+        // Kept until here: a half-closed stream would look broken to the peer.
+        drop(writer);
+    } else {
+        let link = inner.adopt(peer);
+        carry_both_ways(&inner, peer, reader, writer, &link).await;
+    }
+}
+
+async fn carry_both_ways(inner: &Arc<Inner>, peer: NodeId, reader: Reader, writer: Writer, link: &Arc<Link>) {
+    link.open();
+    inner.receiver.link_up(peer);
+    tokio::join!(
+        read_frames(inner, peer, reader, link),
+        write_frames(inner, peer, writer, link)
+    );
+}
+
+async fn read_frames(inner: &Arc<Inner>, peer: NodeId, mut reader: Reader, link: &Arc<Link>) {
+    let mut input = BytesMut::with_capacity(READ_BYTES);
+    let ended = async {
+        loop {
+            match frame::take(&mut input) {
+                Ok(Some((class, payload))) => {
+                    inner.count(payload.len());
+                    inner.receiver.frame(peer, class, payload);
+                    continue;
+                }
+                Ok(None) => {}
+                Err(error) => return tracing::warn!(%peer, %error, "dropped a connection"),
+            }
+            input.reserve(READ_BYTES);
+            match reader.read_buf(&mut input).await {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) => return tracing::debug!(%peer, %error, "a connection broke"),
+            }
+        }
+    };
+    tokio::select! {
+        () = ended => inner.break_link(peer, link),
+        () = link.closed() => {}
+    }
+}
+
+async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link: &Arc<Link>) {
+    let mut batch = BytesMut::new();
+    loop {
+        link.take(&mut batch);
+        if batch.is_empty() {
+            tokio::select! {
+                () = link.filled() => continue,
+                () = link.closed() => return,
+            }
+        }
+        let written = async {
+            writer.write_all(&batch).await?;
+            // A secured stream keeps bytes back until it is told not to.
+            writer.flush().await
+        };
+        let written = tokio::select! {
+            written = written => written,
+            () = link.closed() => return,
+        };
+        if let Err(error) = written {
+            tracing::debug!(%peer, %error, "a connection broke");
+            return inner.break_link(peer, link);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Connections to peers: frames in order on each, coalesced writes, a bound on what may wait.
+//!
+//! A node dials each peer that it sends to and that has an address; a peer without one (a client) is answered on the
+//! connection that it opened, and therefore keeps one open to every peer that it knows. The two connections of a pair stand
+//! and fall together: when either breaks, both are closed and the [`Receiver`] hears of it once, so that frames in doubt are
+//! in doubt for both directions.
+//!
+//! While a connection is being opened, protocol frames are dropped, because their sender transmits them again when it
+//! hears that the link is up; control and admin frames wait.
+//!
+//! Nothing here decides anything: who is a peer and what a frame means is other people's business.
+
+mod connection;
+mod link;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use elastin_types::NodeId;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+
+use crate::frame::Class;
+use crate::handshake::{Identity, WIRE_VERSIONS};
+use crate::security::Security;
+use link::Link;
+
+pub use link::LINK_BYTES_MAX;
+
+/// How long a node that dials everybody waits before it dials a lost peer again.
+const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// What the transport tells its owner. Called from the tasks that read connections: it must not block.
+pub trait Receiver: Send + Sync + 'static {
+    /// A frame from a peer. Frames of one connection come in the order in which they were sent.
+    fn frame(&self, from: NodeId, class: Class, payload: Bytes);
+
+    /// There is a connection to a peer: frames sent from now on go over it.
+    fn link_up(&self, peer: NodeId);
+
+    /// The connections with a peer broke: what was sent and not answered may or may not have arrived.
+    fn link_down(&self, peer: NodeId);
+}
+
+/// Why a frame was not taken. It was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// Too much waits for this peer already.
+    #[error("too much waits for the peer already")]
+    Backlogged,
+    /// The frame is longer than may be sent.
+    #[error("the frame is too large")]
+    TooLarge,
+}
+
+/// All connections of one node.
+#[derive(Clone)]
+pub struct Transport {
+    inner: Arc<Inner>,
+}
+
+/// What a [`Transport`] is made with.
+pub struct TransportConfig {
+    /// The cluster's name; nodes of other clusters are refused.
+    pub cluster: String,
+    /// This node.
+    pub me: NodeId,
+    /// How nodes make sure that they talk to nodes of their cluster.
+    pub security: Security,
+    /// Where connections are accepted, if the node can be dialled.
+    pub listener: Option<TcpListener>,
+}
+
+struct Inner {
+    identity: Identity,
+    security: Security,
+    receiver: Arc<dyn Receiver>,
+    handle: tokio::runtime::Handle,
+    // Nobody can dial this node, so it dials everybody.
+    dials_all: bool,
+    // Counted here because every byte passes here; the sum is all that policies ask for.
+    traffic_bytes: AtomicU64,
+    // One lock for addresses and links: taken once per frame sent, never while one is written.
+    peers: Mutex<Peers>,
+}
+
+#[derive(Default)]
+struct Peers {
+    addresses: HashMap<NodeId, SocketAddr>,
+    links: HashMap<NodeId, Arc<Link>>,
+    closed: bool,
+}
+
+impl Transport {
+    /// Goes on the network. Must be called inside a tokio runtime, whose tasks carry the connections.
+    pub fn start(config: TransportConfig, receiver: Arc<dyn Receiver>) -> Transport {
+        let secret = match &config.security {
+            Security::Secret(secret) => Some(secret.clone()),
+            Security::Trusting | Security::Certificates(_) => None,
+        };
+        let inner = Arc::new(Inner {
+            identity: Identity {
+                cluster: config.cluster,
+                me: config.me,
+                versions: WIRE_VERSIONS,
+                secret,
+            },
+            security: config.security,
+            receiver,
+            handle: tokio::runtime::Handle::current(),
+            dials_all: config.listener.is_none(),
+            traffic_bytes: AtomicU64::new(0),
+            peers: Mutex::default(),
+        });
+        if let Some(listener) = config.listener {
+            tokio::spawn(connection::accept_all(Arc::clone(&inner), listener));
+        }
+        Transport { inner }
+    }
+
+    /// Says where a peer can be dialled.
+    pub fn learn_address(&self, peer: NodeId, address: SocketAddr) {
+        self.inner.peers.lock().addresses.insert(peer, address);
+        if self.inner.dials_all {
+            self.inner.link(peer);
+        }
+    }
+
+    /// Forgets a peer that has left, and closes its connections.
+    pub fn forget(&self, peer: NodeId) {
+        let link = {
+            let mut peers = self.inner.peers.lock();
+            peers.addresses.remove(&peer);
+            peers.links.remove(&peer)
+        };
+        if let Some(link) = link {
+            link.close();
+        }
+    }
+
+    /// Puts a frame behind those already sent to the peer, dialling it if need be. It is written as soon as the connection
+    /// takes it; whether it arrives shows in the peer's answer, or in [`Receiver::link_down`].
+    pub fn send(&self, to: NodeId, class: Class, payload: &[u8]) -> Result<(), SendError> {
+        self.inner.count(payload.len());
+        self.inner.link(to).push(class, payload)
+    }
+
+    /// The bytes that were sent and received so far, to be compared with an earlier look.
+    pub fn traffic_bytes(&self) -> u64 {
+        self.inner.traffic_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Closes every connection and opens no more.
+    pub fn close(&self) {
+        let links = {
+            let mut peers = self.inner.peers.lock();
+            peers.closed = true;
+            std::mem::take(&mut peers.links)
+        };
+        for link in links.into_values() {
+            link.close();
+        }
+    }
+}
+
+impl Inner {
+    fn count(&self, bytes: usize) {
+        self.traffic_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn link(self: &Arc<Self>, to: NodeId) -> Arc<Link> {
+        let mut peers = self.peers.lock();
+        if let Some(link) = peers.links.get(&to) {
+            return Arc::clone(link);
+        }
+        let link = Link::new();
+        let address = peers.addresses.get(&to).copied().filter(|_| !peers.closed);
+        peers.links.insert(to, Arc::clone(&link));
+        self.handle
+            .spawn(connection::dial(Arc::clone(self), to, address, Arc::clone(&link)));
+        link
+    }
+
+    /// The link of a peer that can't be dialled: it is answered on the connection that it opened just now.
+    fn adopt(&self, peer: NodeId) -> Arc<Link> {
+        let link = Link::new();
+        let older = self.peers.lock().links.insert(peer, Arc::clone(&link));
+        if let Some(older) = older {
+            older.close();
+            self.receiver.link_down(peer);
+        }
+        link
+    }
+
+    fn has_address(&self, peer: NodeId) -> bool {
+        self.peers.lock().addresses.contains_key(&peer)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.peers.lock().closed
+    }
+
+    /// Ends the pair's connections and says so, once for each link.
+    fn break_link(self: &Arc<Self>, peer: NodeId, link: &Arc<Link>) {
+        let current = {
+            let mut peers = self.peers.lock();
+            let current = peers.links.get(&peer).is_some_and(|other| Arc::ptr_eq(other, link));
+            if current {
+                peers.links.remove(&peer);
+            }
+            current && !peers.closed
+        };
+        link.close();
+        if current {
+            self.receiver.link_down(peer);
+            if self.dials_all {
+                self.handle.spawn(dial_again(Arc::clone(self), peer));
+            }
+        }
+    }
+}
+
+/// Opens a link anew, unless the peer has gone meanwhile.
+async fn dial_again(inner: Arc<Inner>, peer: NodeId) {
+    tokio::time::sleep(DIAL_AGAIN_AFTER).await;
+    if inner.has_address(peer) && !inner.is_closed() {
+        inner.link(peer);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! Transports that talk over real sockets.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::*;
+use crate::authority::Authority;
+use crate::frame;
+use crate::security::Certificates;
+use bytes::BytesMut;
+use elastin_stores::secret::Secret;
+
+#[derive(Debug, PartialEq)]
+enum Heard {
+    Frame(NodeId, Bytes),
+    Up(NodeId),
+    Down(NodeId),
+}
+
+struct Ear(mpsc::UnboundedSender<Heard>);
+
+impl Receiver for Ear {
+    fn frame(&self, from: NodeId, _: Class, payload: Bytes) {
+        let _ = self.0.send(Heard::Frame(from, payload));
+    }
+
+    fn link_up(&self, peer: NodeId) {
+        let _ = self.0.send(Heard::Up(peer));
+    }
+
+    fn link_down(&self, peer: NodeId) {
+        let _ = self.0.send(Heard::Down(peer));
+    }
+}
+
+struct Node {
+    transport: Transport,
+    heard: mpsc::UnboundedReceiver<Heard>,
+    address: Option<SocketAddr>,
+}
+
+impl Node {
+    async fn start(id: u64, dialable: bool) -> Node {
+        Self::start_secured(id, dialable, Security::Trusting).await
+    }
+
+    async fn start_secured(id: u64, dialable: bool, security: Security) -> Node {
+        let (ear, heard) = mpsc::unbounded_channel();
+        let listener = match dialable {
+            true => Some(TcpListener::bind("127.0.0.1:0").await.unwrap()),
+            false => None,
+        };
+        let address = listener.as_ref().map(|listener| listener.local_addr().unwrap());
+        let config = TransportConfig {
+            cluster: "test".into(),
+            me: NodeId(id),
+            security,
+            listener,
+        };
+        let transport = Transport::start(config, Arc::new(Ear(ear)));
+        Node {
+            transport,
+            heard,
+            address,
+        }
+    }
+
+    async fn hears(&mut self, expected: Heard) {
+        let heard = timeout(Duration::from_secs(10), self.heard.recv()).await;
+        assert_eq!(heard.ok().flatten(), Some(expected));
+    }
+
+    fn sends(&self, to: u64, text: &str) {
+        self.transport
+            .send(NodeId(to), Class::Protocol, text.as_bytes())
+            .unwrap();
+    }
+
+    /// Opens a connection by a frame that is dropped, and waits until it is there.
+    async fn connects(&mut self, to: &mut Node, id: u64, own_id: u64) {
+        self.sends(id, "dropped");
+        self.hears(Heard::Up(NodeId(id))).await;
+        to.hears(Heard::Up(NodeId(own_id))).await;
+    }
+}
+
+async fn pair() -> (Node, Node) {
+    pair_secured(Security::Trusting, Security::Trusting).await
+}
+
+async fn pair_secured(one: Security, other: Security) -> (Node, Node) {
+    let mut near = Node::start_secured(1, true, one).await;
+    let mut far = Node::start_secured(2, true, other).await;
+    near.transport.learn_address(NodeId(2), far.address.unwrap());
+    far.transport.learn_address(NodeId(1), near.address.unwrap());
+    near.connects(&mut far, 2, 1).await;
+    (near, far)
+}
+
+fn frame_from(id: u64, text: &str) -> Heard {
+    Heard::Frame(NodeId(id), Bytes::copy_from_slice(text.as_bytes()))
+}
+
+#[tokio::test]
+async fn frames_arrive_in_order_both_ways() {
+    let (mut near, mut far) = pair().await;
+    for number in 0..1000 {
+        near.sends(2, &number.to_string());
+        far.sends(1, &number.to_string());
+    }
+    for number in 0..1000 {
+        near.hears(frame_from(2, &number.to_string())).await;
+        far.hears(frame_from(1, &number.to_string())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_answered_on_its_own_connection() {
+    let (mut client, mut node) = (Node::start(1, false).await, Node::start(2, true).await);
+    client.transport.learn_address(NodeId(2), node.address.unwrap());
+    client.hears(Heard::Up(NodeId(2))).await;
+    node.hears(Heard::Up(NodeId(1))).await;
+    client.sends(2, "ask");
+    node.hears(frame_from(1, "ask")).await;
+    node.sends(1, "answer");
+    client.hears(frame_from(2, "answer")).await;
+    client.transport.close();
+    node.hears(Heard::Down(NodeId(1))).await;
+}
+
+#[tokio::test]
+async fn a_peer_that_is_not_there_is_reported_and_can_come_back() {
+    let (mut near, mut far) = (Node::start(1, true).await, Node::start(2, true).await);
+    near.sends(2, "lost");
+    near.hears(Heard::Down(NodeId(2))).await;
+    near.transport.learn_address(NodeId(2), far.address.unwrap());
+    near.connects(&mut far, 2, 1).await;
+    near.sends(2, "arrives");
+    far.hears(frame_from(1, "arrives")).await;
+}
+
+#[tokio::test]
+async fn control_frames_wait_for_the_connection() {
+    let (near, mut far) = (Node::start(1, true).await, Node::start(2, true).await);
+    near.transport.learn_address(NodeId(2), far.address.unwrap());
+    near.transport.send(NodeId(2), Class::Control, b"report").unwrap();
+    far.hears(Heard::Up(NodeId(1))).await;
+    far.hears(frame_from(1, "report")).await;
+}
+
+#[tokio::test]
+async fn both_directions_fall_together() {
+    let (mut near, far) = pair().await;
+    far.transport.close();
+    near.hears(Heard::Down(NodeId(2))).await;
+}
+
+#[tokio::test]
+async fn a_peer_far_behind_is_overloaded() {
+    let near = Node::start(1, true).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    near.transport.learn_address(NodeId(2), listener.local_addr().unwrap());
+    let payload = vec![0; 1 << 20];
+    let refused = (0..100).find_map(|_| near.transport.send(NodeId(2), Class::Control, &payload).err());
+    assert_eq!(refused, Some(SendError::Backlogged));
+}
+
+/// Certificates of a cluster's authority, as `elastin ca` issues them.
+fn certificates(authority: &Authority, cluster: &str, node: bool) -> Security {
+    let directory = tempfile::tempdir().unwrap();
+    authority.issue("test", node, directory.path()).unwrap();
+    Security::Certificates(Arc::new(Certificates::read(directory.path(), cluster).unwrap()))
+}
+
+#[tokio::test]
+async fn nodes_with_certificates_of_one_authority_talk() {
+    let authority = Authority::create("test").unwrap();
+    let (one, other) = (
+        certificates(&authority, "test", true),
+        certificates(&authority, "test", true),
+    );
+    let (mut near, mut far) = pair_secured(one, other).await;
+    let large = "x".repeat(1 << 20);
+    near.sends(2, &large);
+    far.hears(frame_from(1, &large)).await;
+    far.sends(1, "answer");
+    near.hears(frame_from(2, "answer")).await;
+}
+
+/// Whether a node that dials another gets through.
+async fn gets_through(dialler: Security, acceptor: Security) -> bool {
+    let mut near = Node::start_secured(1, false, dialler).await;
+    let mut far = Node::start_secured(2, true, acceptor).await;
+    near.transport.learn_address(NodeId(2), far.address.unwrap());
+    let first = timeout(Duration::from_secs(10), near.heard.recv()).await.unwrap();
+    let through = first == Some(Heard::Up(NodeId(2)));
+    if through {
+        far.hears(Heard::Up(NodeId(1))).await;
+    } else {
+        assert!(far.heard.try_recv().is_err(), "the other end was told of a stranger");
+    }
+    through
+}
+
+#[tokio::test]
+async fn strangers_get_nowhere() {
+    let ours = Authority::create("test").unwrap();
+    let theirs = Authority::create("test").unwrap();
+    let node = || certificates(&ours, "test", true);
+    let stranger = || certificates(&theirs, "test", true);
+    let client = || certificates(&ours, "test", false);
+    let secret = Secret::generate();
+    let knowing = || Security::Secret(secret.clone());
+    assert!(gets_through(client(), node()).await, "a client may dial a node");
+    assert!(!gets_through(node(), client()).await, "a client is no node");
+    assert!(!gets_through(stranger(), node()).await);
+    assert!(!gets_through(node(), stranger()).await);
+    assert!(!gets_through(Security::Trusting, node()).await);
+    assert!(!gets_through(node(), Security::Trusting).await);
+    assert!(gets_through(knowing(), knowing()).await);
+    assert!(!gets_through(knowing(), Security::Secret(Secret::generate())).await);
+    assert!(!gets_through(Security::Trusting, knowing()).await);
+}
+
+#[tokio::test]
+async fn garbage_ends_its_own_connection_only() {
+    let (near, mut far) = pair().await;
+    let address = far.address.unwrap();
+    let mut wrong = BytesMut::new();
+    frame::put(&mut wrong, Class::Handshake, b"no greeting").unwrap();
+    let oversized = u32::MAX.to_le_bytes();
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &wrong, &oversized, b""] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(garbage).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut said = Vec::new();
+        // A reset is as good an end as a close.
+        let _ = timeout(Duration::from_secs(10), stream.read_to_end(&mut said))
+            .await
+            .expect("it is closed");
+        assert_eq!(said, b"");
+    }
+    near.sends(2, "still there");
+    far.hears(frame_from(1, "still there")).await;
+}

@@ -1,0 +1,147 @@
+//! Where a cluster keeps what its members agree on and what its actors save.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use elastin_cluster::{Certificates, Security};
+use elastin_protocol::store::{Coordination, StateStore};
+use elastin_stores::memory::MemoryState;
+use elastin_stores::secret::Secret;
+use elastin_stores::served::StoreClient;
+
+/// Where a cluster keeps what its members agree on and what its actors save: an embedded cluster's supervisor, or an etcd
+/// cluster and a PostgreSQL server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct ClusterAddress {
+    /// The supervisor of an embedded cluster
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["etcd", "postgres"])]
+    pub join: Option<SocketAddr>,
+    /// The servers of the etcd cluster that coordinates, such as http://10.0.0.1:2379, separated by commas
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    pub etcd: Vec<String>,
+    /// The PostgreSQL server that keeps state, such as postgres://user:password@host/database; only servers need it
+    #[arg(long, value_name = "URL")]
+    pub postgres: Option<String>,
+    /// The directory of this member's certificates, as `elastin ca issue` writes it
+    #[arg(long, value_name = "DIRECTORY")]
+    pub certificates: Option<PathBuf>,
+    /// The file of the secret that the processes of an embedded cluster share; `-` is the first line of standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "certificates")]
+    pub secret: Option<PathBuf>,
+    /// Let members trust each other without proof and talk in plain text, on this machine only
+    #[arg(long, conflicts_with_all = ["certificates", "secret"])]
+    pub plain: bool,
+}
+
+/// The parts of a cluster that live outside its nodes.
+pub(crate) struct Stores {
+    pub(crate) coordination: Arc<dyn Coordination>,
+    pub(crate) state: Arc<dyn StateStore>,
+}
+
+impl ClusterAddress {
+    /// Whether there is a supervisor that starts and ends servers.
+    pub(crate) fn is_supervised(&self) -> bool {
+        self.join.is_some()
+    }
+
+    /// How members of the cluster of this name make sure that they talk to each other.
+    pub(crate) fn security(&self, cluster: &str) -> anyhow::Result<Security> {
+        if let Some(directory) = &self.certificates {
+            return Ok(Security::Certificates(Arc::new(Certificates::read(
+                directory, cluster,
+            )?)));
+        }
+        if let Some(file) = &self.secret {
+            return read_secret(file).map(Security::Secret);
+        }
+        anyhow::ensure!(
+            self.plain,
+            "say how members of the cluster know each other: `--certificates`, or `--plain` on a machine whose users trust \
+             each other"
+        );
+        Ok(Security::Trusting)
+    }
+
+    /// Opens the stores of the cluster of this name, for a server.
+    pub(crate) async fn open(&self, cluster: &str, security: &Security) -> anyhow::Result<Stores> {
+        if let Some(supervisor) = self.join {
+            let store = Arc::new(served(supervisor, security).await?);
+            return Ok(Stores {
+                coordination: store.clone(),
+                state: store,
+            });
+        }
+        let Some(postgres) = &self.postgres else {
+            anyhow::bail!("a server needs `--join`, or `--etcd` and `--postgres`");
+        };
+        let coordination = self.coordination(cluster)?;
+        let state = postgres_state(postgres, cluster).await?;
+        Ok(Stores { coordination, state })
+    }
+
+    /// Opens what somebody needs who only calls: coordination. What it would save it keeps in memory, but it saves nothing.
+    pub(crate) async fn open_to_call(&self, cluster: &str, security: &Security) -> anyhow::Result<Stores> {
+        let coordination: Arc<dyn Coordination> = match self.join {
+            Some(supervisor) => Arc::new(served(supervisor, security).await?),
+            None => self.coordination(cluster)?,
+        };
+        let state = Arc::new(MemoryState::start());
+        Ok(Stores { coordination, state })
+    }
+
+    #[cfg(feature = "etcd")]
+    fn coordination(&self, cluster: &str) -> anyhow::Result<Arc<dyn Coordination>> {
+        use elastin_stores::etcd::{EtcdConfig, EtcdCoordination};
+        anyhow::ensure!(!self.etcd.is_empty(), "a cluster is found by `--join` or by `--etcd`");
+        let config = EtcdConfig {
+            endpoints: self.etcd.clone(),
+            cluster: cluster.to_owned(),
+            tls: None,
+        };
+        Ok(Arc::new(EtcdCoordination::new(&config)?))
+    }
+
+    #[cfg(not(feature = "etcd"))]
+    fn coordination(&self, _cluster: &str) -> anyhow::Result<Arc<dyn Coordination>> {
+        anyhow::bail!("this program was built without the feature `etcd`")
+    }
+}
+
+/// The stores that a supervisor serves to who has its secret.
+async fn served(supervisor: SocketAddr, security: &Security) -> anyhow::Result<StoreClient> {
+    let Security::Secret(secret) = security else {
+        anyhow::bail!("a supervisor serves only those who have its secret: name its file with `--secret`");
+    };
+    Ok(StoreClient::connect(supervisor, secret).await?)
+}
+
+fn read_secret(file: &Path) -> anyhow::Result<Secret> {
+    if file == Path::new("-") {
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        return Ok(Secret::from_text(&line)?);
+    }
+    Secret::read(file).map_err(|error| anyhow::anyhow!("the secret in {} can't be used: {error}", file.display()))
+}
+
+#[cfg(feature = "postgres")]
+async fn postgres_state(url: &str, cluster: &str) -> anyhow::Result<Arc<dyn StateStore>> {
+    use elastin_stores::postgres::PostgresState;
+    // A cluster's name may have characters that a schema's may not.
+    let plain = |char: char| {
+        if char.is_ascii_alphanumeric() {
+            char.to_ascii_lowercase()
+        } else {
+            '_'
+        }
+    };
+    let schema: String = "elastin_".chars().chain(cluster.chars().map(plain)).collect();
+    Ok(Arc::new(PostgresState::connect(url, &schema).await?))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn postgres_state(_url: &str, _cluster: &str) -> anyhow::Result<Arc<dyn StateStore>> {
+    anyhow::bail!("this program was built without the feature `postgres`")
+}

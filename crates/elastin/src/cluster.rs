@@ -1,0 +1,142 @@
+//! A running cluster, seen from a process that is no server: calls its actors and asks things of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elastin_actor::Client;
+use elastin_cluster::{Heard, Role, Roster};
+use elastin_types::{ActorId, NodeId};
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+
+use crate::address::{ClusterAddress, Stores};
+use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, Asker, Office};
+use crate::control::global_manager;
+use crate::member::{Below, Member, MemberOptions};
+use crate::{App, ServerStatus};
+
+/// How long an operator waits for an answer. A move may take ten seconds.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a client waits until it knows the cluster.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A connection to a running cluster, for a process that hosts no actors: it finds the node of an actor, follows moves,
+/// and its calls count as `client` in policies.
+///
+/// It is a member of the cluster of its own kind, so that replies find it. Dropping it leaves that to its lease, which
+/// runs out; [`Cluster::leave`] says good-bye.
+pub struct Cluster {
+    member: Arc<Member>,
+    client: Client,
+    office: Arc<Mutex<Office>>,
+    roster: watch::Receiver<Roster>,
+}
+
+impl Cluster {
+    /// Joins the application's cluster at this address as a client with this name, which must not be in use.
+    pub async fn connect(app: &App, address: &ClusterAddress, name: &str) -> anyhow::Result<Cluster> {
+        let security = address.security(app.cluster_name())?;
+        let Stores { coordination, state } = address.open_to_call(app.cluster_name(), &security).await?;
+        let options = MemberOptions::new(name, Role::Client, coordination, state, security);
+        let mut member = Member::join(app, options).await?;
+        let client = member.runtime.client();
+        let (rosters, mut roster) = watch::channel(Roster::default());
+        let office = Arc::new(Mutex::new(Office::default()));
+        let (mut below, mut heard) = member.take_ears();
+        let member = Arc::new(member);
+        tokio::spawn({
+            let (peer, office) = (member.peer.clone(), Arc::clone(&office));
+            async move {
+                loop {
+                    tokio::select! {
+                        Some(below) = below.recv() => if let Below::Frame { from, payload, .. } = below {
+                            let roster = rosters.borrow().clone();
+                            // Nobody asks anything of a client.
+                            office.lock().hear(&peer, &roster, from, &payload);
+                        },
+                        heard = heard.recv() => match heard {
+                            Some(Heard::Roster(roster)) => {
+                                office.lock().meet(&peer, &roster);
+                                if rosters.send(roster).is_err() {
+                                    return;
+                                }
+                            }
+                            Some(Heard::Evicted) | None => return,
+                        },
+                    }
+                }
+            }
+        });
+        let known = roster.wait_for(|roster| !roster.members.is_empty());
+        tokio::time::timeout(CONNECT_TIME_MAX, known).await.map_err(|_| {
+            anyhow::anyhow!("the cluster has no server that could be reached within {CONNECT_TIME_MAX:?}")
+        })??;
+        Ok(Cluster {
+            member,
+            client,
+            office,
+            roster,
+        })
+    }
+
+    /// Calls the cluster's actors.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The names of the servers that are there.
+    pub fn server_names(&self) -> Vec<String> {
+        let roster = self.roster.borrow();
+        let servers = roster.members.values().filter(|record| record.role == Role::Server);
+        servers.map(|record| record.name.clone()).collect()
+    }
+
+    /// How the servers are, as the global elasticity manager knows them.
+    pub async fn status(&self) -> Result<Vec<ServerStatus>, AdminError> {
+        let global = global_manager(&self.roster.borrow()).ok_or(AdminError::NoAnswer)?;
+        match self.ask(global, AdminRequest::Status).await? {
+            AdminReply::Servers(servers) => Ok(servers),
+            AdminReply::Done => Err(AdminError::WrongNode),
+        }
+    }
+
+    /// Moves an actor to a server, as an operator; no policy is asked.
+    pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), AdminError> {
+        let to = self.named(server)?;
+        let view = self.member.peer.view().ok_or(AdminError::NoAnswer)?;
+        let actor = actor.clone();
+        let directory = view.directory_of(&actor).node;
+        self.ask(directory, AdminRequest::Move { actor, to }).await.map(drop)
+    }
+
+    /// Has a server emptied, after which it leaves; returns when it is gone.
+    pub async fn drain(&self, server: &str) -> Result<(), AdminError> {
+        let node = self.named(server)?;
+        self.ask(node, AdminRequest::Drain).await?;
+        let mut roster = self.roster.clone();
+        let gone = roster.wait_for(|roster| !roster.members.contains_key(&node)).await;
+        gone.map(drop).map_err(|_| AdminError::NoAnswer)
+    }
+
+    /// Leaves the cluster, so that nobody waits for the lease to run out.
+    pub async fn leave(self) {
+        self.member.membership.leave().await;
+        self.member.peer.close();
+    }
+
+    fn named(&self, server: &str) -> Result<NodeId, AdminError> {
+        let named = self.roster.borrow().named(server);
+        named.ok_or_else(|| AdminError::NoSuchServer(server.to_owned()))
+    }
+
+    async fn ask(&self, node: NodeId, what: AdminRequest) -> AdminResult {
+        let (answer, answered) = oneshot::channel();
+        self.office
+            .lock()
+            .ask_of(&self.member.peer, node, Asker::Local(answer), what);
+        match tokio::time::timeout(ANSWER_TIME_MAX, answered).await {
+            Ok(Ok(result)) => result,
+            _ => Err(AdminError::NoAnswer),
+        }
+    }
+}

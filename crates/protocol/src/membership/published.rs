@@ -1,0 +1,181 @@
+//! The view as it stands in the coordination service, and which one should stand there next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elastin_types::{NodeId, SlotEpoch};
+use serde::{Deserialize, Serialize};
+
+use super::{MemberRecord, Role, Roster};
+use crate::{Member, SlotTable, View};
+
+/// The key of the view.
+pub(super) const VIEW_KEY: &str = "cluster/view";
+
+/// The view as it stands in the coordination service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Published {
+    /// The revision whose members it was put together from: whoever has joined by then and is not in it has stopped.
+    pub(super) revision: u64,
+    pub(super) members: BTreeMap<NodeId, PublishedMember>,
+    pub(super) slots: SlotTable,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PublishedMember {
+    pub(super) part: Member,
+    /// How long it may act after its last sign of life. Here because its record goes with its lease.
+    pub(super) lease_ttl: Duration,
+}
+
+impl Published {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("a view is plain data")
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+
+    pub(super) fn view(&self) -> View {
+        let members = self.members.iter().map(|(node, member)| (*node, member.part));
+        View {
+            revision: self.revision,
+            members: Arc::new(members.collect()),
+            slots: self.slots.clone(),
+        }
+    }
+
+    /// The view that should stand there after this one (or as the first one), if it is another: those with a record, and
+    /// those who may not be taken over from yet.
+    pub(super) fn next(
+        before: Option<&Published>,
+        revision: u64,
+        roster: &Roster,
+        is_held: impl Fn(NodeId) -> bool,
+    ) -> Option<Published> {
+        let here = roster.members.iter().filter(|(_, record)| !record.stopped);
+        let mut members: BTreeMap<NodeId, PublishedMember> =
+            here.map(|(node, record)| (*node, published(record))).collect();
+        let known = before.iter().flat_map(|before| &before.members);
+        for (node, member) in known.filter(|(node, _)| is_held(**node)) {
+            members.entry(*node).or_insert(*member);
+        }
+        let slots = owners(before, roster, &members);
+        let slots = match before {
+            None if slots.is_empty() => return None,
+            None => SlotTable::shared_by(&slots, SlotEpoch(1)),
+            Some(before) => before.slots.rebalanced(&slots).unwrap_or_else(|| before.slots.clone()),
+        };
+        let is_news = before.is_none_or(|before| before.members != members || before.slots != slots);
+        is_news.then_some(Published {
+            revision,
+            members,
+            slots,
+        })
+    }
+}
+
+fn published(record: &MemberRecord) -> PublishedMember {
+    PublishedMember {
+        part: record.member(),
+        lease_ttl: record.lease_ttl,
+    }
+}
+
+/// Who shall own slots: the supervisor if there is one, else the servers that stay. Who is held keeps what it has.
+fn owners(before: Option<&Published>, roster: &Roster, members: &BTreeMap<NodeId, PublishedMember>) -> Vec<NodeId> {
+    let stays = |node: &NodeId| roster.members.get(node).is_some_and(|record| !record.stopped);
+    let supervisor = roster
+        .members
+        .iter()
+        .find(|(node, record)| record.role == Role::Supervisor && stays(node));
+    let is_held = |node: &NodeId| !stays(node);
+    let keeps = |node: &NodeId| is_held(node) && before.is_some_and(|before| before.slots.is_owner(*node));
+    let shares = |node: &NodeId, member: &PublishedMember| match supervisor {
+        Some((supervisor, _)) => node == supervisor,
+        None => stays(node) && member.part.hosts && !member.part.draining,
+    };
+    let owners = members
+        .iter()
+        .filter(|(node, member)| shares(node, member) || keeps(node));
+    owners.map(|(node, _)| *node).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Slot;
+
+    fn roster(records: &[(u64, Role, bool)]) -> Roster {
+        let record = |(id, role, draining): &(u64, Role, bool)| {
+            let mut record = MemberRecord::new(format!("m{id}"), *role, None);
+            record.draining = *draining;
+            (NodeId(*id), record)
+        };
+        Roster {
+            members: records.iter().map(record).collect(),
+        }
+    }
+
+    fn owners_of(view: &Published) -> Vec<u64> {
+        let all: std::collections::BTreeSet<u64> = Slot::all().map(|slot| view.slots.owner(slot).node.0).collect();
+        all.into_iter().collect()
+    }
+
+    #[test]
+    fn servers_share_the_directory_and_who_is_emptied_gives_its_part_up() {
+        let one = [(1, Role::Server, false), (2, Role::Client, false)];
+        assert_eq!(
+            Published::next(None, 3, &roster(&one[1..]), |_| false),
+            None,
+            "nobody can own it"
+        );
+        let first = Published::next(None, 3, &roster(&one), |_| false).expect("there is none");
+        assert_eq!(owners_of(&first), [1]);
+        assert_eq!(Published::next(Some(&first), 4, &roster(&one), |_| false), None);
+
+        let two = [
+            (1, Role::Server, false),
+            (2, Role::Client, false),
+            (5, Role::Server, false),
+        ];
+        let second = Published::next(Some(&first), 6, &roster(&two), |_| false).expect("one joined");
+        assert_eq!(owners_of(&second), [1, 5]);
+        let emptied = [(1, Role::Server, true), (5, Role::Server, false)];
+        let third = Published::next(Some(&second), 8, &roster(&emptied), |_| false).expect("it changed");
+        assert_eq!(owners_of(&third), [5]);
+        assert!(third.members[&NodeId(1)].part.draining);
+    }
+
+    #[test]
+    fn who_is_held_stays_and_keeps_its_slots() {
+        let both = [(1, Role::Server, false), (5, Role::Server, false)];
+        let before = Published::next(None, 6, &roster(&both), |_| false).expect("there is none");
+        let held = Published::next(Some(&before), 8, &roster(&both[..1]), |node| node == NodeId(5));
+        assert_eq!(held, None, "nothing changes for as long as it is held");
+        let after = Published::next(Some(&before), 9, &roster(&both[..1]), |_| false).expect("it is gone");
+        assert_eq!((owners_of(&after), after.members.len()), (vec![1], 1));
+    }
+
+    #[test]
+    fn a_supervisor_owns_everything() {
+        let all = [(1, Role::Supervisor, false), (5, Role::Server, false)];
+        let view = Published::next(None, 6, &roster(&all), |_| false).expect("there is none");
+        assert_eq!(owners_of(&view), [1]);
+    }
+
+    #[test]
+    fn a_view_survives_its_encoding() {
+        let all = [
+            (1, Role::Server, false),
+            (5, Role::Server, false),
+            (9, Role::Client, false),
+        ];
+        let view = Published::next(None, 10, &roster(&all), |_| false).expect("there is none");
+        let bytes = view.encode();
+        assert_eq!(Published::decode(&bytes), Some(view));
+        assert_eq!(Published::decode(&bytes[..bytes.len() - 1]), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! State in a PostgreSQL server.
+//!
+//! ```text
+//!   submit ──► queue (bounded) ──► one task: take all that wait ─► one transaction ─► every `done`
+//! ```
+//!
+//! A batch is sent as a whole, from the begin to the commit, so it costs one round trip and one write to the server's
+//! disk however many requests it has. Epochs are compared where they are stored, in the statement that writes.
+
+mod session;
+mod statements;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use elastin_protocol::store::{Done, StateError, StateReply, StateRequest, StateStore, StoreFailure};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_postgres::Config;
+
+use session::{Session, unreachable_because};
+
+/// How many requests may wait.
+const QUEUE_MAX: usize = 65_536;
+/// How many bytes of payload may wait: a few states of the largest size.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// The most requests of one transaction: enough to share a write to the disk, few enough to answer soon.
+const BATCH_MAX: usize = 512;
+/// A transaction gets no further request once it has this many bytes.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// How long to wait after a failed connection before the next is tried. What is asked meanwhile fails at once.
+const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+/// The longest name of a schema, which is PostgreSQL's limit.
+const SCHEMA_NAME_BYTES_MAX: usize = 63;
+
+/// Why a PostgreSQL server can't be used. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum PostgresError {
+    /// The address is not one.
+    #[error("not the address of a PostgreSQL server: {0}")]
+    Address(tokio_postgres::Error),
+    /// The schema's name is not a plain one.
+    #[error("`{0}` is not a name for a schema: letters, digits and `_`, not a digit first, at most 63")]
+    SchemaName(String),
+    /// The server was not reached, or does not have what is needed. Its own words say what.
+    #[error("the PostgreSQL server can't be used: {0}")]
+    Unusable(String),
+}
+
+/// State in a PostgreSQL server. Dropping it carries out what waits, then closes the connection.
+pub struct PostgresState {
+    queue: mpsc::Sender<Waiting>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+struct Waiting {
+    request: StateRequest,
+    done: Done<StateReply, StateError>,
+}
+
+impl PostgresState {
+    /// Connects to a server, such as `postgres://user:password@host:5432/database`, and creates what is needed in a schema
+    /// of this name. Must be called inside a tokio runtime, whose tasks do the work.
+    pub async fn connect(url: &str, schema: &str) -> Result<Self, PostgresError> {
+        let mut config: Config = url.parse().map_err(PostgresError::Address)?;
+        config
+            .application_name("elastin")
+            .keepalives_idle(Duration::from_secs(10));
+        let is_plain = |name: &str| {
+            let rest = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            rest && name.len() <= SCHEMA_NAME_BYTES_MAX && name.starts_with(|first: char| !first.is_ascii_digit())
+        };
+        if !is_plain(schema) {
+            return Err(PostgresError::SchemaName(schema.to_owned()));
+        }
+        let session = Session::open(&config, schema).await.map_err(PostgresError::Unusable)?;
+        let (queue, waiting) = mpsc::channel(QUEUE_MAX);
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
+        let worker = Worker {
+            config,
+            schema: schema.to_owned(),
+            session: Some(session),
+            retry_at: Instant::now(),
+            waiting_bytes: Arc::clone(&waiting_bytes),
+        };
+        tokio::spawn(worker.run(waiting));
+        Ok(Self { queue, waiting_bytes })
+    }
+}
+
+impl StateStore for PostgresState {
+    fn submit(&self, request: StateRequest, done: Done<StateReply, StateError>) {
+        if let Err(error) = request.check() {
+            return done(Err(error));
+        }
+        let bytes = request.payload_bytes();
+        if self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > QUEUE_BYTES_MAX {
+            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return done(Err(StoreFailure::Overloaded.into()));
+        }
+        let (waiting, failure) = match self.queue.try_send(Waiting { request, done }) {
+            Ok(()) => return,
+            Err(mpsc::error::TrySendError::Full(waiting)) => (waiting, StoreFailure::Overloaded),
+            Err(mpsc::error::TrySendError::Closed(waiting)) => (waiting, StoreFailure::Closed),
+        };
+        self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        (waiting.done)(Err(failure.into()));
+    }
+}
+
+/// The task that carries out what waits.
+struct Worker {
+    config: Config,
+    schema: String,
+    /// `None` after the connection broke, until there is a new one.
+    session: Option<Session>,
+    /// When to try to connect again, if there is no connection.
+    retry_at: Instant,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+impl Worker {
+    async fn run(mut self, mut queue: mpsc::Receiver<Waiting>) {
+        let mut taken = Vec::with_capacity(BATCH_MAX);
+        while queue.recv_many(&mut taken, BATCH_MAX).await > 0 {
+            let mut rest = taken.drain(..).peekable();
+            while rest.peek().is_some() {
+                let mut bytes = 0;
+                let mut requests = Vec::new();
+                let mut dones = Vec::new();
+                while bytes < BATCH_BYTES_MAX
+                    && let Some(Waiting { request, done }) = rest.next()
+                {
+                    bytes += request.payload_bytes();
+                    requests.push(request);
+                    dones.push(done);
+                }
+                let results = self.carry_out(&requests).await;
+                self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                for (done, result) in dones.into_iter().zip(results) {
+                    done(result);
+                }
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, requests: &[StateRequest]) -> Vec<Result<StateReply, StateError>> {
+        match self.session().await {
+            Ok(session) => {
+                let (session, results) = session.run(requests).await;
+                self.session = session;
+                results
+            }
+            Err(reason) => {
+                let failure = unreachable_because(reason);
+                requests.iter().map(|_| Err(failure.clone().into())).collect()
+            }
+        }
+    }
+
+    async fn session(&mut self) -> Result<Session, String> {
+        if let Some(session) = self.session.take().filter(Session::is_open) {
+            return Ok(session);
+        }
+        if Instant::now() < self.retry_at {
+            return Err("the connection broke a moment ago".to_owned());
+        }
+        let opened = Session::open(&self.config, &self.schema).await;
+        if opened.is_err() {
+            self.retry_at = Instant::now() + RECONNECT_AFTER;
+        }
+        opened
+    }
+}

@@ -1,0 +1,312 @@
+//! The statements of the store, prepared once for each connection, and what their answers mean.
+
+use bytes::Bytes;
+use elastin_protocol::store::{
+    Expected, LockToken, SCAN_BYTES_MAX, SCAN_LIMIT_MAX, Space, StateError, StateReply, StateRequest, StoreFailure,
+    ValueKey, Version, Versioned,
+};
+use elastin_types::{ActivationEpoch, ActorId, NodeId, SlotEpoch};
+use std::time::Duration;
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use crate::keys::{actor_key, space_prefix, value_key};
+
+pub(super) struct Statements {
+    claim: Statement,
+    load: Statement,
+    write: Statement,
+    get: Statement,
+    swap: Statement,
+    scan: Statement,
+    lock: Statement,
+    renew: Statement,
+    unlock: Statement,
+}
+
+/// What a statement answered.
+pub(super) enum Answered {
+    /// The end of the request.
+    Ended(Result<StateReply, StateError>),
+    /// A later activation owns the actor; which one has to be looked up.
+    Fenced,
+}
+
+impl Statements {
+    pub(super) async fn prepare(client: &Client, schema: &str) -> Result<Self, Error> {
+        let prepare = async |text: &str| client.prepare(&text.replace("@schema@", schema)).await;
+        Ok(Self {
+            claim: prepare(
+                "INSERT INTO @schema@.actors AS a (actor, slot, counter, claimer) VALUES ($1, $2, $3, $4)
+                 ON CONFLICT (actor) DO UPDATE
+                    SET slot = excluded.slot, counter = excluded.counter, claimer = excluded.claimer
+                    WHERE (a.slot, a.counter) < (excluded.slot, excluded.counter)
+                       OR ((a.slot, a.counter) = (excluded.slot, excluded.counter) AND a.claimer = excluded.claimer)
+                 RETURNING a.state",
+            )
+            .await?,
+            load: prepare("SELECT slot, counter, state FROM @schema@.actors WHERE actor = $1").await?,
+            write: prepare(
+                "INSERT INTO @schema@.actors AS a (actor, slot, counter, state) VALUES ($1, $2, $3, $4)
+                 ON CONFLICT (actor) DO UPDATE
+                    SET slot = excluded.slot, counter = excluded.counter, state = excluded.state,
+                        claimer = CASE WHEN (a.slot, a.counter) = (excluded.slot, excluded.counter)
+                                       THEN a.claimer END
+                    WHERE (a.slot, a.counter) <= (excluded.slot, excluded.counter)
+                 RETURNING 1",
+            )
+            .await?,
+            get: prepare("SELECT version, value FROM @schema@.shared WHERE key = $1").await?,
+            swap: prepare("SELECT outcome, version FROM @schema@.swap($1, $2, $3, $4, $5, $6)").await?,
+            scan: prepare(
+                "SELECT key, version, value, rows_found FROM (
+                    SELECT key, version, value, count(*) OVER () AS rows_found,
+                        sum(length(key) + length(value)) OVER (ORDER BY key)
+                            - length(key) - length(value) AS bytes_before
+                    FROM (SELECT * FROM @schema@.shared WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3) AS found
+                 ) AS counted
+                 WHERE bytes_before < $4 ORDER BY key",
+            )
+            .await?,
+            lock: prepare("SELECT token, remaining_us FROM @schema@.lock($1, $2)").await?,
+            renew: prepare("SELECT @schema@.renew($1, $2, $3)").await?,
+            unlock: prepare("SELECT @schema@.unlock($1, $2)").await?,
+        })
+    }
+
+    /// Sends one request, which has been checked, when first polled; its answer counts if the transaction commits.
+    pub(super) async fn run(&self, client: &Client, request: &StateRequest) -> Result<Answered, Error> {
+        let ended = match request {
+            StateRequest::Claim { actor, epoch, claimer } => return self.claim(client, actor, *epoch, *claimer).await,
+            StateRequest::Save { actor, epoch, state } => {
+                return self.write(client, actor, *epoch, Some(state), StateReply::Saved).await;
+            }
+            StateRequest::Delete { actor, epoch } => {
+                return self.write(client, actor, *epoch, None, StateReply::Deleted).await;
+            }
+            StateRequest::Load { actor } => Ok(self.load(client, actor).await?),
+            StateRequest::Get { key } => Ok(self.get(client, key).await?),
+            StateRequest::Swap {
+                key,
+                expected,
+                value,
+                under,
+            } => {
+                self.swap(client, key, *expected, value.as_ref(), under.as_ref())
+                    .await?
+            }
+            StateRequest::Scan {
+                space,
+                from,
+                until,
+                limit,
+            } => Ok(self.scan(client, *space, from, until.as_ref(), *limit).await?),
+            StateRequest::Lock { key, ttl } => self.lock(client, key, *ttl).await?,
+            StateRequest::Renew { lock, ttl } => {
+                let (key, token) = lock_of(lock);
+                let row = client
+                    .query_one(&self.renew, &[&key, &token, &microseconds(*ttl)])
+                    .await?;
+                let token = lock.token;
+                held(&row, StateReply::Locked { token })
+            }
+            StateRequest::Unlock { lock } => {
+                let (key, token) = lock_of(lock);
+                let row = client.query_one(&self.unlock, &[&key, &token]).await?;
+                held(&row, StateReply::Unlocked)
+            }
+        };
+        Ok(Answered::Ended(ended))
+    }
+
+    /// The epoch that is stored for an actor.
+    pub(super) async fn epoch(&self, client: &Client, actor: &ActorId) -> Result<ActivationEpoch, Error> {
+        let row = client.query_one(&self.load, &[&actor_key(actor)]).await?;
+        Ok(epoch_in(&row))
+    }
+
+    async fn claim(
+        &self,
+        client: &Client,
+        actor: &ActorId,
+        epoch: ActivationEpoch,
+        claimer: NodeId,
+    ) -> Result<Answered, Error> {
+        let (slot, counter) = columns(epoch);
+        let claimer = claimer.0 as i64;
+        let row = client
+            .query_opt(&self.claim, &[&actor_key(actor), &slot, &counter, &claimer])
+            .await?;
+        Ok(match row {
+            Some(row) => Answered::Ended(Ok(StateReply::Claimed { state: bytes(&row, 0) })),
+            None => Answered::Fenced,
+        })
+    }
+
+    async fn write(
+        &self,
+        client: &Client,
+        actor: &ActorId,
+        epoch: ActivationEpoch,
+        state: Option<&Bytes>,
+        done: StateReply,
+    ) -> Result<Answered, Error> {
+        let (slot, counter) = columns(epoch);
+        let state = state.map(|state| &state[..]);
+        let row = client
+            .query_opt(&self.write, &[&actor_key(actor), &slot, &counter, &state])
+            .await?;
+        Ok(match row {
+            Some(_) => Answered::Ended(Ok(done)),
+            None => Answered::Fenced,
+        })
+    }
+
+    async fn load(&self, client: &Client, actor: &ActorId) -> Result<StateReply, Error> {
+        let row = client.query_opt(&self.load, &[&actor_key(actor)]).await?;
+        Ok(StateReply::Loaded {
+            epoch: row.as_ref().map(epoch_in),
+            state: row.as_ref().and_then(|row| bytes(row, 2)),
+        })
+    }
+
+    async fn get(&self, client: &Client, key: &ValueKey) -> Result<StateReply, Error> {
+        let row = client.query_opt(&self.get, &[&value_key(key)]).await?;
+        Ok(StateReply::Value(row.map(|row| versioned(&row, 0))))
+    }
+
+    async fn swap(
+        &self,
+        client: &Client,
+        key: &ValueKey,
+        expected: Expected,
+        value: Option<&Bytes>,
+        under: Option<&LockToken>,
+    ) -> Result<Result<StateReply, StateError>, Error> {
+        let (expectation, version) = match expected {
+            Expected::Anything => (0_i32, None),
+            Expected::Absent => (1, None),
+            Expected::Version(Version(version)) => (2, Some(version as i64)),
+        };
+        let (lock_key, lock_token) = under.map(lock_of).unzip();
+        let value = value.map(|value| &value[..]);
+        let row = client
+            .query_one(
+                &self.swap,
+                &[&value_key(key), &expectation, &version, &value, &lock_key, &lock_token],
+            )
+            .await?;
+        let current = row.get::<_, Option<i64>>(1).map(|version| Version(version as u64));
+        Ok(match (row.get::<_, i32>(0), current) {
+            (0, Some(version)) => Ok(StateReply::Swapped { version }),
+            (1, current) => Err(StateError::Conflict { current }),
+            (2, _) => Err(StateError::LockLost),
+            (outcome, _) => {
+                let what = format!("a swap ended with {outcome}");
+                Err(StoreFailure::Corrupt { what }.into())
+            }
+        })
+    }
+
+    async fn scan(
+        &self,
+        client: &Client,
+        space: Space,
+        from: &Bytes,
+        until: Option<&Bytes>,
+        limit: u32,
+    ) -> Result<StateReply, Error> {
+        let prefix = space_prefix(space);
+        let first = [&prefix[..], from].concat();
+        let end = until.map_or_else(|| after_all(&prefix), |until| [&prefix[..], until].concat());
+        let limit = limit.min(SCAN_LIMIT_MAX) as usize;
+        // One row more than wanted is looked at, to know whether there is one.
+        let looked_at = limit as i64 + 1;
+        // The bytes of the prefixes count in the database; they are few.
+        let found = client
+            .query(&self.scan, &[&first, &end, &looked_at, &(SCAN_BYTES_MAX as i64)])
+            .await?;
+        let rows_found = found.first().map_or(0, |row| row.get::<_, i64>(3)) as usize;
+        let rows: Vec<(Bytes, Versioned)> = found
+            .iter()
+            .take(limit)
+            .map(|row| {
+                let key: &[u8] = row.get(0);
+                (Bytes::copy_from_slice(&key[prefix.len()..]), versioned(row, 1))
+            })
+            .collect();
+        let more = rows_found > rows.len();
+        Ok(StateReply::Rows { rows, more })
+    }
+
+    async fn lock(
+        &self,
+        client: &Client,
+        key: &ValueKey,
+        ttl: Duration,
+    ) -> Result<Result<StateReply, StateError>, Error> {
+        let row = client
+            .query_one(&self.lock, &[&value_key(key), &microseconds(ttl)])
+            .await?;
+        Ok(match row.get::<_, Option<i64>>(0) {
+            Some(token) => Ok(StateReply::Locked {
+                token: Version(token as u64),
+            }),
+            None => Err(StateError::LockHeld {
+                remaining: Duration::from_micros(row.get::<_, i64>(1).unsigned_abs()),
+            }),
+        })
+    }
+}
+
+fn held(row: &Row, reply: StateReply) -> Result<StateReply, StateError> {
+    if row.get(0) {
+        Ok(reply)
+    } else {
+        Err(StateError::LockLost)
+    }
+}
+
+fn lock_of(lock: &LockToken) -> (Vec<u8>, i64) {
+    (value_key(&lock.key), lock.token.0 as i64)
+}
+
+/// The first key after all that start with a prefix.
+fn after_all(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    unreachable!("a space's prefix starts with a small number")
+}
+
+/// What PostgreSQL's longest interval has room for.
+fn microseconds(ttl: Duration) -> i64 {
+    const YEARS_100_US: i64 = 100 * 365 * 24 * 3600 * 1_000_000;
+    i64::try_from(ttl.as_micros()).unwrap_or(YEARS_100_US).min(YEARS_100_US)
+}
+
+fn columns(epoch: ActivationEpoch) -> (i64, i64) {
+    (i64::from(epoch.slot.0), i64::from(epoch.counter))
+}
+
+fn epoch_in(row: &Row) -> ActivationEpoch {
+    let (slot, counter): (i64, i64) = (row.get(0), row.get(1));
+    ActivationEpoch {
+        slot: SlotEpoch(slot as u32),
+        counter: counter as u32,
+    }
+}
+
+fn bytes(row: &Row, column: usize) -> Option<Bytes> {
+    row.get::<_, Option<Vec<u8>>>(column).map(Bytes::from)
+}
+
+fn versioned(row: &Row, column: usize) -> Versioned {
+    Versioned {
+        version: Version(row.get::<_, i64>(column) as u64),
+        value: bytes(row, column + 1).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,152 @@
+//! A secret that the processes of a cluster on one machine share, and how each proves to the other that it has it.
+//!
+//! ```text
+//!   dialler ── nonce ──────────────► acceptor
+//!   dialler ◄─ nonce, proof of both ─ acceptor
+//!   dialler ── proof of both ──────► acceptor
+//! ```
+//!
+//! The secret itself never travels, and a proof is good for one pair of nonces, so nothing that is overheard can be used.
+
+use std::io;
+use std::path::Path;
+
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+
+/// The bytes of a secret.
+const SECRET_BYTES: usize = 32;
+
+/// A number that is used once.
+pub type Nonce = [u8; 16];
+
+/// Shows that somebody has the secret.
+pub type Proof = [u8; 32];
+
+/// Who proves. Each end has its own proof, so that none can be sent back to where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Side {
+    /// The end that has dialled.
+    Dialler,
+    /// The end that has accepted.
+    Acceptor,
+}
+
+/// A secret that the processes of a cluster share.
+#[derive(Clone)]
+pub struct Secret(hmac::Key, String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Secret")
+    }
+}
+
+/// Why a text is not a secret.
+#[derive(Debug, thiserror::Error)]
+#[error("a secret has {} hexadecimal digits", 2 * SECRET_BYTES)]
+pub struct NotASecret;
+
+impl Secret {
+    /// A new one.
+    pub fn generate() -> Self {
+        let mut bytes = [0; SECRET_BYTES];
+        fill(&mut bytes);
+        Self::from_bytes(&bytes)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let text = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes), text)
+    }
+
+    /// Its text, for the process that is to share it.
+    pub fn text(&self) -> &str {
+        &self.1
+    }
+
+    /// The secret with this text.
+    pub fn from_text(text: &str) -> Result<Self, NotASecret> {
+        let text = text.trim();
+        let digits = text.len() == 2 * SECRET_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| NotASecret);
+        if !digits {
+            return Err(NotASecret);
+        }
+        let bytes: Result<Vec<u8>, NotASecret> = (0..text.len()).step_by(2).map(byte).collect();
+        Ok(Self::from_bytes(&bytes?))
+    }
+
+    /// Reads it from a file.
+    pub fn read(file: &Path) -> io::Result<Self> {
+        let text = std::fs::read_to_string(file)?;
+        Self::from_text(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Writes it to a file that only this user can read.
+    pub fn write(&self, file: &Path) -> io::Result<()> {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(file)?;
+        writeln!(file, "{}", self.text())
+    }
+
+    /// Proves to the other end of a conversation about `what` that this end has the secret.
+    pub fn prove(&self, side: Side, what: &[u8], dialler: &Nonce, acceptor: &Nonce) -> Proof {
+        let tag = hmac::sign(&self.0, &message(side, what, dialler, acceptor));
+        tag.as_ref().try_into().expect("a tag has as many bytes as a proof")
+    }
+
+    /// Whether the other end has proved that it has the secret.
+    pub fn is_proved(&self, proof: &Proof, side: Side, what: &[u8], dialler: &Nonce, acceptor: &Nonce) -> bool {
+        hmac::verify(&self.0, &message(side, what, dialler, acceptor), proof).is_ok()
+    }
+}
+
+/// A nonce that nobody can guess.
+pub fn nonce() -> Nonce {
+    let mut nonce = Nonce::default();
+    fill(&mut nonce);
+    nonce
+}
+
+fn fill(bytes: &mut [u8]) {
+    SystemRandom::new().fill(bytes).expect("the system has random numbers");
+}
+
+fn message(side: Side, what: &[u8], dialler: &Nonce, acceptor: &Nonce) -> Vec<u8> {
+    // All parts but the last have a fixed length, so no two messages are the same.
+    [&[side as u8][..], dialler, acceptor, what].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_good_for_its_side_secret_subject_and_nonces() {
+        let (secret, other) = (Secret::generate(), Secret::generate());
+        let (one, two) = (nonce(), nonce());
+        let proof = secret.prove(Side::Dialler, b"what", &one, &two);
+        assert!(secret.is_proved(&proof, Side::Dialler, b"what", &one, &two));
+        assert!(!secret.is_proved(&proof, Side::Acceptor, b"what", &one, &two));
+        assert!(!secret.is_proved(&proof, Side::Dialler, b"that", &one, &two));
+        assert!(!secret.is_proved(&proof, Side::Dialler, b"what", &two, &one));
+        assert!(!other.is_proved(&proof, Side::Dialler, b"what", &one, &two));
+    }
+
+    #[test]
+    fn a_file_keeps_it_for_this_user_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("secret");
+        let secret = Secret::generate();
+        secret.write(&file).unwrap();
+        assert_eq!(Secret::read(&file).unwrap().text(), secret.text());
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(Secret::from_text("not a secret").is_err());
+        assert!(Secret::from_text(&"é".repeat(32)).is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! Coordination by a real etcd cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use elastin_backends::{EtcdCluster, Proxy};
+use elastin_protocol::store::conformance::coordination_scripts;
+use elastin_protocol::store::{
+    Change, Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, KeyState, LeaseId,
+    Revision, StoreFailure,
+};
+use elastin_stores::etcd::{EtcdConfig, EtcdCoordination, EtcdError};
+
+use crate::blocking::{CoordinationUnderTest, Watching, ask_coordination};
+
+fn connect(endpoints: Vec<String>) -> EtcdCoordination {
+    let config = EtcdConfig {
+        endpoints,
+        cluster: "test".to_owned(),
+        tls: None,
+    };
+    EtcdCoordination::new(&config).expect("the endpoints are valid")
+}
+
+/// Runs what blocks on a thread where it may.
+fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(work)
+}
+
+fn revision_of(reply: Result<CoordinationReply, CoordinationError>) -> Revision {
+    match reply {
+        Ok(CoordinationReply::Committed { revision } | CoordinationReply::Got { revision, .. }) => revision,
+        other => panic!("not a revision: {other:?}"),
+    }
+}
+
+fn get(key: &str) -> CoordinationRequest {
+    CoordinationRequest::Get { key: key.to_owned() }
+}
+
+fn value_of(store: &dyn Coordination, key: &str) -> Option<String> {
+    match ask_coordination(store, get(key)) {
+        Ok(CoordinationReply::Got { entry, .. }) => {
+            entry.map(|entry| String::from_utf8(entry.value.to_vec()).expect("the tests write text"))
+        }
+        other => panic!("{key} could not be read: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_does_what_the_scripts_say() {
+    let cluster = EtcdCluster::start(1).unwrap();
+    let mut subject = CoordinationUnderTest::new(Arc::new(connect(cluster.endpoints())));
+    blocking(|| {
+        for script in coordination_scripts() {
+            script.run(&mut subject).unwrap();
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_member_is_gone_round_and_leases_and_watches_go_on() {
+    let mut cluster = EtcdCluster::start(3).unwrap();
+    let store = connect(cluster.endpoints());
+    blocking(|| {
+        let lease = grant(&store, Duration::from_secs(5));
+        let first = revision_of(ask_coordination(&store, Commit::put_bound("bound", "1", lease)));
+        let watching = Watching::start(&store, "", first);
+        assert_eq!(watching.next().unwrap().revision, first);
+
+        // Every member is killed once, so that the one that is spoken to is among them.
+        for member in 0..3 {
+            cluster.kill(member);
+            let kept = ask_coordination(&store, CoordinationRequest::KeepAlive { lease });
+            assert!(matches!(kept, Ok(CoordinationReply::KeptAlive { .. })), "{kept:?}");
+            let revision = revision_of(put_again(&store, "key", &member.to_string()));
+            let mut seen = watching.next().unwrap();
+            while seen.revision < revision {
+                seen = watching.next().unwrap();
+            }
+            let [Change::Put(entry)] = &seen.changes[..] else {
+                panic!("one put was made, not {:?}", seen.changes);
+            };
+            assert_eq!((entry.key.as_str(), entry.modified), ("key", revision));
+            cluster.restart(member).unwrap();
+        }
+        assert_eq!(value_of(&store, "bound").as_deref(), Some("1"));
+    });
+}
+
+fn grant(store: &dyn Coordination, ttl: Duration) -> LeaseId {
+    match ask_coordination(store, CoordinationRequest::Grant { ttl }) {
+        Ok(CoordinationReply::Granted { lease, .. }) => lease,
+        other => panic!("no lease: {other:?}"),
+    }
+}
+
+/// Writes a key as a careful caller does: after an interruption it looks first.
+fn put_again(store: &dyn Coordination, key: &str, value: &str) -> Result<CoordinationReply, CoordinationError> {
+    loop {
+        match ask_coordination(store, Commit::put(key, value.to_owned())) {
+            Err(CoordinationError::Failed(StoreFailure::Interrupted { .. })) => {
+                let found = ask_coordination(store, get(key));
+                if let Ok(CoordinationReply::Got { entry: Some(entry), .. }) = &found
+                    && entry.value == value.as_bytes()
+                {
+                    let revision = entry.modified;
+                    return Ok(CoordinationReply::Committed { revision });
+                }
+            }
+            Err(CoordinationError::Failed(StoreFailure::Unreachable { .. })) => {}
+            other => return other,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_quorum_nothing_is_done_and_later_all_is_well() {
+    let mut cluster = EtcdCluster::start(3).unwrap();
+    let store = connect(cluster.endpoints());
+    blocking(|| {
+        ask_coordination(&store, Commit::put("key", "before")).unwrap();
+        cluster.kill(0);
+        cluster.kill(1);
+        let refused = ask_coordination(&store, get("key"));
+        assert!(
+            matches!(
+                &refused,
+                Err(CoordinationError::Failed(StoreFailure::Unreachable { .. }))
+            ),
+            "{refused:?}"
+        );
+        let commit = Commit::put("key", "between").when("key", KeyState::Present);
+        let written = ask_coordination(&store, commit);
+        assert!(matches!(&written, Err(CoordinationError::Failed(_))), "{written:?}");
+
+        cluster.restart(0).unwrap();
+        cluster.restart(1).unwrap();
+        put_again(&store, "key", "after").unwrap();
+        assert_eq!(value_of(&store, "key").as_deref(), Some("after"));
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_hangs_in_mid_write_leaves_a_truthful_outcome() {
+    let cluster = EtcdCluster::start(1).unwrap();
+    let proxy = Proxy::start(cluster.address(0)).unwrap();
+    let store = connect(vec![proxy.address().to_string()]);
+    blocking(|| {
+        ask_coordination(&store, Commit::put("key", "1")).unwrap();
+        proxy.silence(true);
+        let written = ask_coordination(&store, Commit::put("key", "2"));
+        let Err(CoordinationError::Failed(failure)) = written else {
+            panic!("nobody answers, but {written:?} came");
+        };
+        assert!(failure.may_be_applied(), "{failure:?}");
+        proxy.silence(false);
+        put_again(&store, "key", "3").unwrap();
+        assert_eq!(value_of(&store, "key").as_deref(), Some("3"));
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_member_is_slow_and_nothing_else() {
+    let cluster = EtcdCluster::start(1).unwrap();
+    let proxy = Proxy::start(cluster.address(0)).unwrap();
+    let store = connect(vec![proxy.address().to_string()]);
+    blocking(|| {
+        let lease = grant(&store, Duration::from_secs(5));
+        proxy.delay(Duration::from_millis(100));
+        ask_coordination(&store, Commit::put_bound("key", "1", lease)).unwrap();
+        let kept = ask_coordination(&store, CoordinationRequest::KeepAlive { lease });
+        assert!(matches!(kept, Ok(CoordinationReply::KeptAlive { .. })), "{kept:?}");
+        assert_eq!(value_of(&store, "key").as_deref(), Some("1"));
+    });
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused() {
+    let config = |endpoints: &[&str]| EtcdConfig {
+        endpoints: endpoints.iter().map(|endpoint| (*endpoint).to_owned()).collect(),
+        ..EtcdConfig::default()
+    };
+    assert!(matches!(
+        EtcdCoordination::new(&config(&[])),
+        Err(EtcdError::NoEndpoint)
+    ));
+    let refused = EtcdCoordination::new(&config(&["not an address"])).err().unwrap();
+    assert!(
+        refused
+            .to_string()
+            .starts_with("`not an address` is not an etcd server"),
+        "{refused}"
+    );
+}

@@ -1,0 +1,217 @@
+//! State in a real PostgreSQL server.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use elastin_backends::{PostgresServer, Proxy};
+use elastin_protocol::store::conformance::state_scripts;
+use elastin_protocol::store::{StateError, StateReply, StateRequest, StateStore};
+use elastin_stores::StateStoreExt;
+use elastin_stores::postgres::{PostgresError, PostgresState};
+use elastin_types::{ActivationEpoch, ActorId, ActorType, NodeId, SlotEpoch};
+
+use crate::blocking::{LIMIT, StateUnderTest, ask_state};
+
+/// Starting a server takes longer than most checks, so those that do it no harm share one, each with its own schema.
+async fn connect(url: &str, schema: &str) -> PostgresState {
+    PostgresState::connect(url, schema).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_server_that_lives() {
+    let server = PostgresServer::start().unwrap();
+    postgres_does_what_the_scripts_say(&server).await;
+    requests_of_two_nodes_are_batched_stay_in_order_and_fence_each_other(&server).await;
+    a_server_gone_in_mid_write_leaves_a_truthful_outcome(&server).await;
+    a_slow_server_is_slow_and_nothing_else(&server).await;
+    large_states_and_many_bytes_at_once(&server).await;
+}
+
+fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(work)
+}
+
+fn actor(key: u64) -> ActorId {
+    ActorId::new(ActorType::of("Folder"), key)
+}
+
+fn epoch(counter: u32) -> ActivationEpoch {
+    let slot = SlotEpoch(1);
+    ActivationEpoch { slot, counter }
+}
+
+fn save(key: u64, counter: u32, state: String) -> StateRequest {
+    StateRequest::Save {
+        actor: actor(key),
+        epoch: epoch(counter),
+        state: state.into(),
+    }
+}
+
+fn state_of(store: &dyn StateStore, key: u64) -> Option<String> {
+    match ask_state(store, StateRequest::Load { actor: actor(key) }) {
+        Ok(StateReply::Loaded { state, .. }) => {
+            state.map(|state| String::from_utf8(state.to_vec()).expect("the tests write text"))
+        }
+        other => panic!("the state of {key} could not be read: {other:?}"),
+    }
+}
+
+/// Asks until the store answers again, which it does by itself once there is a server.
+fn await_service(store: &dyn StateStore) {
+    let until = std::time::Instant::now() + LIMIT;
+    while let Err(error) = ask_state(store, StateRequest::Load { actor: actor(0) }) {
+        assert!(
+            std::time::Instant::now() < until,
+            "the store does not come back: {error}"
+        );
+        std::thread::yield_now();
+    }
+}
+
+async fn postgres_does_what_the_scripts_say(server: &PostgresServer) {
+    let mut subject = StateUnderTest(Arc::new(connect(&server.url(), "scripts").await));
+    blocking(|| {
+        for script in state_scripts() {
+            script.run(&mut subject).unwrap();
+        }
+    });
+}
+
+async fn requests_of_two_nodes_are_batched_stay_in_order_and_fence_each_other(server: &PostgresServer) {
+    const ACTORS: u64 = 50;
+    const WRITES: u32 = 40;
+    let (early, late) = (connect(&server.url(), "two").await, connect(&server.url(), "two").await);
+    // Both write the same actors, in opposite order, so that their transactions get in each other's way.
+    let mut ends = Vec::new();
+    for number in 0..WRITES {
+        for key in 0..ACTORS {
+            ends.push((1, early.call(save(key, 1, format!("early {number}")))));
+            ends.push((2, late.call(save(ACTORS - 1 - key, 2, format!("late {number}")))));
+        }
+    }
+    let mut fenced = 0;
+    for (counter, end) in ends {
+        match tokio::time::timeout(LIMIT, end).await.expect("a save ends") {
+            Ok(StateReply::Saved) => {}
+            Err(StateError::Fenced { stored }) => {
+                assert_eq!((counter, stored), (1, epoch(2)));
+                fenced += 1;
+            }
+            other => panic!("a save ended with {other:?}"),
+        }
+    }
+    blocking(|| {
+        for key in 0..ACTORS {
+            assert_eq!(
+                state_of(&early, key),
+                Some(format!("late {}", WRITES - 1)),
+                "actor {key}, {fenced} fenced"
+            );
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_loses_nothing_that_was_acknowledged() {
+    let mut server = PostgresServer::start().unwrap();
+    let store = connect(&server.url(), "elastin").await;
+    let (sender, ends) = mpsc::channel();
+    blocking(|| {
+        for number in 0..2000_u64 {
+            let sender = sender.clone();
+            let done = move |end| drop(sender.send((number, end)));
+            store.submit(save(number, 1, format!("{number}")), Box::new(done));
+            if number == 1000 {
+                server.restart().unwrap();
+            }
+        }
+        drop(sender);
+        await_service(&store);
+        let mut acknowledged = 0;
+        for (number, end) in ends {
+            match end {
+                Ok(StateReply::Saved) => {
+                    acknowledged += 1;
+                    assert_eq!(state_of(&store, number), Some(number.to_string()));
+                }
+                Err(StateError::Failed(failure)) if !failure.may_be_applied() => {
+                    assert_eq!(state_of(&store, number), None, "{failure}");
+                }
+                Err(StateError::Failed(_)) => {}
+                other => panic!("a save ended with {other:?}"),
+            }
+        }
+        assert!(acknowledged > 0, "the server was there at first");
+    });
+}
+
+async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome(server: &PostgresServer) {
+    let proxy = Proxy::start(server.address()).unwrap();
+    let store = connect(&server.url_through(proxy.address()), "gone").await;
+    blocking(|| {
+        ask_state(&store, save(1, 1, "before".to_owned())).unwrap();
+        proxy.silence(true);
+        let (sender, end) = mpsc::channel();
+        let done = move |result| drop(sender.send(result));
+        store.submit(save(1, 1, "between".to_owned()), Box::new(done));
+        // It is under way when nothing has come back; then the connection breaks.
+        assert!(end.recv_timeout(Duration::from_millis(300)).is_err());
+        proxy.break_connections();
+        let ended = end.recv_timeout(LIMIT).unwrap();
+        let Err(StateError::Failed(failure)) = &ended else {
+            panic!("nobody has answered, but {ended:?} came");
+        };
+        assert!(failure.may_be_applied(), "{failure:?}");
+        proxy.silence(false);
+        await_service(&store);
+        assert!(["before", "between"].contains(&state_of(&store, 1).unwrap().as_str()));
+        ask_state(&store, save(1, 1, "after".to_owned())).unwrap();
+    });
+}
+
+async fn a_slow_server_is_slow_and_nothing_else(server: &PostgresServer) {
+    let proxy = Proxy::start(server.address()).unwrap();
+    let store = connect(&server.url_through(proxy.address()), "slow").await;
+    proxy.delay(Duration::from_millis(50));
+    let saves: Vec<_> = (0..100).map(|key| store.call(save(key, 1, key.to_string()))).collect();
+    for save in saves {
+        assert_eq!(tokio::time::timeout(LIMIT, save).await.unwrap(), Ok(StateReply::Saved));
+    }
+    blocking(|| assert_eq!(state_of(&store, 99).as_deref(), Some("99")));
+}
+
+async fn large_states_and_many_bytes_at_once(server: &PostgresServer) {
+    let store = connect(&server.url(), "large").await;
+    let large = "x".repeat(20 << 20);
+    let saves: Vec<_> = (0..4).map(|key| store.call(save(key, 1, large.clone()))).collect();
+    for save in saves {
+        assert_eq!(tokio::time::timeout(LIMIT, save).await.unwrap(), Ok(StateReply::Saved));
+    }
+    let claim = StateRequest::Claim {
+        actor: actor(3),
+        epoch: epoch(2),
+        claimer: NodeId(1),
+    };
+    let claimed = tokio::time::timeout(LIMIT, store.call(claim)).await.unwrap();
+    assert_eq!(
+        claimed,
+        Ok(StateReply::Claimed {
+            state: Some(large.into())
+        })
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_server_is_refused_with_the_reason() {
+    let refused = async |url: &str, schema: &str| PostgresState::connect(url, schema).await.err().unwrap();
+    assert!(matches!(
+        refused("not an address", "elastin").await,
+        PostgresError::Address(_)
+    ));
+    let name = refused("postgres://nobody@127.0.0.1:1/none", "x; DROP TABLE y").await;
+    assert!(matches!(name, PostgresError::SchemaName(_)), "{name}");
+    let nobody = refused("postgres://nobody@127.0.0.1:1/none", "elastin").await;
+    assert!(nobody.to_string().contains("can't be used"), "{nobody}");
+}

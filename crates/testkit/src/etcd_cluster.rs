@@ -1,0 +1,131 @@
+//! A cluster of server processes that is coordinated by a real etcd cluster and keeps its state in a real PostgreSQL
+//! server.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use elastin::{App, Authority, Cluster, ClusterAddress};
+use elastin_backends::{EtcdCluster, PostgresServer, Process};
+use tempfile::TempDir;
+
+/// How long a server may be silent in tests: etcd's shortest.
+const LEASE_SECONDS: u32 = 2;
+/// How long a server may take to empty itself and end.
+const END_TIME_MAX: Duration = Duration::from_secs(90);
+
+/// A cluster of server processes over etcd and PostgreSQL. Everything ends with it.
+pub struct EtcdElastin {
+    app: App,
+    program: PathBuf,
+    // Before what they need, so that they end first.
+    servers: BTreeMap<String, Process>,
+    clients_made: AtomicU64,
+    // The logs of servers, and the certificates of all.
+    files: TempDir,
+    authority: Authority,
+    /// What coordinates it.
+    pub etcd: EtcdCluster,
+    /// What keeps its state.
+    pub postgres: PostgresServer,
+}
+
+impl EtcdElastin {
+    /// Starts an etcd cluster of so many members and a PostgreSQL server, without any server yet. `program` is one that
+    /// calls [`App::main`] with this application.
+    pub fn start(app: App, program: impl Into<PathBuf>, etcd_members: usize) -> anyhow::Result<EtcdElastin> {
+        Ok(EtcdElastin {
+            program: program.into(),
+            servers: BTreeMap::new(),
+            clients_made: AtomicU64::new(0),
+            files: tempfile::tempdir()?,
+            authority: Authority::create(app.cluster_name())?,
+            etcd: EtcdCluster::start(etcd_members)?,
+            postgres: PostgresServer::start()?,
+            app,
+        })
+    }
+
+    /// Starts a server of this name. It has joined when [`Cluster::server_names`] knows it.
+    pub fn add_server(&mut self, name: &str) -> anyhow::Result<()> {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("node")
+            .args(["--name", name])
+            .args(["--etcd", &self.etcd.endpoints().join(",")])
+            .args(["--postgres", &self.postgres.url()])
+            .args(["--lease", &LEASE_SECONDS.to_string()])
+            .args(["--period", "1"])
+            .arg("--certificates")
+            .arg(self.certificates(name, true)?);
+        let process = Process::start(&mut command, &self.log(name))?;
+        self.servers.insert(name.to_owned(), process);
+        Ok(())
+    }
+
+    /// A server's process.
+    ///
+    /// # Panics
+    /// If there is none of this name.
+    pub fn server(&self, name: &str) -> &Process {
+        &self.servers[name]
+    }
+
+    /// The names of the servers that were started and not ended.
+    pub fn names(&self) -> Vec<String> {
+        self.servers.keys().cloned().collect()
+    }
+
+    /// Kills a server, as a crash would.
+    pub fn kill_server(&mut self, name: &str) {
+        self.servers.remove(name);
+    }
+
+    /// Tells a server to end, and waits until it has emptied itself and left.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    pub fn end_server(&mut self, name: &str) {
+        let mut process = self.servers.remove(name).expect("the server was started");
+        process.signal("TERM");
+        assert!(
+            process.wait(END_TIME_MAX),
+            "{name} does not end: {}",
+            self.words_of(name)
+        );
+    }
+
+    /// What a server has said so far.
+    pub fn words_of(&self, name: &str) -> String {
+        std::fs::read_to_string(self.log(name)).unwrap_or_default()
+    }
+
+    /// Where the cluster is, for a client of this name with a certificate of its own.
+    pub fn address(&self, client: &str) -> anyhow::Result<ClusterAddress> {
+        Ok(ClusterAddress {
+            etcd: self.etcd.endpoints(),
+            certificates: Some(self.certificates(client, false)?),
+            ..ClusterAddress::default()
+        })
+    }
+
+    fn certificates(&self, name: &str, node: bool) -> anyhow::Result<PathBuf> {
+        let directory = self.files.path().join(format!("{name}.certificates"));
+        self.authority.issue(name, node, &directory)?;
+        Ok(directory)
+    }
+
+    /// A connection to the cluster, as a client of its own.
+    pub async fn connect(&self) -> anyhow::Result<Cluster> {
+        let number = self.clients_made.fetch_add(1, Ordering::Relaxed) + 1;
+        let name = format!("client-{number}");
+        Cluster::connect(&self.app, &self.address(&name)?, &name).await
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        let directory: &Path = self.files.path();
+        directory.join(format!("{name}.log"))
+    }
+}

@@ -1,0 +1,145 @@
+//! Clusters over a real etcd cluster and a real PostgreSQL server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use elastin::admin::AdminError;
+use elastin::{Client, Cluster};
+use elastin_testkit::{EtcdElastin, Journal, Ledger, app, wait_for};
+use tokio::task::JoinSet;
+
+const CALL_DEADLINE: Duration = Duration::from_secs(30);
+
+async fn start(servers: &[&str]) -> (EtcdElastin, Cluster) {
+    let program = env!("CARGO_BIN_EXE_testkit-server");
+    let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
+    for server in servers {
+        elastin.add_server(server).unwrap();
+    }
+    let cluster = elastin.connect().await.expect("there is a server to connect to");
+    await_servers(&cluster, servers).await;
+    (elastin, cluster)
+}
+
+async fn await_servers(cluster: &Cluster, names: &[&str]) {
+    wait_for("the servers to be there", || {
+        let mut there = cluster.server_names();
+        there.sort();
+        there == names
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn actors_live_move_and_survive_a_drain() {
+    let (mut elastin, cluster) = start(&["a", "b", "c"]).await;
+    let client = cluster.client();
+    for number in 1..=5 {
+        for key in 0..30 {
+            let journal = client.actor::<Journal>(key);
+            assert_eq!(journal.append(1, number).deadline(CALL_DEADLINE).await, Ok(number));
+            let ledger = client.actor::<Ledger>(key);
+            assert_eq!(ledger.append(1, number).deadline(CALL_DEADLINE).await, Ok(number));
+        }
+    }
+
+    let actor = client.actor::<Journal>(7).id().clone();
+    let mut moved = 0;
+    for server in ["a", "b", "c"] {
+        match cluster.move_actor(&actor, server).await {
+            Ok(()) => moved += 1,
+            Err(error) => assert_eq!(error.to_string(), "the actor is already there"),
+        }
+    }
+    assert!(moved >= 2, "it was on one of three servers");
+    let nowhere = client.actor::<Journal>(1000).id().clone();
+    assert_eq!(cluster.move_actor(&nowhere, "a").await, Err(AdminError::NotActive));
+    let nobody = cluster.move_actor(&actor, "nobody").await;
+    assert_eq!(nobody, Err(AdminError::NoSuchServer("nobody".into())));
+
+    // The volatile state of the journals survives, wherever they were.
+    cluster.drain("a").await.unwrap();
+    elastin.end_server("b");
+    await_servers(&cluster, &["c"]).await;
+    for key in 0..30 {
+        let journal = client.actor::<Journal>(key);
+        assert_eq!(
+            journal.append(1, 6).deadline(CALL_DEADLINE).await,
+            Ok(6),
+            "journal {key}"
+        );
+        let ledger = client.actor::<Ledger>(key);
+        assert_eq!(ledger.append(1, 6).deadline(CALL_DEADLINE).await, Ok(6), "ledger {key}");
+    }
+    let status = cluster.status().await.unwrap();
+    assert_eq!(
+        status.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(),
+        ["c"]
+    );
+    cluster.leave().await;
+}
+
+/// What a sender noticed when everything was over: how many rounds it made.
+async fn append_until_told(client: Client, sender: u32, stop: Arc<AtomicBool>) -> u64 {
+    let mut round = 0;
+    while !stop.load(Ordering::Relaxed) {
+        round += 1;
+        for key in 0..JOURNALS {
+            // Told first, so that a call which overtook it would be noticed.
+            let journal = client.actor::<Journal>(key);
+            let told = journal
+                .append(sender, 2 * round - 1)
+                .deadline(CALL_DEADLINE)
+                .tell()
+                .await;
+            assert_eq!(told, Ok(()), "sender {sender}, journal {key}, round {round}");
+            let count = journal.append(sender, 2 * round).deadline(CALL_DEADLINE).await;
+            assert_eq!(count, Ok(2 * round), "sender {sender}, journal {key}, round {round}");
+        }
+    }
+    round
+}
+
+const JOURNALS: u64 = 20;
+const SENDERS: u32 = 4;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_restart_of_all_servers_under_load_loses_nothing_and_keeps_order() {
+    let (mut elastin, cluster) = start(&["a", "b", "c"]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut senders = JoinSet::new();
+    for sender in 0..SENDERS {
+        senders.spawn(append_until_told(cluster.client().clone(), sender, Arc::clone(&stop)));
+    }
+    let mut names = vec!["a", "b", "c"];
+    for (old, new) in [("a", "d"), ("b", "e"), ("c", "f")] {
+        tokio::task::block_in_place(|| elastin.end_server(old));
+        elastin.add_server(new).unwrap();
+        names.retain(|name| *name != old);
+        names.push(new);
+        await_servers(&cluster, &names).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut rounds = Vec::new();
+    while let Some(sender) = senders.join_next().await {
+        rounds.push(sender.expect("no sender noticed anything"));
+    }
+    assert!(
+        rounds.iter().all(|rounds| *rounds > 10),
+        "the load was real: {rounds:?}"
+    );
+    for key in 0..JOURNALS {
+        let log = cluster
+            .client()
+            .actor::<Journal>(key)
+            .log()
+            .deadline(CALL_DEADLINE)
+            .await;
+        for (sender, numbers) in log.unwrap() {
+            let expected: Vec<u64> = (1..=numbers.len() as u64).collect();
+            assert_eq!(numbers, expected, "journal {key}, sender {sender}");
+        }
+    }
+    cluster.leave().await;
+}
