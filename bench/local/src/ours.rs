@@ -15,7 +15,7 @@ struct Counter {
 
 #[handlers]
 impl Counter {
-    async fn add(&mut self, n: u64) -> u64 {
+    fn add(&mut self, n: u64) -> u64 {
         self.count += n;
         self.count
     }

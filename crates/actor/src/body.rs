@@ -15,13 +15,13 @@ pub struct Body<A> {
     /// The activation that this is.
     pub epoch: ActivationEpoch,
     /// The actor's place, lent to the turn's scope while a turn runs.
-    pub(crate) seat: Option<Arc<dyn Seat>>,
+    seat: Option<Arc<dyn Seat>>,
     /// Wakes this actor's suspended turn. Made once, because to make one costs more than to move it.
-    pub(crate) waker: Option<Waker>,
+    waker: Option<Waker>,
     /// How many more turns go unmeasured.
-    pub(crate) unmeasured: u32,
+    unmeasured: u16,
     /// How many turns one measured turn stands for.
-    pub(crate) stride: u32,
+    stride: u16,
     /// Whether a turn that may have changed the state has run since this was last cleared.
     pub changed: bool,
     /// Whether a turn has run since this was last cleared.
@@ -48,13 +48,14 @@ impl<A> Body<A> {
     ///
     /// # Panics
     /// If it is 0.
-    pub fn set_stride(&mut self, stride: u32) {
+    pub fn set_stride(&mut self, stride: u16) {
         assert!(stride > 0, "every measured turn stands at least for itself");
         self.stride = stride;
         self.unmeasured = stride - 1;
     }
 
     /// Whether the turn that begins now is measured, and if so how many turns it stands for.
+    #[inline]
     pub(crate) fn measure_next(&mut self) -> Option<u32> {
         self.used = true;
         if self.unmeasured > 0 {
@@ -62,16 +63,24 @@ impl<A> Body<A> {
             return None;
         }
         self.unmeasured = self.stride - 1;
-        Some(self.stride)
+        Some(u32::from(self.stride))
     }
 
-    /// The waker, for a turn that is polled by a worker.
+    /// The waker, for a turn that is polled.
+    #[inline]
     pub fn take_waker(&mut self) -> Waker {
         self.waker.take().expect("an actor at rest has its waker")
     }
 
+    /// The seat, for the scope of a turn.
+    #[inline]
+    pub(crate) fn take_seat(&mut self) -> Arc<dyn Seat> {
+        self.seat.take().expect("an actor at rest has its seat")
+    }
+
     /// Gives back what the turn had borrowed.
-    pub fn restore(&mut self, seat: Arc<dyn Seat>, waker: Waker) {
+    #[inline]
+    pub(crate) fn restore(&mut self, seat: Arc<dyn Seat>, waker: Waker) {
         self.seat = Some(seat);
         self.waker = Some(waker);
     }

@@ -3,6 +3,8 @@
 //! Arguments and replies are encoded by position (postcard), since caller and callee are built from the same source.
 //! State is encoded by field name (MessagePack), so that a field may be added between two versions of an application.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use bytes::Bytes;
 use elastin_types::Rejected;
 use serde::Serialize;
@@ -23,14 +25,22 @@ pub struct StateCodecError {
     pub why: String,
 }
 
+/// Runs a codec on an application's type. Its code may be written by hand and panic, which here is one more way to fail.
+fn contained<T, E: ToString>(codec: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(codec)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("its own code panicked".to_owned()),
+    }
+}
+
 /// Encodes an actor's state by field name.
 pub fn encode_state<A: Actor>(state: &A) -> Result<Bytes, StateCodecError> {
-    match rmp_serde::to_vec_named(state) {
+    match contained(|| rmp_serde::to_vec_named(state)) {
         Ok(bytes) => Ok(bytes.into()),
-        Err(error) => Err(StateCodecError {
+        Err(why) => Err(StateCodecError {
             kind: A::NAME,
             what: "encoded",
-            why: error.to_string(),
+            why,
         }),
     }
 }
@@ -51,7 +61,7 @@ pub fn encoded_state_size<A: Actor>(state: &A) -> u64 {
     }
 
     let mut counter = Counter(0);
-    match rmp_serde::encode::write_named(&mut counter, state) {
+    match contained(|| rmp_serde::encode::write_named(&mut counter, state)) {
         Ok(()) => counter.0,
         Err(_) => 0,
     }
@@ -62,10 +72,10 @@ pub fn encoded_state_size<A: Actor>(state: &A) -> u64 {
 /// A field that was saved and is no longer there is ignored. One that was not saved needs a default (`#[serde(default)]` on
 /// the field or on the whole struct). One whose type does not fit any longer is an error that names it.
 pub fn decode_state<A: Actor>(bytes: &[u8]) -> Result<A, StateCodecError> {
-    rmp_serde::from_slice(bytes).map_err(|_| StateCodecError {
+    contained(|| rmp_serde::from_slice(bytes)).map_err(|_| StateCodecError {
         kind: A::NAME,
         what: "decoded",
-        why: explain::<A>(bytes),
+        why: contained(|| Ok::<_, String>(explain::<A>(bytes))).unwrap_or_else(|panicked| panicked),
     })
 }
 
@@ -85,26 +95,27 @@ fn explain<A: Actor>(bytes: &[u8]) -> String {
 
 /// Encodes the arguments or the reply of a function.
 pub(crate) fn encode<T: Serialize>(value: &T, what: &str, method: &str) -> Result<Bytes, Rejected> {
-    match postcard::to_allocvec(value) {
+    match contained(|| postcard::to_allocvec(value)) {
         Ok(bytes) => Ok(bytes.into()),
-        Err(error) => Err(undecodable(what, method, &error)),
+        Err(why) => Err(undecodable(what, method, why)),
     }
 }
 
 /// Decodes the arguments or the reply of a function.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8], what: &str, method: &str) -> Result<T, Rejected> {
-    postcard::from_bytes(bytes).map_err(|error| undecodable(what, method, &error))
+    contained(|| postcard::from_bytes(bytes)).map_err(|why| undecodable(what, method, why))
 }
 
-/// How many bytes [`encode`] would give, without keeping them.
+/// How many bytes [`encode`] would give, without keeping them; 0 if it can't be encoded.
 pub(crate) fn encoded_size<T: Serialize>(value: &T) -> u64 {
-    postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).unwrap_or_default() as u64
+    let size = postcard::ser_flavors::Size::default();
+    contained(|| postcard::serialize_with_flavor(value, size)).unwrap_or_default() as u64
 }
 
-fn undecodable(what: &str, method: &str, error: &postcard::Error) -> Rejected {
+fn undecodable(what: &str, method: &str, why: String) -> Rejected {
     Rejected::Undecodable {
         what: what.to_owned(),
         method: method.to_owned(),
-        why: error.to_string(),
+        why,
     }
 }

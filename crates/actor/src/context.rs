@@ -7,8 +7,9 @@ use elastin_types::{ActorId, Caller, Key, NodeId, Reminder, TenantId, Time};
 
 use crate::answer::answer;
 use crate::codec::encode_state;
+use crate::flow::NEVER;
 use crate::function::Function;
-use crate::host::{Host, Timer, TimerId};
+use crate::host::{Host, Seat, Timer, TimerId};
 use crate::persist::{SaveDone, SaveError};
 use crate::reference::{RawRef, Ref};
 use crate::reminder::{ReminderError, ReminderRequest};
@@ -60,17 +61,17 @@ impl Ctx {
 
     /// The node that the actor is on at present.
     pub fn node(&self) -> NodeId {
-        look(|scope| scope.seat().host()).node()
+        look(|scope| scope.seat().node())
     }
 
     /// Who called.
     pub fn caller(&self) -> Caller {
-        look(Scope::caller)
+        scope::caller()
     }
 
     /// The tenant on whose account this turn runs.
     pub fn tenant(&self) -> TenantId {
-        look(Scope::tenant)
+        look(|scope| scope.tenant())
     }
 
     /// The time on this process's clock.
@@ -80,18 +81,18 @@ impl Ctx {
 
     /// When the caller stops waiting; calls made by this turn inherit it.
     pub fn deadline(&self) -> Option<Time> {
-        look(Scope::deadline)
+        look(deadline)
     }
 
     /// How long the caller still waits; `None` if it set no deadline.
     pub fn time_left(&self) -> Option<Duration> {
-        look(|scope| scope.deadline().map(|deadline| deadline.since(scope.seat().now())))
+        look(|scope| Some(deadline(scope)?.since(scope.seat().now())))
     }
 
     /// A value of the request context, which flows along with calls from caller to callee.
     pub fn request_value(&self, name: &str) -> Option<String> {
         look(|scope| {
-            let mut values = scope.context()?.iter();
+            let mut values = scope.values()?.iter();
             let (_, value) = values.find(|(known, _)| **known == *name)?;
             Some(value.to_string())
         })
@@ -99,7 +100,7 @@ impl Ctx {
 
     /// Ends this activation after the turn, as if the actor had been idle for long.
     pub fn deactivate(&self) {
-        look(|scope| scope.seat().deactivate());
+        seat().deactivate();
     }
 
     /// Saves the actor's state as it is now; it is durable when the future has ended well. `ctx.save(self).await?` before
@@ -118,14 +119,13 @@ impl Ctx {
         }
         let (answerer, answer) = answer();
         let done: SaveDone = Box::new(move |result| answerer.put(result));
-        look(|scope| {
-            let kind = scope.seat().id().kind;
-            assert!(kind == A::KIND, "a turn saves its own actor, not a `{}`", A::NAME);
-            match encode_state(state) {
-                Ok(state) => scope.seat().save_state(state, done),
-                Err(error) => done(Err(error.into())),
-            }
-        });
+        let seat = seat();
+        let kind = seat.id().kind;
+        assert!(kind == A::KIND, "a turn saves its own actor, not a `{}`", A::NAME);
+        match encode_state(state) {
+            Ok(state) => seat.save_state(state, done),
+            Err(error) => done(Err(error.into())),
+        }
         async {
             let lost = || Err(SaveError::Unavailable("the store has ended".into()));
             answer.await.unwrap_or_else(lost)
@@ -180,11 +180,7 @@ impl Ctx {
         request: ReminderRequest,
     ) -> impl Future<Output = Result<Option<Reminder>, ReminderError>> + Send + use<> {
         let (answerer, answer) = answer();
-        look(|scope| {
-            scope
-                .seat()
-                .remind(request, Box::new(move |result| answerer.put(result)))
-        });
+        seat().remind(request, Box::new(move |result| answerer.put(result)));
         async {
             let lost = || Err(ReminderError::Unavailable("the store has ended".into()));
             answer.await.unwrap_or_else(lost)
@@ -210,7 +206,7 @@ impl Ctx {
 
     /// Stops a timer of this activation. A tick that is already in the mailbox still comes.
     pub fn stop_timer(&self, timer: TimerId) {
-        look(|scope| scope.seat().stop_timer(timer));
+        seat().stop_timer(timer);
     }
 
     fn timer<F: Function>(&self, after: Duration, every: Option<Duration>, call: Call<'_, F>) -> TimerId
@@ -222,12 +218,22 @@ impl Ctx {
             // A full mailbox has ticks enough; whatever else is wrong, the next real call reports it.
             let _ = Call::<F>::new(&target, arguments.clone()).try_tell();
         });
-        look(|scope| scope.seat().start_timer(Timer { after, every, tick }))
+        seat().start_timer(Timer { after, every, tick })
     }
 }
 
+/// The deadline of a turn, if it has one.
+fn deadline(scope: &Scope) -> Option<Time> {
+    Some(scope.deadline()).filter(|deadline| *deadline != NEVER)
+}
+
+/// The seat of this turn's actor, for what may run code of its own.
+fn seat() -> Arc<dyn Seat> {
+    look(|scope| scope.seat().clone())
+}
+
 fn look<T>(look: impl FnOnce(&Scope) -> T) -> T {
-    scope::with_current(|scope| scope.map(look)).expect("a context is used within its own turn")
+    scope::with_current(|scope| scope.map(|scope| look(scope))).expect("a context is used within its own turn")
 }
 
 /// A way into the system from outside any actor: what refs are made from in `main`, in tests and in gateways.

@@ -27,6 +27,9 @@ pub trait Answers<const METHOD: u32>: Actor {
     /// Whether it may wait for something: it is an `async fn`.
     const MAY_WAIT: bool;
 
+    /// Runs a handler that never waits, and so needs no future. Only called where [`MAY_WAIT`](Answers::MAY_WAIT) is false.
+    fn run_plain(state: &mut Self, arguments: Self::Arguments) -> Self::Reply;
+
     /// Runs the handler, and gives back the actor and the reply.
     fn run(
         body: Box<Body<Self>>,
@@ -60,6 +63,9 @@ pub trait Function: 'static {
     /// Whether it may wait for something: it is an `async fn`.
     const MAY_WAIT: bool;
 
+    /// Runs a handler that never waits, and so needs no future. Only called where [`MAY_WAIT`](Function::MAY_WAIT) is false.
+    fn run_plain(state: &mut Self::Actor, arguments: Self::Arguments) -> Self::Reply;
+
     /// Runs the handler, and gives back the actor and the reply.
     fn run(
         body: Box<Body<Self::Actor>>,
@@ -79,6 +85,10 @@ impl<A: Answers<METHOD>, const METHOD: u32> Function for Handler<A, METHOD> {
     const NAME: &'static str = <A as Answers<METHOD>>::NAME;
     const READ_ONLY: bool = A::READ_ONLY;
     const MAY_WAIT: bool = A::MAY_WAIT;
+
+    fn run_plain(state: &mut A, arguments: A::Arguments) -> A::Reply {
+        A::run_plain(state, arguments)
+    }
 
     fn run(
         body: Box<Body<A>>,

@@ -21,7 +21,7 @@ use crate::persist::SaveDone;
 use crate::reminder::{ReminderDone, ReminderRequest};
 use crate::scope::Scope;
 use crate::slot::ReplySlot;
-use crate::turn::Turn;
+use crate::turn::{Posted, Turn};
 
 /// A process in which references work: one that runs actors, or only calls them.
 pub trait Host: Send + Sync + 'static {
@@ -77,11 +77,14 @@ pub trait Seat: Send + Sync + 'static {
     /// The time on this process's clock.
     fn now(&self) -> Time;
 
+    /// The node it is on.
+    fn node(&self) -> NodeId;
+
     /// The process it is in.
     fn host(&self) -> Arc<dyn Host>;
 
     /// Takes in what was measured of one turn; says how many turns the next measured one shall stand for (at least 1).
-    fn record_turn(&self, turn: &TurnMeasure) -> u32;
+    fn record_turn(&self, turn: &TurnMeasure) -> u16;
 
     /// Takes in what was measured of one call that a turn made, and how many calls it stands for.
     fn record_call(&self, callee: &ActorId, method: Method, bytes: u64, weight: u32);
@@ -142,33 +145,33 @@ pub trait Target<A: Actor>: Seat {
     /// that this thread is inside of.
     fn begin(&self, depth: u32) -> Option<Box<Body<A>>>;
 
-    /// Gives the actor back after a turn that changed nothing that has to be saved.
-    fn finish(&self, body: Box<Body<A>>);
+    /// Gives the actor back after a turn that changed nothing that has to be saved; says what becomes of the reply.
+    fn finish(&self, body: Box<Body<A>>) -> Finished;
 
     /// Gives the actor back after a turn whose effect has to be saved before its caller may know of it.
     fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>);
 
     /// The turn waits for something: from here on it is polled by this node's workers.
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker);
+    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Scope, waker: Waker);
 
     /// The turn panicked and took the state with it.
     fn panicked(&self);
 
-    /// Whether a reply may leave now; else it is kept in the turn until it may.
-    fn may_reply(&self) -> bool;
-
     /// Keeps a finished turn until its reply may leave.
     fn hold_reply(&self, turn: Pin<Box<dyn Turn<A>>>);
 
-    /// Puts a turn into the mailbox, or sends it to wherever the actor is. When the mailbox is full and `room` is given, that
-    /// is woken when there is room again.
-    fn enqueue(&self, turn: Pin<Box<dyn Turn<A>>>, room: Option<&Waker>) -> Result<(), Refused<A>>;
+    /// Puts a call into the mailbox, or sends it to wherever the actor is. When the mailbox is full and `room` is given, that
+    /// is woken when there is room again. On failure the call is as it was.
+    fn post(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError>;
 }
 
-/// A turn that did not get into the mailbox.
-pub struct Refused<A: Actor> {
-    /// The turn.
-    pub turn: Pin<Box<dyn Turn<A>>>,
-    /// Why.
-    pub why: CallError,
+/// What becomes of the reply of a turn that ran on its caller's thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// The caller has it.
+    Reply,
+    /// No reply may leave the node at present; within the node it may be used.
+    Hold,
+    /// The activation had lost its right to be while the turn ran: nobody may see what it did.
+    Lost,
 }

@@ -35,39 +35,45 @@
 
 mod actor;
 mod answer;
+mod begin;
 mod body;
 mod call;
 mod codec;
 mod context;
 mod error;
+mod flow;
 mod function;
 mod hooks;
 mod host;
+mod measure;
 mod persist;
 mod reference;
 mod references;
 mod reminder;
 mod scope;
 mod slot;
+mod tell;
 mod turn;
 
 pub use actor::{Actor, Handlers, Hook, TypedRef, Undecoded, schema_of};
 pub use body::Body;
-pub use call::{Call, CallFuture, Tell};
+pub use call::{Call, CallFuture};
 pub use codec::{StateCodecError, decode_state, encode_state, encoded_state_size};
 pub use context::{Client, Ctx};
 pub use elastin_macros::{Actor, HoldsReferences, handlers};
 pub use error::CallFailed;
+pub use flow::Carried;
 pub use function::{Answers, Function, Handler};
 pub use hooks::HookFuture;
-pub use host::{Host, Refused, Seat, Target, Timer, TimerId, TurnMeasure, WakeId};
+pub use host::{Finished, Host, Seat, Target, Timer, TimerId, TurnMeasure, WakeId};
 pub use persist::{Persist, SaveDone, SaveError};
 pub use reference::{RawRef, Ref};
 pub use references::HoldsReferences;
 pub use reminder::{ReminderDone, ReminderError, ReminderRequest};
 pub use scope::Scope;
 pub use slot::{ReplySlot, ReplyTo};
-pub use turn::{Turn, expired};
+pub use tell::Tell;
+pub use turn::{Made, Posted, Turn};
 
 /// What the macros' output names. Not for use by hand.
 #[doc(hidden)]

@@ -59,15 +59,32 @@ impl<A: Actor> RawRef<A> {
 
     /// The process that calls go through: the one that made the reference, else that of the present turn. `None` for a
     /// decoded reference outside any turn.
+    #[inline]
     pub(crate) fn host(&self) -> Option<&Arc<dyn Host>> {
-        if let Some(host) = self.link.host.get() {
-            return Some(host);
+        match self.link.host.get() {
+            Some(host) => Some(host),
+            None => self.host_of_turn(),
         }
-        let host = scope::with_current(|scope| scope.map(|scope| scope.seat().host()))?;
+    }
+
+    #[cold]
+    fn host_of_turn(&self) -> Option<&Arc<dyn Host>> {
+        let host = scope::with_current(|scope| Some(scope?.seat().host()))?;
         Some(self.link.host.get_or_init(|| host))
     }
 
+    /// The process that calls go through.
+    ///
+    /// # Panics
+    /// For a decoded reference outside any turn.
+    #[inline]
+    pub(crate) fn bound(&self) -> &Arc<dyn Host> {
+        self.host()
+            .expect("a decoded reference is used within a turn, or bound with `Client::bind` first")
+    }
+
     /// The actor's seat on this node; `None` if this process does not know the type.
+    #[inline]
     pub(crate) fn target(&self) -> Option<&Arc<dyn Target<A>>> {
         if let Some(known) = self.link.target.get() {
             return known.as_ref();

@@ -1,19 +1,23 @@
 //! A turn: one call of one actor, from the moment it is made until its reply has left.
 //!
-//! One allocation holds a call all the way: first its arguments, while it is in a mailbox, then the handler's future.
+//! One allocation holds a call all the way: first its arguments, while it is in a mailbox, then the handler's future, then the
+//! reply. When it is over, the allocation can hold the next call of the same function.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use elastin_types::{ActorId, CallError, Header, Message, Method, Time};
+use elastin_types::{ActorId, CallError, Message, Method};
 use pin_project_lite::pin_project;
 
 use crate::actor::Hook;
 use crate::body::Body;
 use crate::codec;
+use crate::flow::Carried;
 use crate::function::Function;
+use crate::host::Host;
 use crate::slot::{ReplySlot, ReplyTo, Slot};
 
 /// A call of an actor of type `A`, whatever the function.
@@ -34,20 +38,17 @@ pub trait Turn<A>: Send {
         None
     }
 
-    /// What the call carries besides its arguments; gone once [`take_header`](Turn::take_header) took it.
-    fn header(&self) -> Option<&Header>;
+    /// What the call carries besides its arguments; gone once the turn was opened.
+    fn carried(&self) -> Option<&Carried>;
 
-    /// Takes the header for the scope of the turn that is about to run.
-    fn take_header(self: Pin<&mut Self>) -> Option<Header>;
-
-    /// Whether the caller has gone away.
-    fn is_abandoned(&self) -> bool;
+    /// Takes what the call carries, for the scope of the turn that is about to run; `None` if the caller has gone away.
+    fn open(self: Pin<&mut Self>) -> Option<Carried>;
 
     /// The encoded size of the arguments; 0 once the handler runs.
     fn arguments_size(&self) -> u64;
 
-    /// Gives the turn its actor: from here on it is polled.
-    fn start(self: Pin<&mut Self>, body: Box<Body<A>>);
+    /// Gives the turn its actor and runs the handler, until it waits or gives back the actor.
+    fn start(self: Pin<&mut Self>, body: Box<Body<A>>, cx: &mut Context<'_>) -> Poll<Box<Body<A>>>;
 
     /// Runs the handler on, until it waits or gives back the actor.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Box<Body<A>>>;
@@ -60,98 +61,144 @@ pub trait Turn<A>: Send {
 
     /// Makes a message of a turn that has not started. The reply slot comes along if the caller is in this process; else
     /// the message's header says where the reply goes.
-    fn encode(self: Pin<Box<Self>>, target: &ActorId) -> Option<(Message, Option<ReplySlot>)>;
+    fn encode(self: Pin<Box<Self>>, target: &ActorId, host: &dyn Host) -> Option<(Message, Option<ReplySlot>)>;
+
+    /// Makes a turn that is over hold another call of the same function, taken out of the
+    /// [`Posted`]'s `payload`; says whether it is the same function.
+    fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool;
+}
+
+/// A call on its way into a mailbox, whatever the function. It becomes a turn there, in the allocation of one that is over
+/// if there is one.
+pub trait Posted<A> {
+    /// What the call carries besides its arguments.
+    fn carried(&self) -> &Carried;
+
+    /// Makes the call a turn of its own.
+    fn boxed(&mut self) -> Pin<Box<dyn Turn<A>>>;
+
+    /// Puts the call into a turn that is over; says whether that is one of the same function. If not, nothing has happened.
+    fn put_into(&mut self, spare: Pin<&mut dyn Turn<A>>) -> bool;
 }
 
 /// Where a reply goes.
-enum Destination<R> {
+pub(crate) enum Destination<R> {
     Nowhere,
     Local(Arc<Slot<R>>),
-    Elsewhere(ReplyTo),
+    /// Boxed, because it is large and rare in comparison.
+    Elsewhere(Box<ReplyTo>),
 }
 
 impl<R> Destination<R> {
+    #[inline]
     fn take(&mut self) -> Self {
         std::mem::replace(self, Destination::Nowhere)
+    }
+
+    /// Whether the caller has gone away: it has the other end of the slot for as long as it waits.
+    #[inline]
+    fn is_abandoned(&self) -> bool {
+        matches!(self, Destination::Local(slot) if Arc::strong_count(slot) == 1)
+    }
+}
+
+/// A call of one function that is to become a turn.
+pub(crate) struct Payload<F: Function> {
+    pub(crate) arguments: F::Arguments,
+    pub(crate) carried: Carried,
+    pub(crate) destination: Destination<F::Reply>,
+}
+
+/// A call on its way into a mailbox; empty once it is there.
+pub(crate) struct Post<F: Function>(pub(crate) Option<Payload<F>>);
+
+impl<F: Function> Posted<F::Actor> for Post<F> {
+    #[inline]
+    fn carried(&self) -> &Carried {
+        &self.0.as_ref().expect("the call has not become a turn yet").carried
+    }
+
+    #[inline]
+    fn boxed(&mut self) -> Pin<Box<dyn Turn<F::Actor>>> {
+        boxed::<F>(self.0.take().expect("a call becomes a turn once"))
+    }
+
+    #[inline]
+    fn put_into(&mut self, spare: Pin<&mut dyn Turn<F::Actor>>) -> bool {
+        spare.refill(&mut self.0)
+    }
+}
+
+/// A turn that was made elsewhere, on its way into a mailbox.
+pub struct Made<A>(Option<Pin<Box<dyn Turn<A>>>>);
+
+impl<A> Made<A> {
+    /// A turn that has not started.
+    pub fn new(turn: Pin<Box<dyn Turn<A>>>) -> Self {
+        Self(Some(turn))
+    }
+
+    /// The turn, if it did not get into the mailbox.
+    pub fn into_turn(self) -> Option<Pin<Box<dyn Turn<A>>>> {
+        self.0
+    }
+}
+
+impl<A> Posted<A> for Made<A> {
+    fn carried(&self) -> &Carried {
+        let turn = self.0.as_ref().expect("the turn is not in a mailbox yet");
+        turn.carried().expect("a turn that has not started carries it")
+    }
+
+    fn boxed(&mut self) -> Pin<Box<dyn Turn<A>>> {
+        self.0.take().expect("a turn goes into one mailbox")
+    }
+
+    fn put_into(&mut self, _spare: Pin<&mut dyn Turn<A>>) -> bool {
+        false
     }
 }
 
 pin_project! {
     #[project = StageProjection]
     #[project_replace = StageOwned]
-    enum Stage<Arguments, Running> {
-        Waiting { arguments: Arguments },
+    enum Stage<Arguments, Running, Reply> {
+        Waiting { arguments: Arguments, carried: Option<Carried> },
         Running { #[pin] future: Running },
-        Finished,
+        Finished { reply: Option<Reply> },
     }
 }
 
 pin_project! {
     /// The turn of one function. `Start` and `Running` are the function's `run` and its future, which have no names.
-    /// `Carried` is the header, or nothing for an inline turn, whose scope has all that a header would.
-    pub(crate) struct Envelope<F: Function, Start, Running, Carried> {
+    pub(crate) struct Envelope<F: Function, Start, Running> {
         #[pin]
-        stage: Stage<F::Arguments, Running>,
+        stage: Stage<F::Arguments, Running, F::Reply>,
         start: Start,
-        reply: Option<F::Reply>,
         destination: Destination<F::Reply>,
-        header: Carried,
-    }
-}
-
-/// A header, or the lack of one.
-trait Carried: Send {
-    fn get(&self) -> Option<&Header>;
-
-    fn take(&mut self) -> Option<Header>;
-}
-
-impl Carried for Option<Header> {
-    fn get(&self) -> Option<&Header> {
-        self.as_ref()
-    }
-
-    fn take(&mut self) -> Option<Header> {
-        self.take()
-    }
-}
-
-impl Carried for () {
-    fn get(&self) -> Option<&Header> {
-        None
-    }
-
-    fn take(&mut self) -> Option<Header> {
-        None
     }
 }
 
 /// A turn whose caller runs it on its own thread at once.
+#[inline]
 pub(crate) fn running<F: Function>(
     body: Box<Body<F::Actor>>,
     arguments: F::Arguments,
 ) -> Pin<Box<impl InlineTurn<F> + Turn<F::Actor>>> {
     let start = F::run;
-    Box::pin(Envelope::<F, _, _, ()> {
+    Box::pin(Envelope::<F, _, _> {
         stage: Stage::Running {
             future: start(body, arguments),
         },
         start,
-        reply: None,
         destination: Destination::Nowhere,
-        header: (),
     })
 }
 
-/// A turn for the mailbox. Nobody waits for a tell, which has no slot.
-#[inline]
-pub(crate) fn waiting<F: Function>(
-    arguments: F::Arguments,
-    header: Header,
-    slot: Option<Arc<Slot<F::Reply>>>,
-) -> Pin<Box<dyn Turn<F::Actor>>> {
-    let destination = slot.map_or(Destination::Nowhere, Destination::Local);
-    envelope::<F>(arguments, header, destination)
+/// A turn that is over and whose reply could not leave yet.
+pub(crate) fn finished<F: Function>(reply: F::Reply, slot: Arc<Slot<F::Reply>>) -> Pin<Box<dyn Turn<F::Actor>>> {
+    let stage = Stage::Finished { reply: Some(reply) };
+    envelope::<F, _, _>(F::run, stage, Destination::Local(slot))
 }
 
 /// A turn of a message from elsewhere.
@@ -160,10 +207,11 @@ pub fn received<F: Function>(
     reply: Option<ReplyTo>,
 ) -> Result<Pin<Box<dyn Turn<F::Actor>>>, crate::Undecoded> {
     match codec::decode::<F::Arguments>(&message.body, "the arguments", F::NAME) {
-        Ok(arguments) => {
-            let destination = reply.map_or(Destination::Nowhere, Destination::Elsewhere);
-            Ok(envelope::<F>(arguments, message.header, destination))
-        }
+        Ok(arguments) => Ok(boxed::<F>(Payload {
+            arguments,
+            carried: Carried::received(message.header),
+            destination: reply.map_or(Destination::Nowhere, |reply| Destination::Elsewhere(Box::new(reply))),
+        })),
         Err(why) => Err(crate::Undecoded {
             method: F::METHOD,
             why,
@@ -173,32 +221,33 @@ pub fn received<F: Function>(
 }
 
 #[inline]
-fn envelope<F: Function>(
-    arguments: F::Arguments,
-    header: Header,
+fn boxed<F: Function>(payload: Payload<F>) -> Pin<Box<dyn Turn<F::Actor>>> {
+    let Payload {
+        arguments,
+        carried,
+        destination,
+    } = payload;
+    let carried = Some(carried);
+    envelope::<F, _, _>(F::run, Stage::Waiting { arguments, carried }, destination)
+}
+
+/// The parameters name what can't be written: the future that this function's `run` returns.
+#[inline]
+fn envelope<F, Start, Running>(
+    start: Start,
+    stage: Stage<F::Arguments, Running, F::Reply>,
     destination: Destination<F::Reply>,
-) -> Pin<Box<dyn Turn<F::Actor>>> {
-    // The annotation names what can't be written: the future that this function's `run` returns.
-    #[inline]
-    fn boxed<F: Function, Start, Running>(
-        start: Start,
-        arguments: F::Arguments,
-        header: Header,
-        destination: Destination<F::Reply>,
-    ) -> Pin<Box<dyn Turn<F::Actor>>>
-    where
-        Start: Fn(Box<Body<F::Actor>>, F::Arguments) -> Running + Send + 'static,
-        Running: Future<Output = (Box<Body<F::Actor>>, F::Reply)> + Send + 'static,
-    {
-        Box::pin(Envelope::<F, Start, Running, Option<Header>> {
-            stage: Stage::Waiting { arguments },
-            start,
-            reply: None,
-            destination,
-            header: Some(header),
-        })
-    }
-    boxed::<F, _, _>(F::run, arguments, header, destination)
+) -> Pin<Box<dyn Turn<F::Actor>>>
+where
+    F: Function,
+    Start: Fn(Box<Body<F::Actor>>, F::Arguments) -> Running + Send + 'static,
+    Running: Future<Output = (Box<Body<F::Actor>>, F::Reply)> + Send + 'static,
+{
+    Box::pin(Envelope::<F, Start, Running> {
+        stage,
+        start,
+        destination,
+    })
 }
 
 /// What the caller of an inline turn needs of it besides [`Turn`], in the reply's own type.
@@ -210,12 +259,18 @@ pub(crate) trait InlineTurn<F: Function> {
     fn answer_at(self: Pin<&mut Self>, slot: Arc<Slot<F::Reply>>);
 }
 
-impl<F, Start, Running> InlineTurn<F> for Envelope<F, Start, Running, ()>
+impl<F, Start, Running> InlineTurn<F> for Envelope<F, Start, Running>
 where
     F: Function,
 {
+    #[inline]
     fn take_reply(self: Pin<&mut Self>) -> F::Reply {
-        self.project().reply.take().expect("the handler has returned")
+        match self.project().stage.project() {
+            StageProjection::Finished { reply } => reply.take().expect("the reply is taken once"),
+            StageProjection::Waiting { .. } | StageProjection::Running { .. } => {
+                unreachable!("the handler has returned")
+            }
+        }
     }
 
     fn answer_at(self: Pin<&mut Self>, slot: Arc<Slot<F::Reply>>) {
@@ -223,10 +278,9 @@ where
     }
 }
 
-impl<F, Start, Running, C> Turn<F::Actor> for Envelope<F, Start, Running, C>
+impl<F, Start, Running> Turn<F::Actor> for Envelope<F, Start, Running>
 where
     F: Function,
-    C: Carried,
     Start: Fn(Box<Body<F::Actor>>, F::Arguments) -> Running + Send,
     Running: Future<Output = (Box<Body<F::Actor>>, F::Reply)> + Send,
 {
@@ -242,54 +296,55 @@ where
         F::MAY_WAIT
     }
 
-    fn header(&self) -> Option<&Header> {
-        self.header.get()
+    fn carried(&self) -> Option<&Carried> {
+        match &self.stage {
+            Stage::Waiting { carried, .. } => carried.as_ref(),
+            Stage::Running { .. } | Stage::Finished { .. } => None,
+        }
     }
 
-    fn take_header(self: Pin<&mut Self>) -> Option<Header> {
-        self.project().header.take()
-    }
-
-    fn is_abandoned(&self) -> bool {
-        // The caller has the other end of the slot for as long as it waits.
-        matches!(&self.destination, Destination::Local(slot) if Arc::strong_count(slot) == 1)
+    fn open(self: Pin<&mut Self>) -> Option<Carried> {
+        let this = self.project();
+        match this.stage.project() {
+            StageProjection::Waiting { carried, .. } if !this.destination.is_abandoned() => carried.take(),
+            _ => None,
+        }
     }
 
     fn arguments_size(&self) -> u64 {
         match &self.stage {
-            Stage::Waiting { arguments } => codec::encoded_size(arguments),
-            Stage::Running { .. } | Stage::Finished => 0,
+            Stage::Waiting { arguments, .. } => codec::encoded_size(arguments),
+            Stage::Running { .. } | Stage::Finished { .. } => 0,
         }
     }
 
-    fn start(self: Pin<&mut Self>, body: Box<Body<F::Actor>>) {
+    fn start(self: Pin<&mut Self>, mut body: Box<Body<F::Actor>>, cx: &mut Context<'_>) -> Poll<Box<Body<F::Actor>>> {
         let mut this = self.project();
-        match this.stage.as_mut().project_replace(Stage::Finished) {
-            StageOwned::Waiting { arguments } => this.stage.set(Stage::Running {
-                future: (this.start)(body, arguments),
-            }),
-            StageOwned::Running { .. } | StageOwned::Finished => unreachable!("a turn starts once"),
+        let nothing = Stage::Finished { reply: None };
+        let StageOwned::Waiting { arguments, .. } = this.stage.as_mut().project_replace(nothing) else {
+            unreachable!("a turn starts once")
+        };
+        if !F::MAY_WAIT {
+            let reply = F::run_plain(&mut body.state, arguments);
+            this.stage.set(Stage::Finished { reply: Some(reply) });
+            body.changed |= !F::READ_ONLY;
+            return Poll::Ready(body);
         }
+        let future = (this.start)(body, arguments);
+        this.stage.set(Stage::Running { future });
+        poll_stage::<F, _>(this.stage, cx)
     }
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Box<Body<F::Actor>>> {
-        let mut this = self.project();
-        match this.stage.as_mut().project() {
-            StageProjection::Running { future } => future.poll(cx).map(|(mut body, reply)| {
-                *this.reply = Some(reply);
-                this.stage.set(Stage::Finished);
-                body.changed |= !F::READ_ONLY;
-                body
-            }),
-            StageProjection::Waiting { .. } | StageProjection::Finished => {
-                unreachable!("only a running turn is polled")
-            }
-        }
+        poll_stage::<F, _>(self.project().stage, cx)
     }
 
     fn reply(self: Pin<&mut Self>) {
         let this = self.project();
-        let Some(reply) = this.reply.take() else { return };
+        let StageProjection::Finished { reply } = this.stage.project() else {
+            return;
+        };
+        let Some(reply) = reply.take() else { return };
         match this.destination.take() {
             Destination::Nowhere => {}
             Destination::Local(slot) => slot.put(Ok(reply)),
@@ -307,11 +362,11 @@ where
         }
     }
 
-    fn encode(mut self: Pin<Box<Self>>, target: &ActorId) -> Option<(Message, Option<ReplySlot>)> {
+    fn encode(mut self: Pin<Box<Self>>, target: &ActorId, host: &dyn Host) -> Option<(Message, Option<ReplySlot>)> {
         let this = self.as_mut().project();
-        let arguments = match this.stage.project_replace(Stage::Finished) {
-            StageOwned::Waiting { arguments } => arguments,
-            StageOwned::Running { .. } | StageOwned::Finished => unreachable!("a turn that started stays here"),
+        let nothing = Stage::Finished { reply: None };
+        let StageOwned::Waiting { arguments, carried } = this.stage.project_replace(nothing) else {
+            unreachable!("a turn that started stays here")
         };
         let body = match codec::encode(&arguments, "the arguments", F::NAME) {
             Ok(body) => body,
@@ -320,7 +375,7 @@ where
                 return None;
             }
         };
-        let header = this.header.take().expect("a turn that has not started has its header");
+        let carried = carried.expect("a turn that was not opened carries it");
         let reply = match this.destination.take() {
             Destination::Nowhere => None,
             Destination::Local(slot) => Some(ReplySlot::decoding::<F>(slot)),
@@ -328,15 +383,45 @@ where
         };
         let message = Message {
             target: target.clone(),
-            header,
+            header: carried.into_header(host),
             method: F::METHOD,
             body,
         };
         Some((message, reply))
     }
+
+    fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool {
+        let Some(payload) = payload.downcast_mut::<Option<Payload<F>>>() else {
+            return false;
+        };
+        let Payload {
+            arguments,
+            carried,
+            destination,
+        } = payload.take().expect("a call becomes a turn once");
+        let mut this = self.project();
+        let carried = Some(carried);
+        this.stage.set(Stage::Waiting { arguments, carried });
+        *this.destination = destination;
+        true
+    }
 }
 
-/// Whether a deadline has passed.
-pub fn expired(header: &Header, now: Time) -> bool {
-    header.deadline.is_some_and(|deadline| deadline <= now)
+/// Runs the handler on, until it waits or gives back the actor.
+#[inline]
+fn poll_stage<F: Function, Running>(
+    mut stage: Pin<&mut Stage<F::Arguments, Running, F::Reply>>,
+    cx: &mut Context<'_>,
+) -> Poll<Box<Body<F::Actor>>>
+where
+    Running: Future<Output = (Box<Body<F::Actor>>, F::Reply)>,
+{
+    let StageProjection::Running { future } = stage.as_mut().project() else {
+        unreachable!("only a running turn is polled")
+    };
+    future.poll(cx).map(|(mut body, reply)| {
+        stage.set(Stage::Finished { reply: Some(reply) });
+        body.changed |= !F::READ_ONLY;
+        body
+    })
 }

@@ -428,6 +428,12 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
     let call = quote_spanned! { function.span() =>
         #actor::#function(#borrow body.state, #context #(#names),*) #wait
     };
+    let plain = if may_wait {
+        quote!(::core::unreachable!("an async handler runs as a future"))
+    } else {
+        quote_spanned! { function.span() => #actor::#function(state, #context #(#names),*) }
+    };
+    let unused = may_wait.then(|| quote!(#[allow(unused_variables)]));
     let (output, convert) = match as_result(reply) {
         Some((value, error)) => (
             quote!(::core::result::Result<#value, ::elastin::__private::CallFailed<#error>>),
@@ -452,6 +458,11 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
             const NAME: &'static str = #name;
             const READ_ONLY: bool = #read_only;
             const MAY_WAIT: bool = #may_wait;
+
+            #unused
+            fn run_plain(state: &mut Self, (#(#names,)*): Self::Arguments) -> Self::Reply {
+                #plain
+            }
 
             fn run(
                 #mutable body: ::std::boxed::Box<::elastin::__private::Body<#actor>>,

@@ -1,38 +1,27 @@
 //! A lifecycle hook as a turn, so that it is exclusive and in order like any other.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use elastin_actor::{Body, Handlers, Hook, ReplySlot, Turn};
-use elastin_types::{ActorId, CallError, CallId, Caller, ChainId, Header, Message, Method};
+use elastin_actor::{Body, Carried, Handlers, Hook, Host, ReplySlot, Turn};
+use elastin_types::{ActorId, CallError, Caller, Message, Method};
 
 type HookRun<A> = Pin<Box<dyn Future<Output = Box<Body<A>>> + Send>>;
 
 /// A lifecycle hook that is due.
 pub(crate) struct HookTurn<A> {
     hook: Hook,
-    header: Option<Header>,
+    carried: Option<Carried>,
     running: Option<HookRun<A>>,
 }
 
 impl<A: Handlers> HookTurn<A> {
-    pub(crate) fn boxed(hook: Hook, actor: &ActorId, call: CallId) -> Pin<Box<dyn Turn<A>>> {
-        let header = Header {
-            call,
-            chain: ChainId(call),
-            caller: Caller::Actor(actor.clone()),
-            tenant: actor.tenant,
-            deadline: None,
-            one_way: true,
-            expected_cost: None,
-            trace: None,
-            source_time_ms: 0,
-            context: None,
-        };
+    pub(crate) fn boxed(hook: Hook, actor: &ActorId) -> Pin<Box<dyn Turn<A>>> {
         Box::pin(Self {
             hook,
-            header: Some(header),
+            carried: Some(Carried::own(Caller::Actor(actor.clone()), actor.tenant)),
             running: None,
         })
     }
@@ -61,23 +50,19 @@ impl<A: Handlers> Turn<A> for HookTurn<A> {
         Some(self.hook)
     }
 
-    fn header(&self) -> Option<&Header> {
-        self.header.as_ref()
+    fn carried(&self) -> Option<&Carried> {
+        self.carried.as_ref()
     }
 
-    fn take_header(mut self: Pin<&mut Self>) -> Option<Header> {
-        self.header.take()
-    }
-
-    fn is_abandoned(&self) -> bool {
-        false
+    fn open(mut self: Pin<&mut Self>) -> Option<Carried> {
+        self.carried.take()
     }
 
     fn arguments_size(&self) -> u64 {
         0
     }
 
-    fn start(mut self: Pin<&mut Self>, mut body: Box<Body<A>>) {
+    fn start(mut self: Pin<&mut Self>, mut body: Box<Body<A>>, cx: &mut Context<'_>) -> Poll<Box<Body<A>>> {
         let hook = self.hook;
         self.running = Some(Box::pin(async move {
             if let Some(run) = body.state.hook(hook) {
@@ -85,6 +70,7 @@ impl<A: Handlers> Turn<A> for HookTurn<A> {
             }
             body
         }));
+        self.poll(cx)
     }
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Box<Body<A>>> {
@@ -99,8 +85,12 @@ impl<A: Handlers> Turn<A> for HookTurn<A> {
 
     fn fail(self: Pin<&mut Self>, _error: CallError) {}
 
-    fn encode(self: Pin<Box<Self>>, _target: &ActorId) -> Option<(Message, Option<ReplySlot>)> {
+    fn encode(self: Pin<Box<Self>>, _target: &ActorId, _host: &dyn Host) -> Option<(Message, Option<ReplySlot>)> {
         // A hook belongs to its activation and does not travel.
         None
+    }
+
+    fn refill(self: Pin<&mut Self>, _payload: &mut dyn Any) -> bool {
+        false
     }
 }

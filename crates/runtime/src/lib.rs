@@ -34,6 +34,7 @@
 //! ```
 
 mod any_seat;
+mod call_numbers;
 mod clock;
 mod error;
 mod heavy;
@@ -42,6 +43,7 @@ mod mailbox;
 mod outside;
 mod profile;
 mod profile_table;
+mod queue;
 mod registry;
 mod runtime;
 mod scheduler;

@@ -1,16 +1,13 @@
 //! What of an activation is behind a lock: its mail, and its state whenever the actor is not idle.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::pin::Pin;
+use std::collections::BTreeMap;
 use std::task::Waker;
 
-use elastin_actor::{Body, Scope, Timer, TimerId, Turn, WakeId};
+use elastin_actor::{Body, Scope, Timer, TimerId, WakeId};
 use elastin_types::{ActivationEpoch, ChainId, Time};
 
 use crate::FreezeDone;
-
-/// A turn whatever its function.
-pub(crate) type AnyTurn<A> = Pin<Box<dyn Turn<A>>>;
+use crate::queue::{AnyTurn, Queue};
 
 /// What of an activation is behind a lock.
 ///
@@ -36,7 +33,7 @@ pub(crate) struct Mailbox<A> {
 
 /// What only some actors have, and only at times.
 pub(crate) struct Rest<A> {
-    pub(crate) queue: VecDeque<AnyTurn<A>>,
+    pub(crate) queue: Queue<A>,
     pub(crate) suspended: Option<Suspended<A>>,
     pub(crate) saving: Option<Saving<A>>,
     pub(crate) saves: u64,
@@ -51,7 +48,7 @@ pub(crate) struct Rest<A> {
 /// A turn that waits for something.
 pub(crate) struct Suspended<A> {
     pub(crate) turn: AnyTurn<A>,
-    pub(crate) scope: Box<Scope>,
+    pub(crate) scope: Scope,
     pub(crate) waker: Waker,
 }
 
@@ -129,17 +126,22 @@ impl<A> Mailbox<A> {
         self.rest.as_ref().map_or(0, |rest| rest.queue.len())
     }
 
-    /// The chain of calls that the suspended turn belongs to.
+    /// Whether a turn waits for something.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.suspended.is_some())
+    }
+
+    /// The chain of calls that the suspended turn belongs to, unless nobody else can belong to it.
     pub(crate) fn suspended_chain(&self) -> Option<ChainId> {
         let suspended = self.rest.as_ref()?.suspended.as_ref()?;
-        Some(suspended.scope.chain())
+        suspended.scope.chain()
     }
 }
 
 impl<A> Rest<A> {
     fn new() -> Self {
         Self {
-            queue: VecDeque::new(),
+            queue: Queue::new(),
             suspended: None,
             saving: None,
             saves: 0,
@@ -163,16 +165,10 @@ impl<A> Rest<A> {
 
     /// Takes the calls out of the queue that belong to a chain which the suspended turn waits for: they would wait for
     /// themselves.
-    pub(crate) fn take_cycles(&mut self, chain: ChainId) -> VecDeque<AnyTurn<A>> {
-        let closes = |turn: &AnyTurn<A>| {
-            turn.header()
-                .is_some_and(|header| !header.one_way && header.chain == chain)
-        };
-        if !self.queue.iter().any(closes) {
-            return VecDeque::new();
-        }
-        let (cycles, others) = std::mem::take(&mut self.queue).into_iter().partition(closes);
-        self.queue = others;
-        cycles
+    pub(crate) fn take_cycles(&mut self, chain: ChainId) -> Vec<AnyTurn<A>> {
+        self.queue.take_matching(|turn| {
+            turn.carried()
+                .is_some_and(|carried| !carried.one_way() && carried.chain() == Some(chain))
+        })
     }
 }

@@ -12,7 +12,7 @@ const EXACT_TURNS: u64 = 256;
 
 /// How many turns one measured turn stands for when there are many, on average. The stride varies around it: with a fixed
 /// one, callers that take turns in a pattern would be seen always or never.
-const STRIDE: u32 = 16;
+const STRIDE: u16 = 16;
 
 /// What is measured of one activation in a period. Only there for actors that did something.
 #[derive(Default)]
@@ -44,7 +44,7 @@ pub(crate) struct Noted {
 
 impl Profile {
     /// Takes in a measured turn; says how many turns the next measured one stands for.
-    pub(crate) fn turn(&mut self, turn: &TurnMeasure) -> u32 {
+    pub(crate) fn turn(&mut self, turn: &TurnMeasure) -> u16 {
         let weight = u64::from(turn.weight);
         self.turns += weight;
         self.busy += turn.busy * turn.weight;
@@ -63,9 +63,9 @@ impl Profile {
     }
 
     /// From half the stride to one and a half times it, all equally often (a linear congruential generator).
-    fn next_stride(&mut self) -> u32 {
+    fn next_stride(&mut self) -> u16 {
         self.dice = self.dice.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7f);
-        STRIDE / 2 + (self.dice >> 16) % (STRIDE + 1)
+        STRIDE / 2 + (self.dice >> 16) as u16 % (STRIDE + 1)
     }
 
     /// Takes in a call that a measured turn made.
@@ -144,7 +144,7 @@ mod tests {
         let (mut turns, mut weight) = (0_u64, 1);
         while turns < 100_000 {
             turns += u64::from(weight);
-            weight = profile.turn(&turn(1, if turns % 2 == 0 { "open" } else { "glance" }, weight));
+            weight = u32::from(profile.turn(&turn(1, if turns % 2 == 0 { "open" } else { "glance" }, weight)));
         }
         let (calls_in, _) = profile.edges(|_| None);
         let opened = calls_in

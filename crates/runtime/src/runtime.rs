@@ -14,6 +14,7 @@ use elastin_types::{
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use crate::call_numbers::CallNumbers;
 use crate::clock::{self, Clock};
 use crate::registry::Registry;
 use crate::scheduler::Scheduler;
@@ -142,7 +143,7 @@ impl Builder {
             outside: self.outside.unwrap_or_else(|| Arc::new(LocalOnly::default())),
             held: Mutex::default(),
             stopped: AtomicBool::new(false),
-            calls: AtomicU64::new(0),
+            calls: CallNumbers::new(),
             turns: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             activations: AtomicU64::new(0),

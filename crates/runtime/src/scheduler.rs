@@ -117,6 +117,12 @@ impl Scheduler {
         }
     }
 
+    /// Whether this worker has something else to run.
+    pub(crate) fn others_wait(&self) -> bool {
+        let own = LOCAL.with_borrow(|local| local.as_ref().is_some_and(|local| !local.queue.is_empty()));
+        own || !self.common.is_empty()
+    }
+
     /// Sets how many threads there are. Threads that are too many end after their present visit.
     pub(crate) fn set_workers(self: &Arc<Self>, wanted: usize, handle: &Handle) -> std::io::Result<()> {
         self.wanted.store(wanted, Ordering::SeqCst);
@@ -173,11 +179,13 @@ impl Scheduler {
         }
     }
 
+    #[inline]
     pub(crate) fn is_fenced(&self) -> bool {
         self.fenced.load(Ordering::Relaxed)
     }
 
     /// Whether the process has a CPU share to keep to.
+    #[inline]
     pub(crate) fn is_limited(&self) -> bool {
         self.limited.load(Ordering::Relaxed)
     }

@@ -34,15 +34,16 @@ use std::task::{Wake, Waker};
 use bytes::Bytes;
 use crossbeam_utils::atomic::AtomicCell;
 use elastin_actor::{
-    Body, Handlers, Host, Refused, ReminderDone, ReminderRequest, SaveDone, Scope, Seat, Target, Timer, TimerId, Turn,
-    TurnMeasure,
+    Body, Finished, Handlers, Host, Posted, ReminderDone, ReminderRequest, SaveDone, Scope, Seat, Target, Timer,
+    TimerId, Turn, TurnMeasure,
 };
-use elastin_types::{ActivationEpoch, ActorId, CallError, Method, NotDelivered, Overloaded, Time};
+use elastin_types::{ActivationEpoch, ActorId, CallError, Method, NodeId, NotDelivered, Overloaded, Time};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::any_seat::{AnySeat, Load};
-use crate::mailbox::{AnyTurn, Ending, Mailbox, Suspended};
+use crate::mailbox::{Ending, Mailbox, Suspended};
 use crate::profile_table::Profile;
+use crate::queue::AnyTurn;
 use crate::scheduler::{Announce, Runnable};
 use crate::settings::INLINE_DEPTH_MAX;
 use crate::shared::Shared;
@@ -127,6 +128,11 @@ impl<A: Handlers> ActorSeat<A> {
             return self.end(mailbox, body);
         }
         self.attention.store(0, Ordering::Release);
+        self.put_idle(body);
+    }
+
+    #[inline]
+    fn put_idle(&self, body: Box<Body<A>>) {
         let other = self.idle.swap(Some(body));
         assert!(other.is_none(), "an actor has one body");
     }
@@ -158,35 +164,31 @@ impl<A: Handlers> ActorSeat<A> {
         self.shared.scheduler.schedule(self.arc(), announce);
     }
 
-    /// Puts a turn into the mailbox of an active actor.
+    /// Puts a call into the mailbox of an active actor.
+    #[inline]
     fn push(
         &self,
         mut mailbox: MutexGuard<'_, Mailbox<A>>,
-        turn: AnyTurn<A>,
+        call: &mut dyn Posted<A>,
         room: Option<&Waker>,
-    ) -> Result<(), Refused<A>> {
-        let header = turn.header().expect("a turn that has not started has its header");
-        let one_way = header.one_way;
-        if !one_way && mailbox.suspended_chain() == Some(header.chain) {
-            return Err(Refused {
-                turn,
-                why: CallError::CallCycle,
-            });
+    ) -> Result<(), CallError> {
+        let one_way = call.carried().one_way();
+        if !one_way
+            && let Some(chain) = mailbox.suspended_chain()
+            && call.carried().chain() == Some(chain)
+        {
+            return Err(CallError::CallCycle);
         }
-        let queued_max = self.shared.settings.mailbox_max;
         let rest = mailbox.rest();
-        if rest.queue.len() >= queued_max {
+        if rest.queue.len() >= self.shared.settings.mailbox_max {
             if let Some(room) = room
                 && !rest.room.iter().any(|known| known.will_wake(room))
             {
                 rest.room.push(room.clone());
             }
-            return Err(Refused {
-                turn,
-                why: CallError::Overloaded(Overloaded::Actor),
-            });
+            return Err(CallError::Overloaded(Overloaded::Actor));
         }
-        rest.queue.push_back(turn);
+        rest.queue.push(call);
         let queued = rest.queue.len();
         // Where there was mail before, whoever has the body knows already.
         if self.attention() & MAIL == 0 {
@@ -199,7 +201,7 @@ impl<A: Handlers> ActorSeat<A> {
         // Who calls waits, and its thread is free for this actor. Who tells goes on: when some mail has come together,
         // another worker should begin with it, but not for every single message.
         let nudge = one_way && queued == NUDGE_AT;
-        if mailbox.waiting.is_some() {
+        if mailbox.waiting.is_some() && !mailbox.scheduled {
             self.schedule(mailbox, if nudge { Announce::Now } else { Announce::Later });
         } else {
             drop(mailbox);
@@ -212,14 +214,20 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Sends a turn to wherever the actor is.
     fn send_out(&self, turn: AnyTurn<A>) {
-        if let Some((message, reply)) = turn.encode(&self.id) {
+        if let Some((message, reply)) = turn.encode(&self.id, &*self.shared) {
             self.shared.send(message, reply);
         }
     }
 
-    /// Sends a turn's reply, unless the node is fenced: then later.
-    fn reply(&self, mut turn: AnyTurn<A>) {
-        self.shared.when_unfenced(move || turn.as_mut().reply());
+    /// Sends a turn's reply and gives back the turn, unless the node is fenced: then the reply leaves later.
+    #[inline]
+    fn reply(&self, mut turn: AnyTurn<A>) -> Option<AnyTurn<A>> {
+        if self.shared.scheduler.is_fenced() {
+            self.shared.when_unfenced(move || turn.as_mut().reply());
+            return None;
+        }
+        turn.as_mut().reply();
+        Some(turn)
     }
 
     /// Takes the actor although it is not idle, if all it needs is to be activated.
@@ -249,11 +257,15 @@ impl<A: Handlers> Seat for ActorSeat<A> {
         self.shared.clock.now()
     }
 
+    fn node(&self) -> NodeId {
+        self.shared.settings.node
+    }
+
     fn host(&self) -> Arc<dyn Host> {
         self.shared.clone()
     }
 
-    fn record_turn(&self, turn: &TurnMeasure) -> u32 {
+    fn record_turn(&self, turn: &TurnMeasure) -> u16 {
         let mut profile = self.profile.lock();
         profile.get_or_insert_default().turn(turn)
     }
@@ -312,21 +324,23 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
         Some(body)
     }
 
-    fn finish(&self, body: Box<Body<A>>) {
-        let other = self.idle.swap(Some(body));
-        assert!(other.is_none(), "an actor has one body");
-        if self.attention() != 0
-            && let Some(body) = self.idle.take()
-        {
-            self.settle(self.mailbox.lock(), body);
+    fn finish(&self, body: Box<Body<A>>) -> Finished {
+        let epoch = body.epoch;
+        self.put_idle(body);
+        if self.attention() != 0 && !self.look_again(epoch) {
+            return Finished::Lost;
         }
+        if self.shared.scheduler.is_fenced() {
+            return Finished::Hold;
+        }
+        Finished::Reply
     }
 
     fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>) {
         self.save(self.mailbox.lock(), body, vec![turn]);
     }
 
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker) {
+    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Scope, waker: Waker) {
         self.suspend_turn(self.mailbox.lock(), Suspended { turn, scope, waker });
     }
 
@@ -335,35 +349,29 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
         self.lose(None);
     }
 
-    fn may_reply(&self) -> bool {
-        !self.shared.scheduler.is_fenced()
-    }
-
     fn hold_reply(&self, turn: Pin<Box<dyn Turn<A>>>) {
         self.reply(turn);
     }
 
-    fn enqueue(&self, turn: Pin<Box<dyn Turn<A>>>, room: Option<&Waker>) -> Result<(), Refused<A>> {
+    fn post(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError> {
         loop {
             let mailbox = self.mailbox.lock();
             if mailbox.epoch.is_some() || mailbox.rerouting {
-                return self.push(mailbox, turn, room);
+                return self.push(mailbox, call, room);
             }
             drop(mailbox);
             if self.shared.is_stopped() {
-                let why = CallError::NotDelivered(NotDelivered::ShuttingDown);
-                return Err(Refused { turn, why });
+                return Err(CallError::NotDelivered(NotDelivered::ShuttingDown));
             }
             let Some(grant) = self.shared.outside.may_activate_here(&self.id) else {
-                self.send_out(turn);
+                self.send_out(call.boxed());
                 return Ok(());
             };
             match self.activate_from(grant.epoch, grant.image, Vec::new()) {
                 Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => {}
                 Err((error, _)) => {
                     tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
-                    let why = CallError::NotDelivered(NotDelivered::StateUnavailable);
-                    return Err(Refused { turn, why });
+                    return Err(CallError::NotDelivered(NotDelivered::StateUnavailable));
                 }
             }
         }
@@ -378,8 +386,10 @@ impl<A: Handlers> Wake for ActorSeat<A> {
     fn wake_by_ref(self: &Arc<Self>) {
         let mut mailbox = self.mailbox.lock();
         mailbox.woken = true;
-        if mailbox.suspended_chain().is_some() {
-            self.schedule(mailbox, Announce::Later);
+        if mailbox.is_suspended() && !mailbox.scheduled {
+            mailbox.scheduled = true;
+            drop(mailbox);
+            self.shared.scheduler.schedule(self.clone(), Announce::Later);
         }
     }
 }
@@ -467,13 +477,28 @@ impl<A: Handlers> AnySeat for ActorSeat<A> {
 }
 
 impl<A: Handlers> ActorSeat<A> {
+    /// Something wants to be done before the next turn; the body was just put into the idle cell. Says whether its activation
+    /// still is.
+    #[cold]
+    fn look_again(&self, epoch: ActivationEpoch) -> bool {
+        match self.idle.take() {
+            Some(body) => {
+                let mailbox = self.mailbox.lock();
+                let is_active = mailbox.epoch == Some(epoch);
+                self.settle(mailbox, body);
+                is_active
+            }
+            // Whoever took it out has seen to it.
+            None => true,
+        }
+    }
+
     /// Whether the actor is idle right now. Looks by taking it out and putting it back.
     fn peek_idle(&self) -> bool {
         // The mailbox is locked by the caller: an inline call that misses the body meanwhile queues behind the lock.
         match self.idle.take() {
             Some(body) => {
-                let other = self.idle.swap(Some(body));
-                assert!(other.is_none(), "an actor has one body");
+                self.put_idle(body);
                 true
             }
             None => false,

@@ -14,6 +14,7 @@ use elastin_types::{
 use parking_lot::Mutex;
 
 use crate::any_seat::AnySeat;
+use crate::call_numbers::CallNumbers;
 use crate::clock::Clock;
 use crate::registry::Registry;
 use crate::scheduler::Scheduler;
@@ -37,7 +38,7 @@ pub(crate) struct Shared {
     /// Replies that wait for the fence to be lifted.
     pub(crate) held: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     pub(crate) stopped: AtomicBool,
-    pub(crate) calls: AtomicU64,
+    pub(crate) calls: CallNumbers,
     pub(crate) turns: AtomicU64,
     pub(crate) panics: AtomicU64,
     pub(crate) activations: AtomicU64,
@@ -94,7 +95,7 @@ impl Host for Shared {
     fn next_call(&self) -> CallId {
         CallId {
             origin: self.settings.node,
-            sequence: self.calls.fetch_add(1, Ordering::Relaxed),
+            sequence: self.calls.next(),
         }
     }
 

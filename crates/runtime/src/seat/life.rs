@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use elastin_actor::{Body, Handlers, Hook, Persist, ReplyTo, Seat, decode_state};
+use elastin_actor::{Body, Handlers, Hook, Made, Persist, ReplyTo, Seat, decode_state};
 use elastin_types::{ActivationEpoch, CallError, NotDelivered, Unknown};
 use parking_lot::MutexGuard;
 
 use super::{ActorSeat, INACTIVE, MAIL, ORPHAN, drop_contained};
 use crate::hook_turn::HookTurn;
-use crate::mailbox::{AnyTurn, Ending, Freeze, Mailbox, Rest, Suspended};
+use crate::mailbox::{Ending, Freeze, Mailbox, Rest, Suspended};
+use crate::queue::{AnyTurn, Queue};
 use crate::shared::Shared;
 use crate::{ActivateError, FreezeError, Mail, StateImage};
 
@@ -82,8 +83,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     pub(super) fn hook_turn(&self, hook: Hook) -> AnyTurn<A> {
-        use elastin_actor::Host as _;
-        HookTurn::boxed(hook, &self.id, self.shared.next_call())
+        HookTurn::boxed(hook, &self.id)
     }
 
     /// Mail from elsewhere for an activation that is here.
@@ -104,13 +104,16 @@ impl<A: Handlers> ActorSeat<A> {
         let mailbox = self.mailbox.lock();
         if mailbox.epoch != Some(epoch) {
             drop(mailbox);
-            return match turn.encode(&self.id) {
+            return match turn.encode(&self.id, &*self.shared) {
                 Some((message, reply)) => Err(Box::new(Mail { message, reply })),
                 None => Ok(()),
             };
         }
-        if let Err(mut refused) = self.push(mailbox, turn, None) {
-            refused.turn.as_mut().fail(refused.why);
+        let mut made = Made::new(turn);
+        if let Err(why) = self.push(mailbox, &mut made, None)
+            && let Some(mut turn) = made.into_turn()
+        {
+            turn.as_mut().fail(why);
         }
         Ok(())
     }
@@ -151,7 +154,9 @@ impl<A: Handlers> ActorSeat<A> {
         }
         let epoch = self.close(&mut mailbox);
         mailbox.rerouting = true;
-        let queue = mailbox.rest_if_any().map(|rest| std::mem::take(&mut rest.queue));
+        let queue = mailbox
+            .rest_if_any()
+            .map(|rest| std::mem::replace(&mut rest.queue, Queue::new()));
         let rest = mailbox.take_rest();
         if let Some(queue) = queue {
             mailbox.rest().queue = queue;
@@ -186,12 +191,11 @@ impl<A: Handlers> ActorSeat<A> {
             }
             let queue = mailbox
                 .rest_if_any()
-                .map(|rest| std::mem::take(&mut rest.queue))
-                .unwrap_or_default();
-            if queue.is_empty() {
+                .map(|rest| std::mem::replace(&mut rest.queue, Queue::new()));
+            let Some(queue) = queue.filter(|queue| !queue.is_empty()) else {
                 mailbox.rerouting = false;
                 return;
-            }
+            };
             drop(mailbox);
             for turn in queue {
                 self.send_out(turn);
@@ -242,8 +246,7 @@ impl<A: Handlers> ActorSeat<A> {
         let rest = mailbox.take_rest();
         drop(mailbox);
         drop_contained(body);
-        if let Some(Suspended { turn, scope, .. }) = suspended {
-            scope.abandon();
+        if let Some(Suspended { turn, .. }) = suspended {
             unfinished.push(turn);
         }
         unfinished.into_iter().for_each(|turn| self.tell_lost(turn));
@@ -257,7 +260,6 @@ impl<A: Handlers> ActorSeat<A> {
             Some(next) => self.settle(mailbox, next),
             None => drop(mailbox),
         }
-        suspended.scope.abandon();
         self.tell_lost(suspended.turn);
     }
 
@@ -275,7 +277,9 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Makes messages of turns that have not begun.
     pub(super) fn to_mail(&self, queue: impl IntoIterator<Item = AnyTurn<A>>) -> Vec<Mail> {
-        let encoded = queue.into_iter().filter_map(|turn| turn.encode(&self.id));
+        let encoded = queue
+            .into_iter()
+            .filter_map(|turn| turn.encode(&self.id, &*self.shared));
         encoded.map(|(message, reply)| Mail { message, reply }).collect()
     }
 
@@ -292,8 +296,8 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Ends what an activation had going on; gives its mail.
-    pub(super) fn clean_up(&self, rest: Option<Box<Rest<A>>>) -> impl IntoIterator<Item = AnyTurn<A>> + use<A> {
-        let Some(rest) = rest else { return Default::default() };
+    pub(super) fn clean_up(&self, rest: Option<Box<Rest<A>>>) -> Queue<A> {
+        let Some(rest) = rest else { return Queue::new() };
         let rest = *rest;
         for timer in rest.timers.into_values() {
             self.shared.timers.cancel(timer.wake);

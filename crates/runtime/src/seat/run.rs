@@ -1,20 +1,24 @@
 //! Turns that workers run.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use elastin_actor::{Actor, Body, Handlers, Hook, Persist, Scope, expired};
-use elastin_types::CallError;
+use elastin_actor::{Actor, Body, Handlers, Hook, Persist, Scope};
+use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::MutexGuard;
 
 use super::{ActorSeat, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
-use crate::mailbox::{AnyTurn, Mailbox, Suspended};
+use crate::mailbox::{Mailbox, Suspended};
+use crate::queue::{AnyTurn, Batch};
 use crate::scheduler::Announce;
 
-/// How many turns a worker runs in one visit to an actor, so that others get theirs.
-const TURNS_PER_VISIT: usize = 64;
+/// How many turns a worker runs in one visit to an actor while others wait for a worker.
+const TURNS_PER_VISIT: u32 = 128;
+
+/// How long a visit lasts about, for the same reason. A turn is never interrupted, so it may last longer.
+const VISIT_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// What became of a turn that a worker ran.
 enum Ran<A> {
@@ -22,8 +26,8 @@ enum Ran<A> {
     Over(Box<Body<A>>, AnyTurn<A>),
     /// It did not run: nobody waits for it any longer.
     Skipped(Box<Body<A>>),
-    /// It waits for something.
-    Waits(Suspended<A>),
+    /// It waits for something. Its scope is still entered.
+    Waits(AnyTurn<A>, Waker),
     /// It panicked; the state is lost.
     Lost(Option<Hook>),
 }
@@ -36,69 +40,75 @@ impl<A: Handlers> ActorSeat<A> {
         if let Some(suspended) = mailbox.rest_if_any().and_then(|rest| rest.suspended.take()) {
             mailbox.woken = false;
             drop(mailbox);
-            let ran = self.poll_turn(suspended);
-            return self.after_turns(ran, VecDeque::new(), Vec::new());
+            let ran = self.resume_turn(suspended);
+            return self.settle_turn(self.mailbox.lock(), ran, Vec::new());
         }
         let Some(body) = mailbox.waiting.take() else { return };
-        let batch = take_batch(&mut mailbox.rest().queue);
+        let rest = mailbox.rest();
+        let batch = rest.queue.take_batch();
+        // All at once and before the batch runs, so that producers fill the mailbox again meanwhile.
+        let room = std::mem::take(&mut rest.room);
         drop(mailbox);
+        room.into_iter().for_each(Waker::wake);
         self.run_batch(body, batch);
     }
 
-    fn run_batch(&self, mut body: Box<Body<A>>, mut batch: VecDeque<AnyTurn<A>>) {
-        let mut begun = 0;
+    fn run_batch(&self, mut body: Box<Body<A>>, mut batch: Batch<A>) {
+        let mut visit = Visit::begin(batch.waiting());
         // Turns that are over but not saved: one save serves them all.
         let mut unsaved = Vec::new();
-        while let Some(turn) = batch.pop_front() {
+        let ran = loop {
+            let Some(turn) = batch.next() else {
+                break Ran::Skipped(body);
+            };
             // A turn that waits has the body, so nothing could be saved meanwhile. It might even wait for a caller whom one
             // of the unsaved replies would let go on.
             if !unsaved.is_empty() && turn.may_wait() {
-                batch.push_front(turn);
-                break;
+                batch.put_back(turn);
+                break Ran::Skipped(body);
             }
-            begun += 1;
+            visit.turns += 1;
             match self.run_turn(body, turn) {
                 Ran::Over(next, turn) => {
                     body = next;
                     if saves_each_turn::<A>() && body.changed {
                         unsaved.push(turn);
-                    } else {
-                        self.reply(turn);
+                    } else if let Some(over) = self.reply(turn) {
+                        batch.keep(over);
                     }
                 }
                 Ran::Skipped(next) => body = next,
-                ran => {
-                    self.count_turns(begun);
-                    return self.after_turns(ran, batch, unsaved);
-                }
+                ran => break ran,
             }
-            if self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0 {
-                break;
+            if self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0
+                || (visit.is_long(|| self.shared.clock.now()) && self.shared.scheduler.others_wait())
+            {
+                break Ran::Skipped(body);
             }
-        }
-        self.count_turns(begun);
-        self.after_turns(Ran::Skipped(body), batch, unsaved);
+        };
+        self.shared.turns.fetch_add(u64::from(visit.turns), Ordering::Relaxed);
+        self.end_visit(ran, batch, unsaved);
     }
 
     /// Ends a visit: what was not run goes back to the front of the queue, under the same lock under which the actor
     /// becomes available again, so that nothing overtakes it.
-    fn after_turns(&self, ran: Ran<A>, batch: VecDeque<AnyTurn<A>>, mut unsaved: Vec<AnyTurn<A>>) {
+    fn end_visit(&self, ran: Ran<A>, batch: Batch<A>, unsaved: Vec<AnyTurn<A>>) {
         let mut mailbox = self.mailbox.lock();
-        let room = match mailbox.rest_if_any() {
-            Some(rest) => {
-                put_back(&mut rest.queue, batch);
-                let has_room = rest.queue.len() < self.shared.settings.mailbox_max;
-                if has_room {
-                    std::mem::take(&mut rest.room)
-                } else {
-                    Vec::new()
-                }
+        if mailbox.orphan || mailbox.epoch.is_none() {
+            // The activation was discarded during the visit, and what was not run has no place here any longer.
+            self.settle_turn(mailbox, ran, unsaved);
+            for mut turn in batch.into_waiting() {
+                turn.as_mut().fail(CallError::NotDelivered(NotDelivered::NotHere));
             }
-            None => {
-                debug_assert!(batch.is_empty(), "an actor with mail has a place for it");
-                Vec::new()
-            }
-        };
+            return;
+        }
+        mailbox.rest().queue.give_back(batch);
+        self.settle_turn(mailbox, ran, unsaved);
+    }
+
+    /// Decides what becomes of an actor and its turn that was polled. `unsaved` are turns before it that are over and whose
+    /// effect is not saved.
+    fn settle_turn(&self, mailbox: MutexGuard<'_, Mailbox<A>>, ran: Ran<A>, mut unsaved: Vec<AnyTurn<A>>) {
         match ran {
             Ran::Over(body, turn) if saves_each_turn::<A>() && body.changed => {
                 unsaved.push(turn);
@@ -115,7 +125,10 @@ impl<A: Handlers> ActorSeat<A> {
             }
             Ran::Skipped(body) if !unsaved.is_empty() => self.save(mailbox, body, unsaved),
             Ran::Skipped(body) => self.settle(mailbox, body),
-            Ran::Waits(suspended) => self.suspend_turn(mailbox, suspended),
+            Ran::Waits(turn, waker) => {
+                let scope = Scope::leave();
+                self.suspend_turn(mailbox, Suspended { turn, scope, waker });
+            }
             Ran::Lost(hook) => {
                 drop(mailbox);
                 // Their effect is lost with the state.
@@ -124,53 +137,53 @@ impl<A: Handlers> ActorSeat<A> {
                 self.lose(hook.map(|_| CallError::Panicked));
             }
         }
-        // At the end of the visit, so that producers find room for more than one message.
-        for waker in room {
-            waker.wake();
-        }
     }
 
     /// Runs a turn out of the mailbox until it is over or waits.
     fn run_turn(&self, mut body: Box<Body<A>>, mut turn: AnyTurn<A>) -> Ran<A> {
-        if turn.is_abandoned() {
+        let Some(carried) = turn.as_mut().open() else {
             return Ran::Skipped(body);
-        }
-        let header = turn
-            .as_mut()
-            .take_header()
-            .expect("a turn that has not started has its header");
-        if header.deadline.is_some() && expired(&header, self.shared.clock.now()) {
+        };
+        if carried.has_expired(|| self.shared.clock.now()) {
             turn.as_mut().fail(CallError::DeadlineExceeded);
             return Ran::Skipped(body);
         }
         let waker = body.take_waker();
-        let scope = Scope::of_message(&mut body, turn.method(), header, || turn.arguments_size());
-        turn.as_mut().start(body);
-        self.poll_turn(Suspended { turn, scope, waker })
+        Scope::enter_message(&mut body, carried, || turn.arguments_size());
+        let mut cx = Context::from_waker(&waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(body, &mut cx)));
+        self.leave_turn(turn, waker, polled)
     }
 
     /// Polls a turn that has started.
-    fn poll_turn(&self, suspended: Suspended<A>) -> Ran<A> {
+    fn resume_turn(&self, suspended: Suspended<A>) -> Ran<A> {
         let Suspended { mut turn, scope, waker } = suspended;
         scope.resume();
         let mut cx = Context::from_waker(&waker);
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut cx)));
-        let scope = Scope::leave();
+        self.leave_turn(turn, waker, polled)
+    }
+
+    #[inline]
+    fn leave_turn(&self, turn: AnyTurn<A>, waker: Waker, polled: std::thread::Result<Poll<Box<Body<A>>>>) -> Ran<A> {
         match polled {
             Ok(Poll::Ready(mut body)) => {
-                scope.finish(&mut body, waker);
+                Scope::end(&mut body, waker, || turn.method());
                 Ran::Over(body, turn)
             }
-            Ok(Poll::Pending) => Ran::Waits(Suspended { turn, scope, waker }),
-            Err(_) => {
-                let hook = turn.hook();
-                scope.abandon();
-                turn.as_mut().fail(CallError::Panicked);
-                drop_contained(turn);
-                self.count_panic();
-                Ran::Lost(hook)
-            }
+            Ok(Poll::Pending) => Ran::Waits(turn, waker),
+            Err(_) => self.contain_panic(turn),
         }
+    }
+
+    #[cold]
+    fn contain_panic(&self, mut turn: AnyTurn<A>) -> Ran<A> {
+        drop(Scope::leave());
+        let hook = turn.hook();
+        turn.as_mut().fail(CallError::Panicked);
+        drop_contained(turn);
+        self.count_panic();
+        Ran::Lost(hook)
     }
 
     /// Keeps a turn that waits for something, until it is woken.
@@ -182,7 +195,7 @@ impl<A: Handlers> ActorSeat<A> {
         let rest = mailbox.rest();
         rest.suspended = Some(suspended);
         // Calls of this very chain that came while the turn ran would wait for the turn, and it for them.
-        let cycles = rest.take_cycles(chain);
+        let cycles = chain.map_or_else(Vec::new, |chain| rest.take_cycles(chain));
         if mailbox.woken {
             self.schedule(mailbox, Announce::Later);
         } else {
@@ -196,10 +209,6 @@ impl<A: Handlers> ActorSeat<A> {
     pub(super) fn count_panic(&self) {
         self.shared.panics.fetch_add(1, Ordering::Relaxed);
     }
-
-    fn count_turns(&self, turns: u64) {
-        self.shared.turns.fetch_add(turns, Ordering::Relaxed);
-    }
 }
 
 /// Whether the state is saved before a reply leaves.
@@ -207,25 +216,32 @@ fn saves_each_turn<A: Actor>() -> bool {
     matches!(A::PERSIST, Persist::EachTurn)
 }
 
-/// Takes what one visit runs. The queue's buffer stays with the actor if there is more.
-fn take_batch<T>(queue: &mut VecDeque<T>) -> VecDeque<T> {
-    if queue.len() <= TURNS_PER_VISIT {
-        return std::mem::take(queue);
-    }
-    queue.drain(..TURNS_PER_VISIT).collect()
+/// How long a visit lasts already.
+struct Visit {
+    turns: u32,
+    /// When the first turn was over. A visit of one turn does not need the clock.
+    since: Option<Time>,
 }
 
-/// Puts what was not run back to the front, and keeps the larger buffer.
-fn put_back<T>(queue: &mut VecDeque<T>, mut batch: VecDeque<T>) {
-    if queue.is_empty() {
-        if batch.capacity() > queue.capacity() {
-            *queue = batch;
-        } else {
-            queue.extend(batch);
+impl Visit {
+    fn begin(turns: usize) -> Self {
+        Self {
+            turns: 0,
+            since: (turns <= 1).then_some(Time(u64::MAX)),
         }
-        return;
     }
-    while let Some(turn) = batch.pop_back() {
-        queue.push_front(turn);
+
+    /// Whether others should get their turn. Looks at the clock after the first, second, fourth, … turn, so that a visit is
+    /// at most twice as long as it should be, and the clock costs little.
+    #[inline]
+    fn is_long(&mut self, now: impl FnOnce() -> Time) -> bool {
+        if self.turns >= TURNS_PER_VISIT {
+            return self.turns.is_multiple_of(TURNS_PER_VISIT);
+        }
+        if !self.turns.is_power_of_two() {
+            return false;
+        }
+        let now = now();
+        now.since(*self.since.get_or_insert(now)) >= VISIT_TIME_MAX
     }
 }

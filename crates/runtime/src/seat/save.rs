@@ -6,7 +6,8 @@ use elastin_types::{ActivationEpoch, CallError, Unknown};
 use parking_lot::MutexGuard;
 
 use super::{ActorSeat, END, drop_contained};
-use crate::mailbox::{AnyTurn, Ending, Mailbox, Saving};
+use crate::mailbox::{Ending, Mailbox, Saving};
+use crate::queue::AnyTurn;
 
 impl<A: Handlers> ActorSeat<A> {
     /// Saves the state after some turns; their replies leave and the next turn starts when that is done.
@@ -63,7 +64,7 @@ impl<A: Handlers> ActorSeat<A> {
             Ok(()) => {
                 body.changed = false;
                 self.settle(mailbox, body);
-                turns.into_iter().for_each(|turn| self.reply(turn));
+                turns.into_iter().for_each(|turn| drop(self.reply(turn)));
             }
             Err(error) if turns.is_empty() && error != SaveError::Superseded => {
                 tracing::warn!(actor = ?self.id, %error, "an idle actor was not saved: it stays, and is saved later");

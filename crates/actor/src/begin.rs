@@ -1,0 +1,277 @@
+//! How a call begins: at once on the caller's thread if the actor is idle, else through its mailbox or to its node.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use elastin_types::{CallError, Message, Rejected, Time, Unknown};
+
+use crate::Actor;
+use crate::body::Body;
+use crate::call::Call;
+use crate::codec;
+use crate::flow::{AddedValues, Carried, NEVER};
+use crate::function::Function;
+use crate::host::{Finished, Target};
+use crate::persist::Persist;
+use crate::reference::RawRef;
+use crate::scope::{self, Scope};
+use crate::slot::{ReplySlot, Slot};
+use crate::turn::{self, Destination, InlineTurn, Payload, Post, Turn};
+
+/// What the first poll of a call came to.
+pub(crate) enum Begun<R> {
+    Over(Result<R, CallError>),
+    /// The reply comes to the slot, until a time.
+    Waiting(Arc<Slot<R>>, Time),
+}
+
+/// Makes a call.
+#[inline]
+pub(crate) fn begin<F: Function>(call: Call<'_, F>) -> Begun<F::Reply> {
+    let deadline = call.ends();
+    let target = call.target;
+    let Some(seat) = target.target() else {
+        return dispatch(call, deadline);
+    };
+    match seat.begin(scope::depth()) {
+        Some(body) if !F::MAY_WAIT => run_plain(target, &**seat, body, call, deadline),
+        Some(body) => run_inline(target, &**seat, body, call, deadline),
+        None if scope::is_inside(target.id()) => Begun::Over(Err(CallError::CallCycle)),
+        None => queue(&**seat, call, deadline),
+    }
+}
+
+/// Runs the turn of an idle actor on this thread.
+#[inline]
+fn run_inline<F: Function>(
+    target: &RawRef<F::Actor>,
+    seat: &dyn Target<F::Actor>,
+    mut body: Box<Body<F::Actor>>,
+    call: Call<'_, F>,
+    deadline: Time,
+) -> Begun<F::Reply> {
+    let Call { arguments, added, .. } = call;
+    let waker = body.take_waker();
+    Scope::enter_inline(
+        &mut body,
+        || target.bound(),
+        F::METHOD,
+        deadline,
+        added,
+        || codec::encoded_size(&arguments),
+    );
+    // A panic while the future is made can't happen: an async handler runs nothing before its first poll.
+    let mut turn = turn::running::<F>(body, arguments);
+    let mut cx = Context::from_waker(&waker);
+    let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut cx)));
+    let mut body = match polled {
+        Ok(Poll::Ready(body)) => body,
+        Ok(Poll::Pending) => {
+            let slot = Slot::new();
+            turn.as_mut().answer_at(slot.clone());
+            return suspend(seat, turn, waker, slot);
+        }
+        Err(_) => {
+            drop(Scope::leave());
+            // The state went down with the handler; only then may the actor start again.
+            drop_quietly(turn);
+            return panicked(seat);
+        }
+    };
+    let deadline = Scope::end(&mut body, waker, || F::METHOD);
+    if matches!(F::Actor::PERSIST, Persist::EachTurn) && !F::READ_ONLY {
+        let slot = Slot::new();
+        turn.as_mut().answer_at(slot.clone());
+        seat.finish_saved(body, turn);
+        return Begun::Waiting(slot, deadline);
+    }
+    match seat.finish(body) {
+        Finished::Reply => Begun::Over(Ok(turn.as_mut().take_reply())),
+        finished => reply_unusually::<F>(seat, finished, turn.as_mut().take_reply(), deadline),
+    }
+}
+
+/// Runs the turn of an idle actor on this thread; its handler never waits.
+#[inline]
+fn run_plain<F: Function>(
+    target: &RawRef<F::Actor>,
+    seat: &dyn Target<F::Actor>,
+    mut body: Box<Body<F::Actor>>,
+    call: Call<'_, F>,
+    deadline: Time,
+) -> Begun<F::Reply> {
+    let Call { arguments, added, .. } = call;
+    let waker = body.take_waker();
+    Scope::enter_inline(
+        &mut body,
+        || target.bound(),
+        F::METHOD,
+        deadline,
+        added,
+        || codec::encoded_size(&arguments),
+    );
+    let ran = catch_unwind(AssertUnwindSafe(|| F::run_plain(&mut body.state, arguments)));
+    let Ok(reply) = ran else {
+        drop(Scope::leave());
+        // What the handler left behind is nobody's; only then may the actor start again.
+        drop_quietly(body);
+        return panicked(seat);
+    };
+    let deadline = Scope::end(&mut body, waker, || F::METHOD);
+    body.changed |= !F::READ_ONLY;
+    if matches!(F::Actor::PERSIST, Persist::EachTurn) && !F::READ_ONLY {
+        let slot = Slot::new();
+        seat.finish_saved(body, turn::finished::<F>(reply, slot.clone()));
+        return Begun::Waiting(slot, deadline);
+    }
+    match seat.finish(body) {
+        Finished::Reply => Begun::Over(Ok(reply)),
+        finished => reply_unusually::<F>(seat, finished, reply, deadline),
+    }
+}
+
+/// The turn waits for something, and so does its caller.
+fn suspend<A: Actor, R>(
+    seat: &dyn Target<A>,
+    turn: Pin<Box<dyn Turn<A>>>,
+    waker: Waker,
+    slot: Arc<Slot<R>>,
+) -> Begun<R> {
+    let mut scope = Scope::leave();
+    scope.part_from_caller();
+    let deadline = scope.deadline();
+    seat.suspend(turn, scope, waker);
+    Begun::Waiting(slot, deadline)
+}
+
+#[cold]
+fn panicked<A: Actor, R>(seat: &dyn Target<A>) -> Begun<R> {
+    seat.panicked();
+    Begun::Over(Err(CallError::Panicked))
+}
+
+/// The turn is over but its node must not show it: now, or at all.
+#[cold]
+fn reply_unusually<F: Function>(
+    seat: &dyn Target<F::Actor>,
+    finished: Finished,
+    reply: F::Reply,
+    deadline: Time,
+) -> Begun<F::Reply> {
+    match finished {
+        // A caller within the node is held back itself when it comes to reply.
+        Finished::Hold if scope::depth() == 0 => {
+            let slot = Slot::new();
+            seat.hold_reply(turn::finished::<F>(reply, slot.clone()));
+            Begun::Waiting(slot, deadline)
+        }
+        Finished::Hold | Finished::Reply => Begun::Over(Ok(reply)),
+        Finished::Lost => Begun::Over(Err(CallError::Unknown(Unknown::NodeLost))),
+    }
+}
+
+/// Drops what a panic left behind; a second panic in its drop is contained too.
+fn drop_quietly<T>(value: T) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
+}
+
+/// What a message of this function carries.
+#[inline]
+pub(crate) fn carried<F: Function>(
+    target: &RawRef<F::Actor>,
+    arguments: &F::Arguments,
+    deadline: Time,
+    added: AddedValues,
+    one_way: bool,
+) -> Carried {
+    let callee = (target.id(), F::METHOD);
+    scope::carried(&**target.bound(), callee, deadline, added, one_way, || {
+        codec::encoded_size(arguments)
+    })
+}
+
+/// When a call that has to wait ends: at the host's deadline if it has none.
+#[inline]
+fn waiting_deadline<F: Function>(target: &RawRef<F::Actor>, deadline: Time) -> Time {
+    if deadline != NEVER {
+        return deadline;
+    }
+    let host = target.bound();
+    host.default_deadline().map_or(NEVER, |wait_max| host.now() + wait_max)
+}
+
+/// Puts a call into the mailbox.
+#[inline(never)]
+fn queue<F: Function>(seat: &dyn Target<F::Actor>, call: Call<'_, F>, deadline: Time) -> Begun<F::Reply> {
+    let deadline = waiting_deadline::<F>(call.target, deadline);
+    let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
+    let deadline = carried.deadline();
+    let slot = Slot::new();
+    let mut post = Post::<F>(Some(Payload {
+        arguments: call.arguments,
+        carried,
+        destination: Destination::Local(slot.clone()),
+    }));
+    match seat.post(&mut post, None) {
+        Ok(()) => Begun::Waiting(slot, deadline),
+        Err(why) => Begun::Over(Err(why)),
+    }
+}
+
+/// Sends a call to an actor whose type this process does not know.
+#[cold]
+fn dispatch<F: Function>(call: Call<'_, F>, deadline: Time) -> Begun<F::Reply> {
+    let deadline = waiting_deadline::<F>(call.target, deadline);
+    let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
+    let deadline = carried.deadline();
+    let slot = Slot::new();
+    match send::<F>(call.target, call.arguments, carried, Some(slot.clone())) {
+        Ok(()) => Begun::Waiting(slot, deadline),
+        Err(error) => Begun::Over(Err(error)),
+    }
+}
+
+/// Tells an actor whose type this process does not know.
+#[cold]
+pub(crate) fn dispatch_tell<F: Function>(call: Call<'_, F>, deadline: Time) -> Result<(), CallError> {
+    let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, true);
+    send::<F>(call.target, call.arguments, carried, None)
+}
+
+/// Tells without waiting for room.
+pub(crate) fn post<F: Function>(call: Call<'_, F>) -> Result<(), CallError> {
+    let deadline = call.ends();
+    let Some(seat) = call.target.target() else {
+        return dispatch_tell(call, deadline);
+    };
+    let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, true);
+    let mut post = Post::<F>(Some(Payload {
+        arguments: call.arguments,
+        carried,
+        destination: Destination::Nowhere,
+    }));
+    seat.post(&mut post, None)
+}
+
+fn send<F: Function>(
+    target: &RawRef<F::Actor>,
+    arguments: F::Arguments,
+    carried: Carried,
+    slot: Option<Arc<Slot<F::Reply>>>,
+) -> Result<(), CallError> {
+    if let Err(long) = target.id().key.check() {
+        return Err(CallError::Rejected(Rejected::KeyTooLong { bytes: long.bytes }));
+    }
+    let body = codec::encode(&arguments, "the arguments", F::NAME).map_err(CallError::Rejected)?;
+    let host = target.bound();
+    let message = Message {
+        target: target.id().clone(),
+        header: carried.into_header(&**host),
+        method: F::METHOD,
+        body,
+    };
+    host.send(message, slot.map(ReplySlot::decoding::<F>));
+    Ok(())
+}

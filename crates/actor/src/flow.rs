@@ -1,0 +1,285 @@
+//! What flows from a turn to the calls it makes, and what a message carries besides its arguments.
+//!
+//! Both are made at every call, so they are small: what most calls don't have is behind one shared pointer, a chain has no
+//! id before somebody could compare it, and the full [`Header`] is only made of a message that leaves the process.
+
+use std::sync::Arc;
+
+use elastin_types::{CallId, Caller, ChainId, Header, NodeId, RequestContext, TenantId, Time, TraceContext};
+
+use crate::host::Host;
+
+/// How many values flow along with a call at most: it is copied into every message that leaves the node.
+const VALUES_MAX: usize = 32;
+
+/// The deadline of a call that has none.
+pub(crate) const NEVER: Time = Time(u64::MAX);
+
+/// Values that a call adds to those that flow along. Boxed, because most calls add none.
+pub(crate) type AddedValues = Option<Box<Vec<(Box<str>, Box<str>)>>>;
+
+/// A chain of nested calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Chain(ChainId);
+
+impl Chain {
+    /// A chain without an id. INVARIANT: it gets one before a call of it waits anywhere but on the stack of the turn that
+    /// made it, so no two turns that could wait for each other lack it.
+    const NEW: Self = Self(ChainId(CallId {
+        origin: NodeId(u64::MAX),
+        sequence: u64::MAX,
+    }));
+}
+
+/// What flows from a turn to the calls it makes.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    chain: Chain,
+    /// [`NEVER`] if there is none.
+    pub(crate) deadline: Time,
+    pub(crate) tenant: TenantId,
+    rare: Option<Arc<Rare>>,
+}
+
+/// What few calls have.
+#[derive(Clone, Debug, Default)]
+struct Rare {
+    trace: Option<TraceContext>,
+    source_time_ms: u64,
+    values: Option<RequestContext>,
+}
+
+impl Flow {
+    /// What flows from nowhere.
+    pub(crate) const fn new(tenant: TenantId) -> Self {
+        Self {
+            chain: Chain::NEW,
+            deadline: NEVER,
+            tenant,
+            rare: None,
+        }
+    }
+
+    /// The chain's id, if it has one.
+    #[inline]
+    pub(crate) fn chain(&self) -> Option<ChainId> {
+        (self.chain != Chain::NEW).then_some(self.chain.0)
+    }
+
+    /// Gives the chain an id.
+    pub(crate) fn set_chain(&mut self, chain: ChainId) {
+        self.chain = Chain(chain);
+    }
+
+    /// The same on a chain of its own and without a deadline: nobody waits for a tell, so it can't close a cycle with the
+    /// turn that sent it, and may outlast it.
+    #[inline]
+    pub(crate) fn apart(&self) -> Self {
+        Self {
+            rare: self.rare.clone(),
+            ..Self::new(self.tenant)
+        }
+    }
+
+    /// Adds values to those that flow along.
+    #[inline]
+    pub(crate) fn add(&mut self, added: AddedValues) {
+        if let Some(added) = added {
+            self.add_values(*added);
+        }
+    }
+
+    #[cold]
+    fn add_values(&mut self, added: Vec<(Box<str>, Box<str>)>) {
+        let mut rare = self.rare.take().map_or_else(Rare::default, Arc::unwrap_or_clone);
+        rare.values = Some(with_added(rare.values.as_ref(), added));
+        self.rare = Some(Arc::new(rare));
+    }
+
+    /// The values that flow along.
+    pub(crate) fn values(&self) -> Option<&RequestContext> {
+        self.rare.as_ref()?.values.as_ref()
+    }
+
+    fn of_header(header: Header) -> (Self, Origin) {
+        let Header {
+            call,
+            chain,
+            caller,
+            tenant,
+            deadline,
+            trace,
+            source_time_ms,
+            context,
+            ..
+        } = header;
+        let is_rare = trace.is_some() || source_time_ms != 0 || context.is_some();
+        let rare = is_rare.then(|| {
+            Arc::new(Rare {
+                trace,
+                source_time_ms,
+                values: context,
+            })
+        });
+        let flow = Self {
+            chain: Chain(chain),
+            deadline: deadline.unwrap_or(NEVER),
+            tenant,
+            rare,
+        };
+        let from = call.origin;
+        (flow, Origin { caller, from })
+    }
+}
+
+/// The values that flow along with a call: those of the turn that makes it, with those of the call itself in their place or
+/// added. The first ones go when there are too many.
+fn with_added(inherited: Option<&RequestContext>, added: Vec<(Box<str>, Box<str>)>) -> RequestContext {
+    let is_added = |name: &str| added.iter().any(|(new, _)| **new == *name);
+    let kept = inherited.into_iter().flat_map(|values| values.iter());
+    let mut values: Vec<_> = kept.filter(|(name, _)| !is_added(name)).cloned().collect();
+    values.extend(added);
+    let surplus = values.len().saturating_sub(VALUES_MAX);
+    values.split_off(surplus).into()
+}
+
+/// Who called, and from where.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) caller: Caller,
+    pub(crate) from: NodeId,
+}
+
+/// What a message carries besides its arguments.
+#[derive(Debug)]
+pub struct Carried(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    /// It was sent in this process.
+    Here { caller: Caller, flow: Flow, one_way: bool },
+    /// It came from elsewhere, and may have to go on as it came. Boxed, because it is large.
+    Received(Box<Header>),
+}
+
+impl Carried {
+    #[inline]
+    pub(crate) fn here(caller: Caller, flow: Flow, one_way: bool) -> Self {
+        Self(Inner::Here { caller, flow, one_way })
+    }
+
+    /// What something that nobody called carries: it runs on the actor's own account, and no reply is wanted.
+    pub fn own(caller: Caller, tenant: TenantId) -> Self {
+        Self::here(caller, Flow::new(tenant), true)
+    }
+
+    pub(crate) fn received(header: Header) -> Self {
+        Self(Inner::Received(Box::new(header)))
+    }
+
+    /// Whether nobody waits for a reply.
+    #[inline]
+    pub fn one_way(&self) -> bool {
+        match &self.0 {
+            Inner::Here { one_way, .. } => *one_way,
+            Inner::Received(header) => header.one_way,
+        }
+    }
+
+    /// The chain of calls that it belongs to, unless nobody else can belong to it.
+    #[inline]
+    pub fn chain(&self) -> Option<ChainId> {
+        match &self.0 {
+            Inner::Here { flow, .. } => flow.chain(),
+            Inner::Received(header) => Some(header.chain),
+        }
+    }
+
+    /// Whether its deadline has passed. The clock is only read if it has one.
+    #[inline]
+    pub fn has_expired(&self, now: impl FnOnce() -> Time) -> bool {
+        let deadline = match &self.0 {
+            Inner::Here { flow, .. } => flow.deadline,
+            Inner::Received(header) => header.deadline.unwrap_or(NEVER),
+        };
+        deadline != NEVER && deadline <= now()
+    }
+
+    /// When the caller stops waiting.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Time {
+        match &self.0 {
+            Inner::Here { flow, .. } => flow.deadline,
+            Inner::Received(header) => header.deadline.unwrap_or(NEVER),
+        }
+    }
+
+    /// Takes it apart for the turn that is about to run. `here` is this node.
+    #[inline]
+    pub(crate) fn into_flow(self, here: impl FnOnce() -> NodeId) -> (Flow, Origin) {
+        match self.0 {
+            Inner::Here { caller, flow, .. } => (flow, Origin { caller, from: here() }),
+            Inner::Received(header) => Flow::of_header(*header),
+        }
+    }
+
+    /// The header with which it leaves this process.
+    pub(crate) fn into_header(self, host: &dyn Host) -> Header {
+        let (caller, flow, one_way) = match self.0 {
+            Inner::Received(header) => return *header,
+            Inner::Here { caller, flow, one_way } => (caller, flow, one_way),
+        };
+        let call = host.next_call();
+        let rare = flow.rare.as_deref();
+        Header {
+            call,
+            chain: flow.chain().unwrap_or(ChainId(call)),
+            caller,
+            tenant: flow.tenant,
+            deadline: (flow.deadline != NEVER).then_some(flow.deadline),
+            one_way,
+            expected_cost: None,
+            trace: rare.and_then(|rare| rare.trace),
+            source_time_ms: rare.map_or(0, |rare| rare.source_time_ms),
+            context: rare.and_then(|rare| rare.values.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(name: &str, value: &str) -> (Box<str>, Box<str>) {
+        (Box::from(name), Box::from(value))
+    }
+
+    #[test]
+    fn values_flow_along_and_are_replaced() {
+        let mut flow = Flow::new(TenantId(0));
+        flow.add(None);
+        assert!(flow.values().is_none());
+        flow.add(Some(Box::new(vec![value("user", "ada"), value("page", "1")])));
+        let mut inner = flow.clone();
+        inner.add(Some(Box::new(vec![value("user", "eve")])));
+        let expected: RequestContext = vec![value("page", "1"), value("user", "eve")].into();
+        assert_eq!(inner.values(), Some(&expected));
+        assert_eq!(
+            flow.values().map(|values| &*values[0].1),
+            Some("ada"),
+            "nothing flows back"
+        );
+        let many = (0..VALUES_MAX).map(|index| value(&index.to_string(), "")).collect();
+        inner.add(Some(Box::new(many)));
+        let values = inner.values().expect("there are values");
+        assert_eq!(values.len(), VALUES_MAX);
+        assert!(values.iter().all(|(name, _)| **name != *"user"));
+    }
+
+    #[test]
+    fn what_every_call_carries_is_small() {
+        // Every byte here is copied at every call: think twice before these numbers grow.
+        assert!(size_of::<Flow>() <= 40, "{}", size_of::<Flow>());
+        assert!(size_of::<Carried>() <= 80, "{}", size_of::<Carried>());
+    }
+}

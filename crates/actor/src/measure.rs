@@ -1,0 +1,105 @@
+//! What is measured of a turn while it runs.
+
+use std::time::Duration;
+
+use elastin_types::Time;
+
+/// How many calls of a measured turn are measured one by one before only some are.
+const EXACT_CALLS: u32 = 64;
+
+/// How many calls of a measured turn one stands for when there are many, on average. The stride varies around it: with a
+/// fixed one, callees that are called in a pattern would be seen always or never.
+const CALL_STRIDE: u32 = 32;
+
+/// A turn that is being measured.
+pub(crate) struct Measure {
+    /// How many turns it stands for; 0 when it is only timed so that its time can be taken off its caller's.
+    pub(crate) weight: u32,
+    /// When the present poll began.
+    pub(crate) resumed: Time,
+    /// The time of polls that are over, without inline calls.
+    pub(crate) busy: Duration,
+    /// The time of inline calls in the present poll.
+    pub(crate) inlined: Duration,
+    /// How many calls the turn has made, until they are too many to measure all.
+    calls: u32,
+    /// How many calls the next measured one stands for, and how many of them are still to come.
+    stride: u32,
+    to_come: u32,
+    dice: u32,
+    /// How many inline calls of its caller this turn stands for: its time is taken off the caller's that many times.
+    pub(crate) stands_for: u32,
+    /// The encoded size of the arguments.
+    pub(crate) bytes: u64,
+}
+
+impl Measure {
+    pub(crate) fn new(weight: u32, now: Time, bytes: u64) -> Self {
+        Self {
+            weight,
+            resumed: now,
+            busy: Duration::ZERO,
+            inlined: Duration::ZERO,
+            calls: 0,
+            stride: 1,
+            to_come: 0,
+            dice: 0,
+            stands_for: 0,
+            bytes,
+        }
+    }
+
+    /// A poll begins.
+    pub(crate) fn resume(&mut self, now: Time) {
+        self.resumed = now;
+        self.inlined = Duration::ZERO;
+    }
+
+    /// A poll is over; its time is taken off that of the turn that made the call inline.
+    pub(crate) fn pause(&mut self, now: Time, caller: Option<&mut Measure>) {
+        let elapsed = now.since(self.resumed);
+        self.busy += elapsed.saturating_sub(self.inlined);
+        if let Some(caller) = caller {
+            caller.inlined += elapsed * self.stands_for;
+        }
+    }
+
+    /// How many calls the one that is made now stands for, if it is to be measured.
+    pub(crate) fn next_call(&mut self) -> Option<u32> {
+        if self.calls < EXACT_CALLS {
+            self.calls += 1;
+            return Some(1);
+        }
+        if self.to_come > 1 {
+            self.to_come -= 1;
+            return None;
+        }
+        let stands_for = self.stride;
+        // From half the stride to one and a half times it, all equally often (a linear congruential generator).
+        self.dice = self.dice.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7f);
+        self.stride = CALL_STRIDE / 2 + (self.dice >> 16) % (CALL_STRIDE + 1);
+        self.to_come = self.stride;
+        Some(stands_for)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_in_a_pattern_are_counted_fairly() {
+        const CALLS: u32 = 100_000;
+        let mut measure = Measure::new(1, Time::ZERO, 0);
+        let mut counted = [0; 2];
+        for call in 0..CALLS {
+            counted[(call % 2) as usize] += measure.next_call().unwrap_or(0);
+        }
+        for count in counted {
+            let share = f64::from(count) / f64::from(CALLS);
+            assert!((0.47..0.53).contains(&share), "{share}");
+        }
+        assert!(counted[0] + counted[1] <= CALLS);
+        assert!(counted[0] + counted[1] > CALLS - 2 * CALL_STRIDE);
+    }
+}

@@ -1,0 +1,123 @@
+//! Tells: messages that nobody waits for.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use elastin_types::{CallError, Overloaded, Time};
+
+use crate::begin::{carried, dispatch_tell};
+use crate::call::Call;
+use crate::flow::NEVER;
+use crate::function::Function;
+use crate::host::WakeId;
+use crate::reference::RawRef;
+use crate::turn::{Destination, Payload, Post};
+
+/// A tell that waits for room.
+#[must_use = "a tell does nothing until it is awaited"]
+pub struct Tell<'a, F: Function> {
+    stage: Stage<'a, F>,
+}
+
+enum Stage<'a, F: Function> {
+    Made(Call<'a, F>),
+    /// The tell found the mailbox full.
+    Waiting(Waiting<'a, F>),
+    Over,
+}
+
+/// A tell that found the mailbox full.
+struct Waiting<'a, F: Function> {
+    target: &'a RawRef<F::Actor>,
+    post: Post<F>,
+    deadline: Time,
+    timer: Option<WakeId>,
+}
+
+impl<'a, F: Function> Tell<'a, F> {
+    #[inline]
+    pub(crate) fn new(call: Call<'a, F>) -> Self {
+        Self {
+            stage: Stage::Made(call),
+        }
+    }
+}
+
+impl<F: Function> Unpin for Tell<'_, F> {}
+
+impl<F: Function> Future for Tell<'_, F> {
+    type Output = Result<(), CallError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Stage::Waiting(waiting) = &mut self.stage {
+            let outcome = std::task::ready!(waiting.poll(cx));
+            self.stage = Stage::Over;
+            return Poll::Ready(outcome);
+        }
+        let Stage::Made(call) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            panic!("a tell is not polled again once it is over")
+        };
+        let (target, deadline) = (call.target, call.ends());
+        let Some(seat) = target.target() else {
+            return Poll::Ready(dispatch_tell(call, deadline));
+        };
+        let carried = carried::<F>(target, &call.arguments, deadline, call.added, true);
+        let mut post = Post(Some(Payload {
+            arguments: call.arguments,
+            carried,
+            destination: Destination::Nowhere,
+        }));
+        match seat.post(&mut post, Some(cx.waker())) {
+            Err(CallError::Overloaded(_)) => {
+                let mut waiting = Waiting {
+                    target,
+                    post,
+                    deadline,
+                    timer: None,
+                };
+                let polled = waiting.poll_deadline(cx);
+                if polled.is_pending() {
+                    self.stage = Stage::Waiting(waiting);
+                }
+                polled
+            }
+            outcome => Poll::Ready(outcome),
+        }
+    }
+}
+
+impl<F: Function> Waiting<'_, F> {
+    /// Looks whether there is room.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
+        let seat = self.target.target().expect("the tell was made for a local seat");
+        match seat.post(&mut self.post, Some(cx.waker())) {
+            Err(CallError::Overloaded(_)) => self.poll_deadline(cx),
+            outcome => Poll::Ready(outcome),
+        }
+    }
+
+    /// There is no room: waits on if there is time.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
+        if self.deadline == NEVER {
+            return Poll::Pending;
+        }
+        let host = self.target.bound();
+        if host.now() >= self.deadline {
+            return Poll::Ready(Err(CallError::Overloaded(Overloaded::Actor)));
+        }
+        if self.timer.is_none() {
+            self.timer = Some(host.wake_at(self.deadline, cx.waker().clone()));
+        }
+        Poll::Pending
+    }
+}
+
+impl<F: Function> Drop for Waiting<'_, F> {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            self.target.bound().cancel_wake(timer);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The messages that wait for an actor, oldest first.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+
+use elastin_actor::{Posted, Turn};
+
+/// A turn whatever its function.
+pub(crate) type AnyTurn<A> = Pin<Box<dyn Turn<A>>>;
+
+/// How many turns that are over an actor keeps, so that later messages need no allocation: a visit's worth.
+const SPARES_MAX: usize = 128;
+
+/// The messages that wait for an actor.
+///
+/// A worker takes what is there as one batch, without the lock runs some of it, and gives back the rest. Two buffers take
+/// turns, so that neither side allocates.
+pub(crate) struct Queue<A> {
+    /// Older than all of `back`.
+    front: VecDeque<AnyTurn<A>>,
+    back: VecDeque<AnyTurn<A>>,
+    /// Turns that are over, whose allocations later messages use.
+    spares: Vec<AnyTurn<A>>,
+}
+
+/// What a worker took out of a queue: turns that wait, followed by turns that are over.
+pub(crate) struct Batch<A> {
+    turns: VecDeque<AnyTurn<A>>,
+    waiting: usize,
+}
+
+impl<A> Queue<A> {
+    pub(crate) fn new() -> Self {
+        Self {
+            front: VecDeque::new(),
+            back: VecDeque::new(),
+            spares: Vec::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.front.len() + self.back.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.front.is_empty() && self.back.is_empty()
+    }
+
+    /// Takes in a message.
+    #[inline]
+    pub(crate) fn push(&mut self, message: &mut dyn Posted<A>) {
+        let spare = self.spares.pop();
+        let filled = spare.and_then(|mut spare| message.put_into(spare.as_mut()).then_some(spare));
+        self.back.push_back(filled.unwrap_or_else(|| message.boxed()));
+    }
+
+    /// Takes in a turn that comes before all that wait.
+    pub(crate) fn push_front(&mut self, turn: AnyTurn<A>) {
+        self.front.push_front(turn);
+    }
+
+    /// Takes out all that wait, to be run. What is not run comes back with [`give_back`](Queue::give_back).
+    pub(crate) fn take_batch(&mut self) -> Batch<A> {
+        if self.front.is_empty() {
+            std::mem::swap(&mut self.front, &mut self.back);
+        }
+        let turns = std::mem::take(&mut self.front);
+        let waiting = turns.len();
+        Batch { turns, waiting }
+    }
+
+    /// Takes back what is left of a batch: it is older than all that came since.
+    pub(crate) fn give_back(&mut self, batch: Batch<A>) {
+        let Batch { mut turns, waiting } = batch;
+        while turns.len() > waiting {
+            let over = turns.pop_back().expect("it is longer than what waits");
+            if self.spares.len() < SPARES_MAX {
+                self.spares.push(over);
+            }
+        }
+        // Something may have been put in front while the batch was out: a hook of an activation that waits for this visit.
+        turns.extend(self.front.drain(..));
+        self.front = turns;
+    }
+
+    /// Takes the turns out that a predicate names.
+    pub(crate) fn take_matching(&mut self, matches: impl Fn(&AnyTurn<A>) -> bool) -> Vec<AnyTurn<A>> {
+        if !self.front.iter().chain(&self.back).any(&matches) {
+            return Vec::new();
+        }
+        let mut taken = Vec::new();
+        for part in [&mut self.front, &mut self.back] {
+            let (matching, others) = std::mem::take(part).into_iter().partition::<Vec<_>, _>(&matches);
+            taken.extend(matching);
+            *part = others.into();
+        }
+        taken
+    }
+}
+
+impl<A> IntoIterator for Queue<A> {
+    type Item = AnyTurn<A>;
+    type IntoIter = std::iter::Chain<
+        std::collections::vec_deque::IntoIter<AnyTurn<A>>,
+        std::collections::vec_deque::IntoIter<AnyTurn<A>>,
+    >;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.front.into_iter().chain(self.back)
+    }
+}
+
+impl<A> Batch<A> {
+    /// The next turn to run.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<AnyTurn<A>> {
+        self.waiting = self.waiting.checked_sub(1)?;
+        self.turns.pop_front()
+    }
+
+    /// Puts a turn back that was not run.
+    pub(crate) fn put_back(&mut self, turn: AnyTurn<A>) {
+        self.turns.push_front(turn);
+        self.waiting += 1;
+    }
+
+    /// Keeps a turn that is over, for its allocation. There is room: it came out of this batch.
+    #[inline]
+    pub(crate) fn keep(&mut self, over: AnyTurn<A>) {
+        self.turns.push_back(over);
+    }
+
+    /// How many turns have not run yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// The turns that have not run.
+    pub(crate) fn into_waiting(mut self) -> VecDeque<AnyTurn<A>> {
+        self.turns.truncate(self.waiting);
+        self.turns
+    }
+}
