@@ -1,6 +1,6 @@
 //! `#[handlers]`.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{
@@ -425,13 +425,16 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
     let wait = handler.function.sig.asyncness.map(|_| quote!(.await));
     let borrow = if read_only { quote!(&) } else { quote!(&mut) };
     let mutable = (!read_only).then(|| quote!(mut));
+    // Parameters may have any names, also those that stand here: these are seen by nothing that the user wrote.
+    let body = Ident::new("body", Span::mixed_site());
+    let state = Ident::new("state", Span::mixed_site());
     let call = quote_spanned! { function.span() =>
-        #actor::#function(#borrow body.state, #context #(#names),*) #wait
+        #actor::#function(#borrow #body.state, #context #(#names),*) #wait
     };
     let plain = if may_wait {
         quote!(::core::unreachable!("an async handler runs as a future"))
     } else {
-        quote_spanned! { function.span() => #actor::#function(state, #context #(#names),*) }
+        quote_spanned! { function.span() => #actor::#function(#state, #context #(#names),*) }
     };
     let unused = may_wait.then(|| quote!(#[allow(unused_variables)]));
     let (output, convert) = match as_result(reply) {
@@ -460,19 +463,19 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
             const MAY_WAIT: bool = #may_wait;
 
             #unused
-            fn run_plain(state: &mut Self, (#(#names,)*): Self::Arguments) -> Self::Reply {
+            fn run_plain(#state: &mut Self, (#(#names,)*): Self::Arguments) -> Self::Reply {
                 #plain
             }
 
             fn run(
-                #mutable body: ::std::boxed::Box<::elastin::__private::Body<#actor>>,
+                #mutable #body: ::std::boxed::Box<::elastin::__private::Body<#actor>>,
                 (#(#names,)*): Self::Arguments,
             ) -> impl ::core::future::Future<
                 Output = (::std::boxed::Box<::elastin::__private::Body<#actor>>, Self::Reply),
             > + ::core::marker::Send + 'static {
                 async move {
                     let reply = #call;
-                    (body, reply)
+                    (#body, reply)
                 }
             }
 
