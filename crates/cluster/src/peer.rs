@@ -69,6 +69,8 @@ struct Inner {
     // How to go on the network, until the node does.
     network: Mutex<Option<TransportConfig>>,
     this: Weak<Inner>,
+    #[cfg(feature = "planted-bugs")]
+    unfenced: bool,
 }
 
 /// An activation that waits to be opened.
@@ -92,6 +94,9 @@ pub struct PeerConfig {
     pub listener: Option<TcpListener>,
     /// Where state is saved.
     pub state: Arc<dyn StateStore>,
+    /// Acts although its lease may have run out.
+    #[cfg(feature = "planted-bugs")]
+    pub unfenced: bool,
 }
 
 impl Peer {
@@ -120,6 +125,8 @@ impl Peer {
             me,
             network: Mutex::new(Some(network)),
             this: this.clone(),
+            #[cfg(feature = "planted-bugs")]
+            unfenced: config.unfenced,
         });
         Peer { inner }
     }
@@ -183,11 +190,18 @@ impl Peer {
 
     /// The lease may have run out: no turn starts until [`Peer::may_act_until`] says otherwise.
     pub fn fence(&self) {
-        self.inner.runtime().fence(true);
+        if !self.inner.is_unfenced() {
+            self.inner.runtime().fence(true);
+        }
     }
 
     /// The lease is good until this time on this process's clock: from then on nothing is saved and nothing leaves.
     pub fn may_act_until(&self, until: Time) {
+        let until = if self.inner.is_unfenced() {
+            Time(u64::MAX)
+        } else {
+            until
+        };
         self.inner.may_act_until.store(until.0, Ordering::Relaxed);
         self.inner.handle(Event::MayActUntil(until));
         self.inner.runtime().fence(self.now() >= until);
@@ -222,6 +236,14 @@ impl Peer {
 impl Inner {
     fn transport(&self) -> &Transport {
         self.transport.get().expect("a peer is attached before it takes part")
+    }
+
+    /// A bug on purpose.
+    fn is_unfenced(&self) -> bool {
+        #[cfg(feature = "planted-bugs")]
+        return self.unfenced;
+        #[cfg(not(feature = "planted-bugs"))]
+        false
     }
 
     fn runtime(&self) -> &Runtime {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::address::ClusterAddress;
 use crate::member::{LEASE_TTL, LOOPBACK};
@@ -41,28 +41,7 @@ enum Command {
         data: Option<PathBuf>,
     },
     /// Run a server: of an embedded cluster, whose supervisor starts it, or of one coordinated by etcd
-    Node {
-        #[command(flatten)]
-        address: ClusterAddress,
-        /// The server's name, unique in its cluster
-        #[arg(long)]
-        name: String,
-        /// The share of one core that it may use
-        #[arg(long)]
-        cpu_share: Option<f64>,
-        /// Where it accepts connections
-        #[arg(long, default_value_t = LOOPBACK)]
-        listen: SocketAddr,
-        /// Where others reach it, if that is not where it listens
-        #[arg(long)]
-        advertise: Option<SocketAddr>,
-        /// How many seconds it may be silent before it counts as dead; etcd counts in whole seconds
-        #[arg(long, default_value_t = LEASE_TTL.as_secs_f64())]
-        lease: f64,
-        /// The elasticity period in seconds, unless the policy names one; the first server of a cluster sets it
-        #[arg(long, default_value_t = 10.0)]
-        period: f64,
-    },
+    Node(Box<NodeArguments>),
     /// Check a policy against the application's actors; without a file, the policy that comes with it
     Check {
         /// The policy
@@ -70,6 +49,51 @@ enum Command {
     },
     /// Print the application's actor types, their functions and properties, as JSON
     Schema,
+}
+
+/// What a server is started with.
+#[derive(Args)]
+struct NodeArguments {
+    #[command(flatten)]
+    address: ClusterAddress,
+    /// The server's name, unique in its cluster
+    #[arg(long)]
+    name: String,
+    /// The share of one core that it may use
+    #[arg(long)]
+    cpu_share: Option<f64>,
+    /// Where it accepts connections
+    #[arg(long, default_value_t = LOOPBACK)]
+    listen: SocketAddr,
+    /// Where others reach it, if that is not where it listens
+    #[arg(long)]
+    advertise: Option<SocketAddr>,
+    /// How many seconds it may be silent before it counts as dead; etcd counts in whole seconds
+    #[arg(long, default_value_t = LEASE_TTL.as_secs_f64())]
+    lease: f64,
+    /// The elasticity period in seconds, unless the policy names one; the first server of a cluster sets it
+    #[arg(long, default_value_t = 10.0)]
+    period: f64,
+    /// Act although the lease may have run out, and write over what a later activation has written
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long, hide = true)]
+    unfenced: bool,
+}
+
+impl NodeArguments {
+    fn options(self) -> anyhow::Result<NodeOptions> {
+        Ok(NodeOptions {
+            lease_ttl: seconds("lease", self.lease)?,
+            period: seconds("period", self.period)?,
+            address: self.address,
+            name: self.name,
+            cpu_share: self.cpu_share,
+            listen: self.listen,
+            advertise: self.advertise,
+            #[cfg(feature = "planted-bugs")]
+            unfenced: self.unfenced,
+        })
+    }
 }
 
 /// Logs to standard error what the environment variable `RUST_LOG` asks for; nothing if it is not set.
@@ -104,28 +128,9 @@ fn carry_out(app: App, arguments: Arguments) -> ExitCode {
             period,
             data,
         } => cluster(app, servers, servers_max, cpu_share, period, data),
-        Command::Node {
-            address,
-            name,
-            cpu_share,
-            listen,
-            advertise,
-            lease,
-            period,
-        } => seconds("lease", lease)
-            .and_then(|lease_ttl| Ok((lease_ttl, seconds("period", period)?)))
-            .and_then(|(lease_ttl, period)| {
-                let options = NodeOptions {
-                    address,
-                    name,
-                    cpu_share,
-                    listen,
-                    advertise,
-                    lease_ttl,
-                    period,
-                };
-                block_on(node::run(app, options))
-            }),
+        Command::Node(arguments) => arguments
+            .options()
+            .and_then(|options| block_on(node::run(app, options))),
         Command::Check { policy } => check(app, policy),
         Command::Schema => schema(&app),
     };

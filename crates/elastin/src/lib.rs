@@ -39,6 +39,8 @@ mod policy_source;
 mod provision;
 mod settings;
 mod status;
+#[cfg(feature = "planted-bugs")]
+mod unfenced;
 mod usage;
 mod wire;
 

@@ -88,6 +88,9 @@ pub(crate) struct MemberOptions {
     pub(crate) lease_ttl: Duration,
     /// How it makes sure that it talks to members.
     pub(crate) security: Security,
+    /// Acts although its lease may have run out, and writes whatever a later activation has written.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) unfenced: bool,
 }
 
 impl MemberOptions {
@@ -109,6 +112,8 @@ impl MemberOptions {
             advertise: None,
             lease_ttl: LEASE_TTL,
             security,
+            #[cfg(feature = "planted-bugs")]
+            unfenced: false,
         }
     }
 }
@@ -122,6 +127,8 @@ pub(crate) struct Member {
     pub(crate) below: Option<mpsc::UnboundedReceiver<Below>>,
     pub(crate) heard: Option<mpsc::UnboundedReceiver<Heard>>,
     pub(crate) membership: MembershipHandle,
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) unfenced: bool,
 }
 
 impl Member {
@@ -145,6 +152,8 @@ impl Member {
         );
         let record = MemberRecord::new(options.name, options.role, address);
         let hosts = options.role == Role::Server;
+        #[cfg(feature = "planted-bugs")]
+        let unfenced = options.unfenced;
         let membership = Membership::join(options.coordination, record, options.lease_ttl).await?;
         let me = membership.me();
         let (pass_on, below) = mpsc::unbounded_channel();
@@ -159,6 +168,8 @@ impl Member {
             security: options.security,
             listener,
             state: options.state,
+            #[cfg(feature = "planted-bugs")]
+            unfenced,
         };
         let peer = Peer::new(config, Arc::new(PassOn(pass_on)));
         let settings = Settings {
@@ -185,6 +196,8 @@ impl Member {
             below: Some(below),
             heard: Some(heard),
             membership,
+            #[cfg(feature = "planted-bugs")]
+            unfenced,
         })
     }
 

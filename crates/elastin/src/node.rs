@@ -51,6 +51,9 @@ pub(crate) struct NodeOptions {
     pub(crate) lease_ttl: Duration,
     /// The elasticity period of the cluster, if this is its first server.
     pub(crate) period: Duration,
+    /// Acts although its lease may have run out, and writes over what a later activation has written.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) unfenced: bool,
 }
 
 /// Runs a server until its supervisor or a signal ends it or it is no longer a member.
@@ -64,7 +67,15 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
         settings.load_or_store(&coordination).await?
     };
     let policy = Arc::new(app.compile(&settings.policy)?);
+    #[cfg(feature = "planted-bugs")]
+    let state = if options.unfenced {
+        crate::unfenced::Unfenced::over(state)
+    } else {
+        state
+    };
     let member = MemberOptions {
+        #[cfg(feature = "planted-bugs")]
+        unfenced: options.unfenced,
         cpu_share: options.cpu_share,
         listen: options.listen,
         advertise: options.advertise,
@@ -143,6 +154,8 @@ struct Server {
     supervised: bool,
     leaving: Option<Leaving>,
     left: bool,
+    #[cfg(feature = "planted-bugs")]
+    unfenced: bool,
 }
 
 impl Server {
@@ -169,6 +182,8 @@ impl Server {
             supervised,
             leaving: None,
             left: false,
+            #[cfg(feature = "planted-bugs")]
+            unfenced: member.unfenced,
             member,
         }
     }
@@ -181,6 +196,7 @@ impl Server {
         periods.tick().await;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut evicted = false;
         while !self.left {
             let local = self.lem.next_timer();
             let global = self.global.as_ref().and_then(Global::next_timer);
@@ -189,8 +205,9 @@ impl Server {
             tokio::select! {
                 _ = periods.tick() => self.end_period(),
                 Some(below) = below.recv() => self.hear(below),
-                heard = heard.recv() => match heard {
+                heard = heard.recv(), if !evicted => match heard {
                     Some(Heard::Roster(roster)) => self.meet(roster),
+                    Some(Heard::Evicted) | None if self.is_unfenced() => evicted = true,
                     Some(Heard::Evicted) | None => anyhow::bail!("this server is no longer a member of its cluster"),
                 },
                 () = sleep_until_due(due) => self.tell([Told::Local(LemEvent::Tick), Told::Global(GemEvent::Tick)]),
@@ -201,6 +218,14 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// A bug on purpose: goes on when it is no longer a member.
+    fn is_unfenced(&self) -> bool {
+        #[cfg(feature = "planted-bugs")]
+        return self.unfenced;
+        #[cfg(not(feature = "planted-bugs"))]
+        false
     }
 
     /// The membership changed.

@@ -50,6 +50,11 @@ impl EtcdElastin {
 
     /// Starts a server of this name. It has joined when [`Cluster::server_names`] knows it.
     pub fn add_server(&mut self, name: &str) -> anyhow::Result<()> {
+        self.add_server_with(name, &[])
+    }
+
+    /// The same, with more arguments.
+    pub fn add_server_with(&mut self, name: &str, more: &[&str]) -> anyhow::Result<()> {
         let mut command = Command::new(&self.program);
         command
             .arg("node")
@@ -58,6 +63,7 @@ impl EtcdElastin {
             .args(["--postgres", &self.postgres.url()])
             .args(["--lease", &LEASE_SECONDS.to_string()])
             .args(["--period", "1"])
+            .args(more)
             .arg("--certificates")
             .arg(self.certificates(name, true)?);
         let process = Process::start(&mut command, &self.log(name))?;

@@ -5,12 +5,14 @@ mod actors;
 mod bell;
 mod dice;
 mod etcd_cluster;
+mod history;
 mod wait;
 
 pub use actors::{Burner, Feeder, Journal, Ledger, Log};
 pub use bell::Bell;
 pub use dice::Dice;
 pub use etcd_cluster::EtcdElastin;
+pub use history::{Counts, History, Known};
 pub use wait::wait_for;
 
 /// The application of the tests.

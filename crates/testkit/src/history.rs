@@ -1,0 +1,218 @@
+//! What callers of ledgers know, and whether what the ledgers hold agrees with it.
+//!
+//! Every sender appends growing numbers to ledgers, one call at a time for each ledger, and keeps the outcome of each. A
+//! ledger keeps for every sender the numbers in the order in which they were appended. So a lost, doubled or reordered
+//! effect shows in the numbers themselves, not only in how many there are.
+
+use std::collections::BTreeMap;
+
+use elastin::prelude::CallError;
+
+use crate::Log;
+
+/// How a call ended, as its caller knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It ran, and this was the sender's so-and-so-manieth number in the ledger, counted from 1.
+    Acknowledged(u64),
+    /// It has not run and never will.
+    Refused,
+    /// It may have run, or may still.
+    InDoubt,
+}
+
+/// All that one or several senders know.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// By ledger and sender, the numbers in the order in which they were sent.
+    calls: BTreeMap<(u64, u32), Vec<(u64, Known)>>,
+    /// By ledger, what was read, in the order in which the reads ended and the next began.
+    reads: BTreeMap<u64, Vec<Log>>,
+}
+
+/// How many calls ended in which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls that were acknowledged.
+    pub acknowledged: u64,
+    /// Calls that were refused.
+    pub refused: u64,
+    /// Calls in doubt.
+    pub in_doubt: u64,
+}
+
+impl History {
+    /// A sender's append of a number to a ledger ended.
+    ///
+    /// # Panics
+    /// If the outcome is none that a fault of the cluster may cause.
+    pub fn appended(&mut self, ledger: u64, sender: u32, number: u64, outcome: Result<u64, CallError>) {
+        let known = match outcome {
+            Ok(count) => Known::Acknowledged(count),
+            Err(error) if error.is_safe_to_retry() => Known::Refused,
+            Err(CallError::Unknown(_) | CallError::DeadlineExceeded | CallError::Cancelled) => Known::InDoubt,
+            Err(other) => panic!("a fault of the cluster gives no {other:?}"),
+        };
+        self.calls.entry((ledger, sender)).or_default().push((number, known));
+    }
+
+    /// A ledger was read. Reads of one ledger must be told in order, each begun after the one before had ended.
+    pub fn read(&mut self, ledger: u64, log: Log) {
+        self.reads.entry(ledger).or_default().push(log);
+    }
+
+    /// Takes in what another sender knows.
+    pub fn merge(&mut self, other: History) {
+        self.calls.extend(other.calls);
+        for (ledger, reads) in other.reads {
+            assert!(
+                self.reads.insert(ledger, reads).is_none(),
+                "a ledger is read by one reader"
+            );
+        }
+    }
+
+    /// How many calls ended in which way.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for (_, known) in self.calls.values().flatten() {
+            match known {
+                Known::Acknowledged(_) => counts.acknowledged += 1,
+                Known::Refused => counts.refused += 1,
+                Known::InDoubt => counts.in_doubt += 1,
+            }
+        }
+        counts
+    }
+
+    /// Everything about a ledger's numbers, now that all is over, that can't be if every promise was kept.
+    pub fn violations(&self, ledger: u64, log: &Log) -> Vec<String> {
+        let mut found = Vec::new();
+        for ((of, sender), calls) in &self.calls {
+            if *of == ledger {
+                let applied = log.get(sender).map_or(&[][..], Vec::as_slice);
+                let whose = format!("ledger {ledger}, sender {sender}");
+                found.extend(
+                    of_sender(calls, applied)
+                        .into_iter()
+                        .map(|what| format!("{whose}: {what}")),
+                );
+            }
+        }
+        let reads = self.reads.get(&ledger).map_or(&[][..], Vec::as_slice);
+        for (earlier, later) in reads.iter().zip(reads.iter().skip(1).chain([log])) {
+            for (sender, numbers) in earlier {
+                let then = later.get(sender).map_or(&[][..], Vec::as_slice);
+                if !then.starts_with(numbers) {
+                    found.push(format!(
+                        "ledger {ledger}, sender {sender}: a read saw {numbers:?}, a later one {then:?}"
+                    ));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// What can't be about one sender's numbers in one ledger.
+fn of_sender(calls: &[(u64, Known)], applied: &[u64]) -> Vec<String> {
+    let mut found = Vec::new();
+    if !applied.is_sorted_by(|one, next| one < next) {
+        found.push(format!("doubled or out of order: {applied:?}"));
+    }
+    let known: BTreeMap<u64, Known> = calls.iter().copied().collect();
+    for (number, known) in calls {
+        let at = applied.iter().position(|applied| applied == number);
+        match (known, at) {
+            (Known::Acknowledged(_), None) => found.push(format!("{number} was acknowledged and is lost")),
+            (Known::Acknowledged(count), Some(at)) if at as u64 + 1 != *count => {
+                found.push(format!(
+                    "{number} was acknowledged as number {count} and is number {}",
+                    at + 1
+                ));
+            }
+            (Known::Refused, Some(_)) => found.push(format!("{number} was said not to have run, but did")),
+            _ => {}
+        }
+    }
+    for number in applied {
+        if !known.contains_key(number) {
+            found.push(format!("{number} was never sent"));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEDGER: u64 = 7;
+    const SENDER: u32 = 1;
+
+    fn history(calls: &[(u64, Known)]) -> History {
+        let calls = BTreeMap::from([((LEDGER, SENDER), calls.to_vec())]);
+        History {
+            calls,
+            ..History::default()
+        }
+    }
+
+    fn log(numbers: &[u64]) -> Log {
+        Log::from([(SENDER, numbers.to_vec())])
+    }
+
+    fn check(calls: &[(u64, Known)], applied: &[u64], expected: &[&str]) {
+        let found = history(calls).violations(LEDGER, &log(applied));
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|what| format!("ledger {LEDGER}, sender {SENDER}: {what}"))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    const GOOD: [(u64, Known); 4] = [
+        (1, Known::Acknowledged(1)),
+        (2, Known::Refused),
+        (3, Known::InDoubt),
+        (4, Known::Acknowledged(2)),
+    ];
+
+    #[test]
+    fn what_may_be_is_not_found() {
+        check(&GOOD, &[1, 4], &[]);
+        check(&[(1, Known::InDoubt), (2, Known::Acknowledged(2))], &[1, 2], &[]);
+        check(&[(1, Known::InDoubt)], &[], &[]);
+    }
+
+    #[test]
+    fn what_can_not_be_is_found() {
+        check(&GOOD, &[1], &["4 was acknowledged and is lost"]);
+        check(
+            &GOOD,
+            &[1, 2, 4],
+            &[
+                "2 was said not to have run, but did",
+                "4 was acknowledged as number 2 and is number 3",
+            ],
+        );
+        check(
+            &[(1, Known::Acknowledged(1))],
+            &[1, 1],
+            &["doubled or out of order: [1, 1]"],
+        );
+        check(&[(1, Known::InDoubt)], &[1, 9], &["9 was never sent"]);
+        let reordered = [(1, Known::InDoubt), (2, Known::InDoubt)];
+        check(&reordered, &[2, 1], &["doubled or out of order: [2, 1]"]);
+    }
+
+    #[test]
+    fn a_read_that_goes_back_is_found() {
+        let mut history = history(&[(1, Known::InDoubt), (2, Known::InDoubt)]);
+        history.read(LEDGER, log(&[1]));
+        history.read(LEDGER, log(&[1, 2]));
+        assert_eq!(history.violations(LEDGER, &log(&[1, 2])), [""; 0]);
+        let found = history.violations(LEDGER, &log(&[2]));
+        assert_eq!(found, ["ledger 7, sender 1: a read saw [1, 2], a later one [2]"]);
+    }
+}
