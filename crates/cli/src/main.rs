@@ -62,6 +62,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Run a server of the chaos demo's cluster
+    #[command(hide = true)]
+    ChaosServer {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -76,6 +82,7 @@ fn main() -> ExitCode {
         Command::Move { actor, server, place } => cluster::move_actor(&place, &actor, &server),
         Command::Drain { server, place } => cluster::drain(&place, &server),
         Command::Ca(command) => authority::run(&command),
+        Command::ChaosServer { arguments } => return demo::chaos::app().run(arguments),
         Command::DemoServer { arguments } => return metadata_server::app().run(arguments),
     };
     match done {

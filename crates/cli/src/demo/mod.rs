@@ -1,18 +1,22 @@
-//! The demo: the experiment of section 5.3 of the PLASMA paper on an embedded cluster, without and with the policy.
+//! The demos. `elastin demo`: the experiment of section 5.3 of the PLASMA paper on an embedded cluster, without and with the policy.
 
+pub(crate) mod chaos;
 mod experiment;
 mod summary;
 mod view;
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use experiment::Experiment;
 
 /// What can be set about the demo.
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// How long each of the two runs takes, in seconds
     #[arg(long, default_value_t = 28, value_parser = clap::value_parser!(u64).range(15..=600))]
     seconds: u64,
@@ -24,6 +28,13 @@ pub(crate) struct Options {
     period: u64,
 }
 
+/// Another demo.
+#[derive(Subcommand)]
+enum Other {
+    /// Move actors and kill servers under load, and see that nothing is lost
+    Chaos(chaos::Options),
+}
+
 fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
@@ -33,6 +44,9 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// Runs the demo. Fails if a call failed, order was lost, or the policy gained too little.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if let Some(Other::Chaos(options)) = &options.other {
+        return chaos::run(options);
+    }
     let experiment = Experiment {
         length: Duration::from_secs(options.seconds),
         cpu_share: options.cpu_share,
