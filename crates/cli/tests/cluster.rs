@@ -1,0 +1,110 @@
+//! The operator's commands on a real cluster: certificates, servers over etcd and PostgreSQL, status, move, drain.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use elastin_backends::{EtcdCluster, PostgresServer, Process};
+
+/// How long anything may take before the test fails.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn elastin() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_elastin"))
+}
+
+fn succeeds(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    assert!(status.success(), "{command:?}: {}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).unwrap()
+}
+
+fn fails(command: &mut Command) -> String {
+    let Output { status, stderr, .. } = command.output().unwrap();
+    assert!(!status.success(), "{command:?} succeeds");
+    String::from_utf8(stderr).unwrap()
+}
+
+/// Operates the cluster over this etcd with these certificates.
+fn operate(arguments: &[&str], etcd: &EtcdCluster, certificates: &Path) -> Command {
+    let mut command = elastin();
+    command
+        .args(arguments)
+        .args(["--cluster", "metadata-server", "--etcd", &etcd.endpoints().join(",")])
+        .arg("--certificates")
+        .arg(certificates);
+    command
+}
+
+#[test]
+fn a_cluster_is_set_up_looked_at_and_drained() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    succeeds(
+        elastin()
+            .args(["ca", "init", "--cluster", "metadata-server"])
+            .arg(path("ca")),
+    );
+    let again = fails(
+        elastin()
+            .args(["ca", "init", "--cluster", "metadata-server"])
+            .arg(path("ca")),
+    );
+    assert!(again.contains("there is an authority in"), "{again}");
+    for (name, more) in [("a", None), ("b", None), ("me", Some("--client"))] {
+        let mut issue = elastin();
+        issue
+            .args(["ca", "issue", "--name", name])
+            .arg(path("ca"))
+            .arg(path(name))
+            .args(more);
+        succeeds(&mut issue);
+    }
+
+    let etcd = EtcdCluster::start(1).unwrap();
+    let postgres = PostgresServer::start().unwrap();
+    let node = |name: &str| {
+        let mut node = elastin();
+        node.args(["demo-server", "node", "--name", name, "--period", "1", "--lease", "2"])
+            .args(["--etcd", &etcd.endpoints().join(","), "--postgres", &postgres.url()])
+            .arg("--certificates")
+            .arg(path(name));
+        Process::start(&mut node, &path(&format!("{name}.log"))).unwrap()
+    };
+    let _servers = [node("a"), node("b")];
+    let status = || succeeds(&mut operate(&["status"], &etcd, &path("me")));
+    await_status(status, |status| status.contains("\na ") && status.contains("\nb "));
+
+    let nowhere = fails(&mut operate(&["move", "File/1", "a"], &etcd, &path("me")));
+    assert_eq!(nowhere, "error: the actor is active nowhere\n");
+    let nonsense = fails(&mut operate(&["move", "File", "a"], &etcd, &path("me")));
+    assert!(nonsense.contains("`File` is not an actor"), "{nonsense}");
+    let nobody = fails(&mut operate(&["drain", "nobody"], &etcd, &path("me")));
+    assert_eq!(nobody, "error: there is no server called `nobody`\n");
+    let stranger = fails(elastin().args([
+        "status",
+        "--cluster",
+        "metadata-server",
+        "--etcd",
+        &etcd.endpoints().join(","),
+    ]));
+    assert!(
+        stranger.contains("say how members of the cluster know each other"),
+        "{stranger}"
+    );
+
+    let drained = succeeds(&mut operate(&["drain", "a"], &etcd, &path("me")));
+    assert_eq!(drained, "a is empty and has left\n");
+    await_status(status, |status| !status.contains("\na ") && status.contains("\nb "));
+}
+
+fn await_status(status: impl Fn() -> String, there: impl Fn(&str) -> bool) {
+    let began = Instant::now();
+    loop {
+        let shown = status();
+        if there(&shown) {
+            return;
+        }
+        assert!(began.elapsed() < LIMIT, "the status stays:\n{shown}");
+    }
+}
