@@ -248,6 +248,23 @@ pub struct Entry {
 }
 
 impl Body {
+    /// The bytes that it carries for others: arguments, replies, parts of states and queues. What is around them is small
+    /// and bounded by how many frames there may be.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        match self {
+            Body::Message { message, .. } | Body::Passed { message, .. } | Body::Returned { message, .. } => {
+                message.body.len()
+            }
+            Body::Reply { outcome, .. } => outcome.as_ref().map_or(0, |reply| reply.len()),
+            Body::Move(MoveBody { step, .. }) => match step {
+                MoveStep::Stage { chunk, .. } => chunk.len(),
+                MoveStep::Release { queue, .. } => queue.iter().map(|message| message.body.len()).sum(),
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+
     /// Applies `change` to every message inside.
     fn each_message(&mut self, mut change: impl FnMut(&mut Message)) {
         match self {

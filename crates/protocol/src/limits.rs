@@ -24,6 +24,9 @@ pub struct Limits {
     /// Frames that may be on their way to one peer, sent and not acknowledged. Beyond it calls are turned away, so that
     /// a slow or unreachable peer can't fill memory; the protocol's own frames still pass.
     pub unacknowledged_per_peer: usize,
+    /// The bytes of arguments and states that these frames may have: the credit of a peer. Above it calls are turned away
+    /// too, so that few large calls to a slow peer can't fill memory either.
+    pub unacknowledged_bytes_per_peer: usize,
     /// Places of actors that this node remembers as a sender. The oldest quiet ones are forgotten first; a forgotten
     /// place costs one message delay at the next call.
     pub routes: usize,
@@ -51,6 +54,7 @@ impl Default for Limits {
         Self {
             held_per_actor: 10_000,
             unacknowledged_per_peer: 100_000,
+            unacknowledged_bytes_per_peer: 64 << 20,
             routes: 1_000_000,
             moves_out: 32,
             moves_in: 32,

@@ -110,9 +110,10 @@ impl Links {
 
     /// Whether so much is on its way to a node that callers must be turned away.
     pub(crate) fn is_full(&self, node: NodeId) -> bool {
-        self.sessions
-            .get(&node)
-            .is_some_and(|session| session.unacknowledged().len() >= self.limits.unacknowledged_per_peer)
+        self.sessions.get(&node).is_some_and(|session| {
+            session.unacknowledged().len() >= self.limits.unacknowledged_per_peer
+                || session.unacknowledged_bytes() >= self.limits.unacknowledged_bytes_per_peer
+        })
     }
 
     /// The peers with whom something is under way, and what.

@@ -25,6 +25,8 @@ pub(crate) struct Session {
     acknowledged: u64,
     /// What follows it, oldest first, each with what had been handled when it was said.
     unacknowledged: VecDeque<(u64, Body)>,
+    /// The payload of all of these.
+    unacknowledged_bytes: usize,
     /// The highest number that was ever handed to the driver: what is above has certainly not left.
     transmitted: u64,
     /// How many frames are transmitted again if nothing is acknowledged.
@@ -55,6 +57,7 @@ impl Session {
             peer,
             acknowledged: 0,
             unacknowledged: VecDeque::new(),
+            unacknowledged_bytes: 0,
             transmitted: 0,
             burst: RETRANSMIT_BURST,
             connected: true,
@@ -79,9 +82,15 @@ impl Session {
         self.unacknowledged.iter().map(|(_, body)| body)
     }
 
+    /// How many bytes of payload are kept until they are acknowledged.
+    pub(crate) fn unacknowledged_bytes(&self) -> usize {
+        self.unacknowledged_bytes
+    }
+
     /// Says something, and returns its number.
     pub(crate) fn say(&mut self, now: Time, body: Body, fenced: bool, out: &mut Vec<Command>) -> u64 {
         let number = self.acknowledged + self.unacknowledged.len() as u64 + 1;
+        self.unacknowledged_bytes += body.payload_bytes();
         self.unacknowledged.push_back((self.handled, body));
         if self.connected && !fenced && self.transmitted + 1 == number {
             self.transmit(now, number, out);
@@ -135,7 +144,9 @@ impl Session {
         if number <= self.acknowledged || number > self.transmitted {
             return false;
         }
-        self.unacknowledged.drain(..(number - self.acknowledged) as usize);
+        let forgotten = self.unacknowledged.drain(..(number - self.acknowledged) as usize);
+        let bytes: usize = forgotten.map(|(_, body)| body.payload_bytes()).sum();
+        self.unacknowledged_bytes -= bytes;
         self.acknowledged = number;
         self.burst = RETRANSMIT_BURST;
         true
@@ -187,7 +198,9 @@ impl Session {
     /// What certainly never left, taken out, oldest first.
     pub(crate) fn take_never_sent(&mut self) -> Vec<Body> {
         let kept = (self.transmitted - self.acknowledged) as usize;
-        self.unacknowledged.drain(kept..).map(|(_, body)| body).collect()
+        let never_sent: Vec<Body> = self.unacknowledged.drain(kept..).map(|(_, body)| body).collect();
+        self.unacknowledged_bytes -= never_sent.iter().map(Body::payload_bytes).sum::<usize>();
+        never_sent
     }
 
     fn transmit_again(&mut self, now: Time, count: usize, out: &mut Vec<Command>) {
@@ -210,5 +223,41 @@ impl Session {
                 body: Some(body),
             },
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MoveBody, MoveStep};
+    use elastin_types::{ActivationEpoch, ActorId, ActorType};
+
+    fn chunk(bytes: usize) -> Body {
+        Body::Move(MoveBody {
+            actor: ActorId::new(ActorType::of("Folder"), 1),
+            epoch: ActivationEpoch::default(),
+            attempt: 0,
+            step: MoveStep::Stage {
+                chunk: vec![0; bytes].into(),
+                last: false,
+            },
+        })
+    }
+
+    #[test]
+    fn what_is_kept_for_a_peer_is_counted_until_it_is_acknowledged_or_taken_back() {
+        let mut session = Session::new(NodeId(2));
+        let mut out = Vec::new();
+        for bytes in [100, 20, 3] {
+            session.say(Time::ZERO, chunk(bytes), false, &mut out);
+        }
+        assert_eq!(session.unacknowledged_bytes(), 123);
+        assert!(session.take_acknowledgement(1));
+        assert_eq!(session.unacknowledged_bytes(), 23);
+        session.disconnected();
+        session.say(Time::ZERO, chunk(1000), false, &mut out);
+        assert_eq!(session.unacknowledged_bytes(), 1023);
+        assert_eq!(session.take_never_sent().len(), 1);
+        assert_eq!(session.unacknowledged_bytes(), 23);
     }
 }
