@@ -74,8 +74,9 @@ pub(crate) fn put(out: &mut BytesMut, class: Class, payload: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Takes the first frame off the front; `None` if it is not all there yet.
-pub(crate) fn take(input: &mut BytesMut) -> Result<Option<(Class, Bytes)>, FrameError> {
+/// Takes the first frame off the front; `None` if it is not all there yet. A length that is too long is refused before
+/// any memory is set aside for it.
+pub fn take(input: &mut BytesMut) -> Result<Option<(Class, Bytes)>, FrameError> {
     let Some(head) = input.get(..LENGTH_BYTES) else {
         return Ok(None);
     };
