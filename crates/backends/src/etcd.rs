@@ -1,6 +1,6 @@
 //! An etcd cluster.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -19,6 +19,7 @@ const ELECTION_MS: u32 = 500;
 /// An etcd cluster on this machine.
 #[derive(Debug)]
 pub struct EtcdCluster {
+    address: Ipv4Addr,
     members: Vec<Member>,
     directory: TempDir,
 }
@@ -34,17 +35,22 @@ struct Member {
 impl EtcdCluster {
     /// Starts a cluster of so many members, and waits until they accept connections.
     pub fn start(members: usize) -> Result<EtcdCluster, BackendError> {
+        Self::start_at(Ipv4Addr::LOCALHOST, members)
+    }
+
+    /// The same, at an address of this machine.
+    pub fn start_at(address: Ipv4Addr, members: usize) -> Result<EtcdCluster, BackendError> {
         let mut tried = 0;
         loop {
             tried += 1;
-            match Self::try_start(members) {
+            match Self::try_start(address, members) {
                 Err(BackendError::Failed { .. }) if tried < STARTS_MAX => {}
                 started => return started,
             }
         }
     }
 
-    fn try_start(members: usize) -> Result<EtcdCluster, BackendError> {
+    fn try_start(address: Ipv4Addr, members: usize) -> Result<EtcdCluster, BackendError> {
         let member = |index| Member {
             name: format!("etcd-{index}"),
             client: free_port(),
@@ -52,6 +58,7 @@ impl EtcdCluster {
             process: None,
         };
         let mut cluster = EtcdCluster {
+            address,
             members: (0..members).map(member).collect(),
             directory: tempfile::tempdir()?,
         };
@@ -66,7 +73,7 @@ impl EtcdCluster {
     }
 
     fn launch(&self, index: usize) -> Result<Process, BackendError> {
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let url = |port: u16| format!("http://{}:{port}", self.address);
         let all: Vec<String> = self
             .members
             .iter()
@@ -106,7 +113,7 @@ impl EtcdCluster {
 
     /// Where clients reach a member.
     pub fn address(&self, member: usize) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.members[member].client))
+        SocketAddr::from((self.address, self.members[member].client))
     }
 
     /// The members, as clients name them.

@@ -1,15 +1,18 @@
-//! Real servers for tests, and what can happen to them: an etcd cluster, a PostgreSQL server, and a proxy in between.
+//! Real servers for tests, and what can happen to them: an etcd cluster, a PostgreSQL server, a proxy in
+//! between, and a network that can be cut.
 //!
 //! Each runs in a directory and on ports of its own and ends with the value that stands for it. The programs come from
 //! the system: Debian's packages `etcd-server` and `postgresql`.
 
 mod etcd;
+mod network;
 mod port;
 mod postgres;
 mod process;
 mod proxy;
 
 pub use etcd::EtcdCluster;
+pub use network::Network;
 pub use port::free_port;
 pub use postgres::PostgresServer;
 pub use process::{BackendError, Process};

@@ -1,6 +1,7 @@
 //! A PostgreSQL server.
 
-use std::net::SocketAddr;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,6 +21,7 @@ const ACCOUNT: &str = "postgres";
 #[derive(Debug)]
 pub struct PostgresServer {
     programs: PathBuf,
+    address: Ipv4Addr,
     port: u16,
     process: Option<Process>,
     directory: TempDir,
@@ -28,9 +30,15 @@ pub struct PostgresServer {
 impl PostgresServer {
     /// Starts a server, and waits until it accepts connections.
     pub fn start() -> Result<PostgresServer, BackendError> {
+        Self::start_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// The same, at an address of this machine.
+    pub fn start_at(address: Ipv4Addr) -> Result<PostgresServer, BackendError> {
         let directory = tempfile::tempdir()?;
         let mut server = PostgresServer {
             programs: programs()?,
+            address,
             port: free_port(),
             process: None,
             directory,
@@ -64,7 +72,14 @@ impl PostgresServer {
                 "--no-sync",
                 "--pgdata",
             ])
-            .arg(self.data()))
+            .arg(self.data()))?;
+        if !self.address.is_loopback() {
+            let rules = std::fs::OpenOptions::new()
+                .append(true)
+                .open(self.data().join("pg_hba.conf"));
+            writeln!(rules?, "host all all samenet trust")?;
+        }
+        Ok(())
     }
 
     /// Ends the server, if it runs, as a crash would, and starts it with what it had on its disk.
@@ -75,7 +90,7 @@ impl PostgresServer {
         command
             .arg("-D")
             .arg(self.data())
-            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-k"])
+            .args(["-h", &self.address.to_string(), "-p", &self.port.to_string(), "-k"])
             .arg(self.data())
             // Each connection of a test costs memory for nothing otherwise.
             .args(["-c", "shared_buffers=16MB", "-c", "max_connections=40"]);
@@ -103,7 +118,7 @@ impl PostgresServer {
 
     /// Where it accepts connections.
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.port))
+        SocketAddr::from((self.address, self.port))
     }
 
     /// How clients name it.

@@ -2,13 +2,14 @@
 //! server.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use elastin::{App, Authority, Cluster, ClusterAddress};
-use elastin_backends::{EtcdCluster, PostgresServer, Process};
+use elastin_backends::{EtcdCluster, Network, PostgresServer, Process};
 use tempfile::TempDir;
 
 /// How long a server may be silent in tests: etcd's shortest.
@@ -36,14 +37,24 @@ impl EtcdElastin {
     /// Starts an etcd cluster of so many members and a PostgreSQL server, without any server yet. `program` is one that
     /// calls [`App::main`] with this application.
     pub fn start(app: App, program: impl Into<PathBuf>, etcd_members: usize) -> anyhow::Result<EtcdElastin> {
+        Self::start_at(Ipv4Addr::LOCALHOST, app, program, etcd_members)
+    }
+
+    /// The same, with etcd and PostgreSQL at an address of this machine.
+    pub fn start_at(
+        address: Ipv4Addr,
+        app: App,
+        program: impl Into<PathBuf>,
+        etcd_members: usize,
+    ) -> anyhow::Result<EtcdElastin> {
         Ok(EtcdElastin {
             program: program.into(),
             servers: BTreeMap::new(),
             clients_made: AtomicU64::new(0),
             files: tempfile::tempdir()?,
             authority: Authority::create(app.cluster_name())?,
-            etcd: EtcdCluster::start(etcd_members)?,
-            postgres: PostgresServer::start()?,
+            etcd: EtcdCluster::start_at(address, etcd_members)?,
+            postgres: PostgresServer::start_at(address)?,
             app,
         })
     }
@@ -55,7 +66,17 @@ impl EtcdElastin {
 
     /// The same, with more arguments.
     pub fn add_server_with(&mut self, name: &str, more: &[&str]) -> anyhow::Result<()> {
-        let mut command = Command::new(&self.program);
+        let command = Command::new(&self.program);
+        self.launch(name, command, more)
+    }
+
+    /// Starts a server of this name on a host of a network.
+    pub fn add_server_on(&mut self, network: &Network, host: &str, address: Ipv4Addr) -> anyhow::Result<()> {
+        let command = network.command(host, &self.program);
+        self.launch(host, command, &["--listen", &format!("{address}:0")])
+    }
+
+    fn launch(&mut self, name: &str, mut command: Command, more: &[&str]) -> anyhow::Result<()> {
         command
             .arg("node")
             .args(["--name", name])

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use elastin::{Client, Cluster};
+use elastin_backends::Network;
 use elastin_testkit::{Dice, EtcdElastin, History, Ledger, Log, app, wait_for};
 use tokio::task::JoinSet;
 
@@ -228,4 +229,40 @@ async fn postgres_is_restarted_and_etcd_loses_its_quorum() {
         "nobody was taken for dead while nobody could tell"
     );
     end_and_check("restarts of PostgreSQL and no quorum", load, cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_network_between_servers_is_cut() {
+    let mut network = match Network::create() {
+        Ok(network) => network,
+        Err(error) => {
+            eprintln!("SKIPPED: the network is not cut, because this user may not make one: {error}");
+            return;
+        }
+    };
+    let program = env!("CARGO_BIN_EXE_testkit-server");
+    let mut elastin = EtcdElastin::start_at(network.hub(), app(), program, 1).expect("etcd and PostgreSQL start");
+    for host in ["a", "b", "c"] {
+        let address = network.add_host(host).unwrap();
+        elastin.add_server_on(&network, host, address).unwrap();
+    }
+    let cluster = elastin.connect().await.expect("there is a server to connect to");
+    await_servers(&cluster, 3).await;
+    let load = Load::start(&cluster);
+    go_on(Duration::from_secs(1)).await;
+
+    // Two servers can't reach each other, while everybody else reaches both.
+    network.cut("a", "b").unwrap();
+    go_on(Duration::from_secs(3)).await;
+    network.mend("a", "b").unwrap();
+    await_service(&cluster).await;
+    assert_eq!(cluster.server_names().len(), 3, "both have been there all the time");
+
+    // A server reaches nobody, not even coordination, for longer than its lease.
+    network.isolate("c", true).unwrap();
+    go_on(LONGER_THAN_A_LEASE).await;
+    await_service(&cluster).await;
+    network.isolate("c", false).unwrap();
+    await_servers(&cluster, 2).await;
+    end_and_check("a network that was cut", load, cluster).await;
 }
