@@ -48,7 +48,7 @@ impl Network {
     pub fn add_host(&mut self, name: &str) -> Result<Ipv4Addr, BackendError> {
         let number = self.hosts.len() as u8 + 2;
         let address = self.address(number);
-        let (space, cable) = (self.space(name), format!("{}v{number}", self.prefix));
+        let (space, cable) = (self.space(name), self.cable(address));
         ip(&["netns", "add", &space])?;
         self.hosts.insert(name.to_owned(), address);
         ip(&[
@@ -95,6 +95,11 @@ impl Network {
         format!("{}b", self.prefix)
     }
 
+    /// This machine's end of a host's cable.
+    fn cable(&self, host: Ipv4Addr) -> String {
+        format!("{}v{}", self.prefix, host.octets()[3])
+    }
+
     fn space(&self, host: &str) -> String {
         format!("{}-{host}", self.prefix)
     }
@@ -108,7 +113,9 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         // What is not there need not go; what can't go stays, and says so.
-        for host in self.hosts.keys() {
+        for (host, address) in &self.hosts {
+            // Connections that are still closing keep a namespace for a while, but need no cable.
+            let _ = ip(&["link", "del", &self.cable(*address)]);
             let _ = ip(&["netns", "del", &self.space(host)]);
         }
         let _ = ip(&["link", "del", &self.bridge()]);
