@@ -61,6 +61,7 @@ pub(crate) fn snapshot(actors: u64) -> Snapshot {
         .collect();
     let mut stats: Vec<ActorStats> = (0..actors)
         .map(|number| ActorStats {
+            functions: Vec::new(),
             actor: id(number),
             node: NodeId(random(SERVERS)),
             since: Time::ZERO,

@@ -24,8 +24,29 @@ pub struct Body<A> {
     stride: u16,
     /// Whether a turn that may have changed the state has run since this was last cleared.
     pub changed: bool,
-    /// Whether a turn has run since this was last cleared.
-    pub used: bool,
+    /// Whether a turn has run since it was last asked.
+    pub used: UsedSince,
+}
+
+/// Whether a turn has run since each of those who want to know has last asked. One byte, so that a turn sets all at once.
+#[derive(Clone, Copy, Debug)]
+pub struct UsedSince(u8);
+
+impl UsedSince {
+    /// Since the last look for idle actors.
+    pub const SWEEP: u8 = 1;
+    /// Since the last look at the state.
+    pub const LOOK: u8 = 2;
+
+    /// A turn has run, for all.
+    const ALL: Self = Self(Self::SWEEP | Self::LOOK);
+
+    /// Whether a turn has run, for one of them; from now on none has.
+    pub fn take(&mut self, whose: u8) -> bool {
+        let used = self.0 & whose != 0;
+        self.0 &= !whose;
+        used
+    }
 }
 
 impl<A> Body<A> {
@@ -40,7 +61,7 @@ impl<A> Body<A> {
             unmeasured: 1,
             stride: 1,
             changed: false,
-            used: true,
+            used: UsedSince::ALL,
         })
     }
 
@@ -57,7 +78,7 @@ impl<A> Body<A> {
     /// Whether the turn that begins now is measured, and if so how many turns it stands for.
     #[inline]
     pub(crate) fn measure_next(&mut self) -> Option<u32> {
-        self.used = true;
+        self.used = UsedSince::ALL;
         if self.unmeasured > 0 {
             self.unmeasured -= 1;
             return None;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use elastin_types::{CallError, Time};
+use elastin_types::{CallError, Time, TraceContext};
 
 use crate::begin::{Begun, begin, post};
 use crate::flow::{AddedValues, NEVER};
@@ -46,7 +46,15 @@ impl<'a, F: Function> Call<'a, F> {
     /// Adds a value to the request context, which flows along with this call and the calls that come of it. Handlers read
     /// it with [`Ctx::request_value`](crate::Ctx::request_value).
     pub fn with_value(mut self, name: &str, value: &str) -> Self {
-        self.added.get_or_insert_default().push((name.into(), value.into()));
+        let added = self.added.get_or_insert_default();
+        added.values.push((name.into(), value.into()));
+        self
+    }
+
+    /// Makes the call part of a trace, such as one that came with an HTTP request: the turn is a span below this place, and
+    /// so on along the calls that come of it. Without it a call is part of the trace that the turn which makes it belongs to.
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.added.get_or_insert_default().trace = Some(trace);
         self
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_types::{ActorId, Caller, Key, NodeId, Reminder, TenantId, Time};
+use elastin_types::{ActorId, Caller, Key, NodeId, Reminder, TenantId, Time, TraceContext};
 
 use crate::answer::answer;
 use crate::codec::encode_state;
@@ -96,6 +96,12 @@ impl Ctx {
             let (_, value) = values.find(|(known, _)| **known == *name)?;
             Some(value.to_string())
         })
+    }
+
+    /// This turn's place in a trace, if its call belongs to one: what a request that it makes out of the system carries as
+    /// `traceparent`.
+    pub fn trace(&self) -> Option<TraceContext> {
+        look(|scope| scope.trace())
     }
 
     /// Ends this activation after the turn, as if the actor had been idle for long.

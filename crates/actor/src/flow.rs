@@ -15,8 +15,17 @@ const VALUES_MAX: usize = 32;
 /// The deadline of a call that has none.
 pub(crate) const NEVER: Time = Time(u64::MAX);
 
-/// Values that a call adds to those that flow along. Boxed, because most calls add none.
-pub(crate) type AddedValues = Option<Box<Vec<(Box<str>, Box<str>)>>>;
+/// What a call adds to what flows along. Boxed, because most calls add nothing.
+pub(crate) type AddedValues = Option<Box<Added>>;
+
+/// What a call adds to what flows along.
+#[derive(Debug, Default)]
+pub(crate) struct Added {
+    /// Values of the request context.
+    pub(crate) values: Vec<(Box<str>, Box<str>)>,
+    /// Its place in a trace, instead of that of the turn that makes it.
+    pub(crate) trace: Option<TraceContext>,
+}
 
 /// A chain of nested calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,14 +94,30 @@ impl Flow {
     #[inline]
     pub(crate) fn add(&mut self, added: AddedValues) {
         if let Some(added) = added {
-            self.add_values(*added);
+            self.add_rare(*added);
         }
     }
 
     #[cold]
-    fn add_values(&mut self, added: Vec<(Box<str>, Box<str>)>) {
+    fn add_rare(&mut self, added: Added) {
         let mut rare = self.rare.take().map_or_else(Rare::default, Arc::unwrap_or_clone);
-        rare.values = Some(with_added(rare.values.as_ref(), added));
+        if !added.values.is_empty() {
+            rare.values = Some(with_added(rare.values.as_ref(), added.values));
+        }
+        rare.trace = added.trace.or(rare.trace);
+        self.rare = Some(Arc::new(rare));
+    }
+
+    /// Its place in a trace.
+    #[inline]
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.rare.as_ref()?.trace
+    }
+
+    /// From here on it is another place in the trace.
+    pub(crate) fn set_trace(&mut self, trace: TraceContext) {
+        let mut rare = self.rare.take().map_or_else(Rare::default, Arc::unwrap_or_clone);
+        rare.trace = Some(trace);
         self.rare = Some(Arc::new(rare));
     }
 
@@ -254,14 +279,19 @@ mod tests {
         (Box::from(name), Box::from(value))
     }
 
+    fn added(values: Vec<(Box<str>, Box<str>)>) -> AddedValues {
+        let trace = None;
+        Some(Box::new(Added { values, trace }))
+    }
+
     #[test]
     fn values_flow_along_and_are_replaced() {
         let mut flow = Flow::new(TenantId(0));
         flow.add(None);
         assert!(flow.values().is_none());
-        flow.add(Some(Box::new(vec![value("user", "ada"), value("page", "1")])));
+        flow.add(added(vec![value("user", "ada"), value("page", "1")]));
         let mut inner = flow.clone();
-        inner.add(Some(Box::new(vec![value("user", "eve")])));
+        inner.add(added(vec![value("user", "eve")]));
         let expected: RequestContext = vec![value("page", "1"), value("user", "eve")].into();
         assert_eq!(inner.values(), Some(&expected));
         assert_eq!(
@@ -270,7 +300,7 @@ mod tests {
             "nothing flows back"
         );
         let many = (0..VALUES_MAX).map(|index| value(&index.to_string(), "")).collect();
-        inner.add(Some(Box::new(many)));
+        inner.add(added(many));
         let values = inner.values().expect("there are values");
         assert_eq!(values.len(), VALUES_MAX);
         assert!(values.iter().all(|(name, _)| **name != *"user"));

@@ -83,6 +83,9 @@ pub trait Seat: Send + Sync + 'static {
     /// The process it is in.
     fn host(&self) -> Arc<dyn Host>;
 
+    /// The actor, or one of its functions, as people write it: `Folder/7`, `open`. For logs and spans: it is slow.
+    fn describe(&self, function: Option<Method>) -> String;
+
     /// Takes in what was measured of one turn; says how many turns the next measured one shall stand for (at least 1).
     fn record_turn(&self, turn: &TurnMeasure) -> u16;
 
@@ -126,6 +129,8 @@ pub struct TurnMeasure {
     pub weight: u32,
     /// The time it ran, without the inline calls it made.
     pub busy: Duration,
+    /// The time from its beginning to its end, waits included.
+    pub latency: Duration,
     /// Who called.
     pub caller: Caller,
     /// Where the caller was.

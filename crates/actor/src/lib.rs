@@ -52,11 +52,12 @@ mod references;
 mod reminder;
 mod scope;
 mod slot;
+mod span;
 mod tell;
 mod turn;
 
 pub use actor::{Actor, Handlers, Hook, TypedRef, Undecoded, schema_of};
-pub use body::Body;
+pub use body::{Body, UsedSince};
 pub use call::{Call, CallFuture};
 pub use codec::{StateCodecError, decode_state, encode_state, encoded_state_size};
 pub use context::{Client, Ctx};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use elastin_types::Time;
 
+use crate::span::TurnSpan;
+
 /// How many calls of a measured turn are measured one by one before only some are.
 const EXACT_CALLS: u32 = 64;
 
@@ -31,6 +33,11 @@ pub(crate) struct Measure {
     pub(crate) stands_for: u32,
     /// The encoded size of the arguments.
     pub(crate) bytes: u64,
+    /// When the turn began, and how long it has lasted by its last poll, waits included.
+    began: Time,
+    pub(crate) latency: Duration,
+    /// The turn's span, if it belongs to a recorded trace.
+    pub(crate) span: Option<TurnSpan>,
 }
 
 impl Measure {
@@ -46,6 +53,9 @@ impl Measure {
             dice: 0,
             stands_for: 0,
             bytes,
+            began: now,
+            latency: Duration::ZERO,
+            span: None,
         }
     }
 
@@ -53,10 +63,17 @@ impl Measure {
     pub(crate) fn resume(&mut self, now: Time) {
         self.resumed = now;
         self.inlined = Duration::ZERO;
+        if let Some(span) = &self.span {
+            span.enter();
+        }
     }
 
     /// A poll is over; its time is taken off that of the turn that made the call inline.
     pub(crate) fn pause(&mut self, now: Time, caller: Option<&mut Measure>) {
+        if let Some(span) = &self.span {
+            span.exit();
+        }
+        self.latency = now.since(self.began);
         let elapsed = now.since(self.resumed);
         self.busy += elapsed.saturating_sub(self.inlined);
         if let Some(caller) = caller {

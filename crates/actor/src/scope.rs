@@ -8,12 +8,13 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::task::Waker;
 
-use elastin_types::{ActorId, Caller, ChainId, Method, RequestContext, TenantId, Time};
+use elastin_types::{ActorId, Caller, ChainId, Method, RequestContext, TenantId, Time, TraceContext};
 
 use crate::body::Body;
 use crate::flow::{AddedValues, Carried, Flow, NEVER, Origin};
 use crate::host::{Host, Seat, TurnMeasure};
 use crate::measure::Measure;
+use crate::span::TurnSpan;
 
 thread_local! {
     // Without a destructor, because access to a variable that has one costs several times as much.
@@ -186,6 +187,9 @@ impl Scope {
             let caller = stack.turns.last();
             measure = Some(measure_inline(&*seat, method, measured, called, caller, size()));
         }
+        if flow.trace().is_some() {
+            measure = Some(begin_span(&*seat, &mut flow, measure));
+        }
         stack.push(Scope {
             seat,
             flow,
@@ -199,8 +203,11 @@ impl Scope {
     pub fn enter_message<A>(body: &mut Body<A>, carried: Carried, size: impl FnOnce() -> u64) {
         let seat = body.take_seat();
         let measured = body.measure_next();
-        let measure = measured.map(|weight| Box::new(Measure::new(weight, seat.now(), size())));
-        let (flow, origin) = carried.into_flow(|| seat.node());
+        let mut measure = measured.map(|weight| Box::new(Measure::new(weight, seat.now(), size())));
+        let (mut flow, origin) = carried.into_flow(|| seat.node());
+        if flow.trace().is_some() {
+            measure = Some(begin_span(&*seat, &mut flow, measure));
+        }
         Stack::take().push(Self {
             seat,
             flow,
@@ -265,13 +272,17 @@ impl Scope {
     /// Hands in what was measured.
     #[cold]
     fn hand_in<A>(&mut self, body: &mut Body<A>, method: Method) {
-        let (Some(measure), Some(origin)) = (self.measure.take(), self.origin.take()) else {
+        let (Some(mut measure), Some(origin)) = (self.measure.take(), self.origin.take()) else {
             return;
         };
+        if let Some(span) = measure.span.take() {
+            span.end(&*self.seat, method);
+        }
         if measure.weight > 0 {
             body.set_stride(self.seat.record_turn(&TurnMeasure {
                 weight: measure.weight,
                 busy: measure.busy,
+                latency: measure.latency,
                 caller: origin.caller,
                 from: origin.from,
                 method,
@@ -329,6 +340,11 @@ impl Scope {
         self.flow.values()
     }
 
+    /// The turn's place in a trace.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.flow.trace()
+    }
+
     /// The actor whose turn it is.
     pub(crate) fn seat(&self) -> &Arc<dyn Seat> {
         &self.seat
@@ -365,7 +381,7 @@ fn measure_inline(
     caller: Option<&Scope>,
     bytes: u64,
 ) -> Box<Measure> {
-    let mut measure = Measure::new(measured.unwrap_or(0), Time::ZERO, bytes);
+    let mut measure = Measure::new(measured.unwrap_or(0), seat.now(), bytes);
     if let (Some(caller), Some(stands_for)) = (caller, called) {
         measure.stands_for = stands_for;
         let weight = caller.measure.as_ref().map_or(0, |measure| measure.weight);
@@ -373,6 +389,23 @@ fn measure_inline(
             caller.seat.record_call(seat.id(), method, bytes, weight * stands_for);
         }
     }
-    measure.resumed = seat.now();
     Box::new(measure)
+}
+
+/// Makes a turn that belongs to a trace a place of its own in it, with a span if the trace is recorded. Its time is taken
+/// for that, though it may not be its turn to be measured.
+#[cold]
+fn begin_span(seat: &dyn Seat, flow: &mut Flow, measure: Option<Box<Measure>>) -> Box<Measure> {
+    let mut measure = measure.unwrap_or_else(|| Box::new(Measure::new(0, seat.now(), 0)));
+    if let Some(parent) = flow.trace() {
+        let number = seat.host().next_call();
+        let place = parent.child(number.sequence ^ number.origin.0.rotate_left(32));
+        flow.set_trace(place);
+        if place.is_sampled() {
+            let span = TurnSpan::begin(seat, place, parent);
+            span.enter();
+            measure.span = Some(span);
+        }
+    }
+    measure
 }

@@ -497,6 +497,10 @@ impl Outside for Inner {
         );
     }
 
+    fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {
+        self.machine.look(|node| node.last_known(actor))
+    }
+
     fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {
         tokio::spawn(reminding::remind(self.this.clone(), actor.clone(), request, done));
     }

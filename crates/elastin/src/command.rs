@@ -39,6 +39,9 @@ enum Command {
         /// The directory of the cluster's files; without it they are temporary
         #[arg(long)]
         data: Option<PathBuf>,
+        /// Where to serve metrics, on the loopback interface; server-N does at the Nth port after
+        #[arg(long)]
+        metrics: Option<SocketAddr>,
     },
     /// Run a server: of an embedded cluster, whose supervisor starts it, or of one coordinated by etcd
     Node(Box<NodeArguments>),
@@ -74,6 +77,12 @@ struct NodeArguments {
     /// The elasticity period in seconds, unless the policy names one; the first server of a cluster sets it
     #[arg(long, default_value_t = 10.0)]
     period: f64,
+    /// What the network can carry, in megabits per second; without it, percentages of the network are unknown
+    #[arg(long)]
+    net_mbit: Option<f64>,
+    /// Where to serve metrics, on the loopback interface
+    #[arg(long)]
+    metrics: Option<SocketAddr>,
     /// Act although the lease may have run out, and write over what a later activation has written
     #[cfg(feature = "planted-bugs")]
     #[arg(long, hide = true)]
@@ -85,6 +94,8 @@ impl NodeArguments {
         Ok(NodeOptions {
             lease_ttl: seconds("lease", self.lease)?,
             period: seconds("period", self.period)?,
+            net_mbit: self.net_mbit,
+            metrics: self.metrics,
             address: self.address,
             name: self.name,
             cpu_share: self.cpu_share,
@@ -127,7 +138,8 @@ fn carry_out(app: App, arguments: Arguments) -> ExitCode {
             cpu_share,
             period,
             data,
-        } => cluster(app, servers, servers_max, cpu_share, period, data),
+            metrics,
+        } => cluster(app, servers, servers_max, cpu_share, period, data, metrics),
         Command::Node(arguments) => arguments
             .options()
             .and_then(|options| block_on(node::run(app, options))),
@@ -169,6 +181,7 @@ fn cluster(
     cpu_share: Option<f64>,
     period: f64,
     data: Option<PathBuf>,
+    metrics: Option<SocketAddr>,
 ) -> anyhow::Result<()> {
     let period = seconds("period", period)?;
     anyhow::ensure!(servers > 0, "a cluster needs at least one server");
@@ -179,6 +192,9 @@ fn cluster(
     }
     if let Some(data) = data {
         builder = builder.data(data);
+    }
+    if let Some(metrics) = metrics {
+        builder = builder.metrics(metrics);
     }
     block_on(async {
         let cluster = builder.start().await?;

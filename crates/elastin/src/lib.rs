@@ -34,6 +34,7 @@ mod embedded;
 mod evacuation;
 mod global;
 mod member;
+mod metrics;
 mod node;
 mod policy_source;
 mod provision;
@@ -57,6 +58,7 @@ pub use elastin_macros::policy;
 pub use elastin_protocol::MoveError;
 pub use elastin_types as types;
 pub use embedded::{Embedded, EmbeddedBuilder, EmbeddedError};
+pub use metrics::MetricsError;
 pub use policy_source::PolicySource;
 pub use status::ServerStatus;
 

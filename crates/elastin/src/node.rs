@@ -9,6 +9,7 @@ use elastin_cluster::{Class, Heard, Role, Roster};
 use elastin_control::{Config, GemCommand, GemEvent, Lem, LemCommand, LemEvent, NewActor};
 use elastin_policy::Policy;
 use elastin_runtime::Interest;
+use elastin_stores::MeasuredState;
 use elastin_types::{ActorId, NodeId, ServerState, Snapshot};
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,9 +22,10 @@ use crate::control::{global_manager, members_of, new_actor, sleep_until_due};
 use crate::evacuation::Evacuation;
 use crate::global::Global;
 use crate::member::{Below, Member, MemberOptions};
+use crate::metrics::{LastPeriod, ServerMetrics};
 use crate::settings::ClusterSettings;
 use crate::status::Status;
-use crate::usage::UsageMeter;
+use crate::usage::{Capacity, UsageMeter};
 use crate::wire::{self, ControlFrame};
 
 /// How long a server that was told to go lets its actors finish and be saved: well within what its supervisor waits for it.
@@ -54,6 +56,10 @@ pub(crate) struct NodeOptions {
     /// Acts although its lease may have run out, and writes over what a later activation has written.
     #[cfg(feature = "planted-bugs")]
     pub(crate) unfenced: bool,
+    /// What the network can carry, in megabits per second.
+    pub(crate) net_mbit: Option<f64>,
+    /// Where to serve metrics.
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 /// Runs a server until its supervisor or a signal ends it or it is no longer a member.
@@ -73,6 +79,7 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
     } else {
         state
     };
+    let state = Arc::new(MeasuredState::new(state));
     let member = MemberOptions {
         #[cfg(feature = "planted-bugs")]
         unfenced: options.unfenced,
@@ -80,11 +87,28 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
         listen: options.listen,
         advertise: options.advertise,
         lease_ttl: options.lease_ttl,
-        ..MemberOptions::new(options.name, Role::Server, coordination, state, security)
+        ..MemberOptions::new(
+            options.name.clone(),
+            Role::Server,
+            coordination,
+            state.clone(),
+            security,
+        )
     };
     let member = Member::join(&app, member).await?;
     let (membership, runtime) = (member.membership.clone(), member.runtime.clone());
-    let server = Server::new(member, policy, settings, options.address.is_supervised());
+    let capacity = Capacity::find(options.cpu_share, options.net_mbit);
+    let last_period = Arc::new(Mutex::new(LastPeriod::default()));
+    let metrics = ServerMetrics {
+        name: options.name,
+        runtime: member.runtime.clone(),
+        peer: member.peer.clone(),
+        state,
+        last_period: Arc::clone(&last_period),
+    };
+    let _metrics = metrics.serve(options.metrics).await;
+    let mut server = Server::new(member, policy, settings, capacity, options.address.is_supervised());
+    server.last_period = last_period;
     let supervisor_ended = async {
         match options.address.is_supervised() {
             true => supervisor_ended().await,
@@ -143,6 +167,7 @@ struct Server {
     policy: Arc<Policy>,
     settings: ClusterSettings,
     usage: UsageMeter,
+    last_period: Arc<Mutex<LastPeriod>>,
     roster: Roster,
     office: Office,
     moves: Moves<Asked>,
@@ -159,7 +184,13 @@ struct Server {
 }
 
 impl Server {
-    fn new(member: Member, policy: Arc<Policy>, settings: ClusterSettings, supervised: bool) -> Self {
+    fn new(
+        member: Member,
+        policy: Arc<Policy>,
+        settings: ClusterSettings,
+        capacity: Capacity,
+        supervised: bool,
+    ) -> Self {
         let config = Config {
             node: member.me,
             policy: Arc::clone(&policy),
@@ -172,7 +203,8 @@ impl Server {
             status: Arc::default(),
             policy,
             settings,
-            usage: UsageMeter::start(),
+            usage: UsageMeter::start(capacity),
+            last_period: Arc::default(),
             roster: Roster::default(),
             office: Office::default(),
             moves: Moves::default(),
@@ -276,8 +308,13 @@ impl Server {
         } else {
             ServerState::Active
         };
+        server.usage.cpu = self.usage.processor(server.usage.cpu.used);
         server.usage.mem = self.usage.memory();
         server.usage.net = self.usage.network(self.member.peer.traffic_bytes());
+        *self.last_period.lock() = LastPeriod {
+            server: Some(server.clone()),
+            mailbox_messages: measured.mailbox_messages,
+        };
         tracing::debug!(?server, "a period has ended");
         for actor in &measured.actors {
             tracing::trace!(?actor, "in this period");

@@ -46,13 +46,24 @@ pub(crate) trait AnySeat: Seat + Runnable {
 
     /// What was measured since the last time; `None` if there is no activation. The second part is what counts for the
     /// server as a whole.
-    fn report(&self, listed: bool, period_s: f64) -> Option<(Option<ActorStats>, Load)>;
+    fn report(&self, listed: bool, period: Period) -> Option<(Option<ActorStats>, Load)>;
+
+    /// What is known of an activation that did nothing in this period; `None` if it did something, and has reported.
+    fn report_idle(&self, period: Period) -> Option<ActorStats>;
 
     /// Ends everything, because the runtime ends.
     fn tear_down(&self);
 
     /// Whether nothing is to be done for this actor.
     fn is_at_rest(&self) -> bool;
+}
+
+/// The period that a report is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Period {
+    /// Counts the snapshots of a runtime.
+    pub(crate) number: u32,
+    pub(crate) seconds: f64,
 }
 
 /// What an actor adds to its server.

@@ -84,13 +84,62 @@ mod tests {
         assert_eq!(entries[0].bytes, 30);
     }
 
-    #[test]
-    fn the_sum_is_exact_and_the_heaviest_stays() {
-        // Key 0 is half of the stream; the other half never repeats.
-        let stream = (1..=1000).flat_map(|key| [0, key]);
+    /// Counts a stream, and holds the table against exact counts: what it must have, and how far it may be off.
+    fn check(stream: Vec<u32>) {
+        let length = stream.len() as u64;
+        let mut exact = std::collections::BTreeMap::<u32, u64>::new();
+        stream.iter().for_each(|key| *exact.entry(*key).or_default() += 1);
         let entries = count(stream);
-        assert_eq!(entries.len(), ENTRIES_MAX);
-        assert_eq!(entries.iter().map(|entry| entry.count).sum::<u64>(), 2000);
-        assert_eq!(entries.iter().max_by_key(|entry| entry.count).unwrap().key, 0);
+        assert_eq!(
+            entries.iter().map(|entry| entry.count).sum::<u64>(),
+            length,
+            "the sum is exact"
+        );
+        let error_max = length / ENTRIES_MAX as u64;
+        for entry in &entries {
+            let really = exact[&entry.key];
+            assert!(entry.count >= really, "never too low: {entry:?}, really {really}");
+            assert!(entry.count - really <= error_max, "{entry:?}, really {really}");
+        }
+        for (key, really) in exact.into_iter().filter(|(_, really)| *really > error_max) {
+            assert!(
+                entries.iter().any(|entry| entry.key == key),
+                "{key} came {really} times"
+            );
+        }
+    }
+
+    /// Numbers below 2³² that look random (a linear congruential generator).
+    fn random(count: usize) -> impl Iterator<Item = u32> {
+        let mut state = 7_u64;
+        std::iter::repeat_with(move || {
+            state = state
+                .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                .wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 32) as u32
+        })
+        .take(count)
+    }
+
+    #[test]
+    fn a_uniform_stream_stays_within_the_bound() {
+        for keys in [10, 32, 33, 100, 10_000] {
+            check(random(50_000).map(|number| number % keys).collect());
+        }
+    }
+
+    #[test]
+    fn a_skewed_stream_stays_within_the_bound() {
+        // About as many of key k as 1/k: a few callers make most of the calls.
+        let skewed = |keys: f64| move |number: u32| keys.powf(f64::from(number) / f64::from(u32::MAX)) as u32;
+        for keys in [40.0, 1000.0, 100_000.0] {
+            check(random(50_000).map(skewed(keys)).collect());
+        }
+    }
+
+    #[test]
+    fn the_heaviest_stays_among_keys_that_never_repeat() {
+        check((1..=1000).flat_map(|key| [0, key]).collect());
+        check((1..=1000).chain(std::iter::repeat_n(0, 1000)).collect());
     }
 }

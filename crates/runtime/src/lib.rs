@@ -34,6 +34,7 @@
 //! ```
 
 mod any_seat;
+mod busy;
 mod call_numbers;
 mod clock;
 mod error;
@@ -51,11 +52,12 @@ mod seat;
 mod settings;
 mod share;
 mod shared;
+mod snapshot;
 mod timers;
 
 pub use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone, SaveError};
 pub use error::{ActivateError, BuildError, FreezeError, Undeliverable};
 pub use outside::{Grant, LocalOnly, Mail, Outside, StateImage};
-pub use profile::{Interest, NodeSnapshot, Stats};
+pub use profile::{Interest, NodeSnapshot, Stats, TypeTotals};
 pub use runtime::{Builder, FreezeDone, Runtime};
 pub use settings::{INLINE_DEPTH_MAX, MAILBOX_MAX, Settings};

@@ -12,6 +12,8 @@ pub enum Interest {
     All,
     /// Those of these types: the types that rules name.
     Types(BTreeSet<ActorType>),
+    /// Those of these types that did something in the period.
+    Busy(BTreeSet<ActorType>),
 }
 
 impl Interest {
@@ -19,8 +21,13 @@ impl Interest {
     pub fn covers(&self, kind: ActorType) -> bool {
         match self {
             Interest::All => true,
-            Interest::Types(types) => types.contains(&kind),
+            Interest::Types(types) | Interest::Busy(types) => types.contains(&kind),
         }
+    }
+
+    /// Whether actors that did nothing are listed too.
+    pub fn lists_idle(&self) -> bool {
+        !matches!(self, Interest::Busy(_))
     }
 }
 
@@ -31,6 +38,8 @@ pub struct NodeSnapshot {
     pub period: Duration,
     /// The server. The network is not the runtime's to measure: its use is 0 and its capacity unknown here.
     pub server: ServerStats,
+    /// How many messages wait in mailboxes.
+    pub mailbox_messages: u64,
     /// The actors of interest.
     pub actors: Vec<ActorStats>,
 }
@@ -48,6 +57,20 @@ pub struct Stats {
     pub queued: usize,
     /// How many turns panicked.
     pub panics: u64,
+    /// How many calls and tells were turned away because a mailbox was full. A tell that waits for room counts each time
+    /// that it finds none.
+    pub overloads: u64,
     /// How often a worker paused because the process had used up its CPU share.
     pub throttled: u64,
+}
+
+/// What all actors of one type did since the runtime started, up to the last snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypeTotals {
+    /// The type's name.
+    pub name: String,
+    /// How many turns they had, by sampling.
+    pub turns: u64,
+    /// How long those ran, by sampling.
+    pub busy: Duration,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use elastin_actor::TurnMeasure;
-use elastin_types::{ActorId, CallIn, CallOut, Caller, Method, NodeId, References};
+use elastin_types::{ActorId, CallIn, CallOut, Caller, FunctionStats, Method, NodeId, References};
 
 use crate::heavy::HeavyHitters;
 
@@ -14,16 +14,63 @@ const EXACT_TURNS: u64 = 256;
 /// one, callers that take turns in a pattern would be seen always or never.
 const STRIDE: u16 = 16;
 
-/// What is measured of one activation in a period. Only there for actors that did something.
+/// What is known of one activation for snapshots.
 #[derive(Default)]
 pub(crate) struct Profile {
+    /// What is measured in this period; freed when the actor did nothing in one.
+    tables: Option<Box<Tables>>,
+    /// What was last seen of the state, if the actor is listed.
+    noted: Option<Box<Noted>>,
+}
+
+impl Profile {
+    /// The tables of this period. `first` is called when there were none, and makes sure that the next snapshot takes
+    /// them.
+    pub(crate) fn tables(&mut self, first: impl FnOnce()) -> &mut Tables {
+        self.tables.get_or_insert_with(|| {
+            first();
+            Box::default()
+        })
+    }
+
+    /// Takes the tables of the period that ends.
+    pub(crate) fn end_period(&mut self) -> Option<Box<Tables>> {
+        self.tables.take()
+    }
+
+    /// Takes in what was seen of the state.
+    pub(crate) fn note(&mut self, state_bytes: u64, references: Vec<References>) {
+        let noted = self.noted.get_or_insert_default();
+        noted.state_bytes = state_bytes;
+        noted.references = references;
+    }
+
+    /// What was last seen of the state, for the report of a period; `None` if that has been given already.
+    pub(crate) fn report_note(&mut self, period: u32) -> Option<Noted> {
+        let noted = self.noted.get_or_insert_default();
+        (std::mem::replace(&mut noted.reported, period) != period).then(|| Noted::clone(noted))
+    }
+
+    /// The activation is over: nothing is known of the next one. The tables stay, empty, because a snapshot comes for
+    /// them.
+    pub(crate) fn activation_ended(&mut self) {
+        if let Some(tables) = &mut self.tables {
+            **tables = Tables::default();
+        }
+        self.noted = None;
+    }
+}
+
+/// What is measured of one activation in a period. Only there for actors that did something.
+#[derive(Default)]
+pub(crate) struct Tables {
     pub(crate) turns: u64,
     pub(crate) busy: Duration,
     dice: u32,
-    /// What was last seen of the state.
-    pub(crate) noted: Option<Noted>,
     calls_in: HeavyHitters<(Caller, Method), NodeId>,
     calls_out: HeavyHitters<(ActorId, Method), ()>,
+    /// By function. As many as the type has, and its hooks.
+    functions: Vec<FunctionStats>,
 }
 
 /// Whether two callers count as one: actors by themselves, clients all together, because policies speak of clients as one
@@ -40,9 +87,11 @@ fn same_caller(one: &Caller, other: &Caller) -> bool {
 pub(crate) struct Noted {
     pub(crate) state_bytes: u64,
     pub(crate) references: Vec<References>,
+    /// The last period that it was reported for; the first is 1.
+    reported: u32,
 }
 
-impl Profile {
+impl Tables {
     /// Takes in a measured turn; says how many turns the next measured one stands for.
     pub(crate) fn turn(&mut self, turn: &TurnMeasure) -> u16 {
         let weight = u64::from(turn.weight);
@@ -55,11 +104,29 @@ impl Profile {
             turn.bytes * weight,
             turn.from,
         );
+        self.function(turn);
         if self.turns < EXACT_TURNS {
             1
         } else {
             self.next_stride()
         }
+    }
+
+    fn function(&mut self, turn: &TurnMeasure) {
+        let known = self.functions.iter().position(|known| known.method == turn.method);
+        let index = known.unwrap_or_else(|| {
+            self.functions.push(FunctionStats::new(turn.method));
+            self.functions.len() - 1
+        });
+        let function = &mut self.functions[index];
+        function.count += u64::from(turn.weight);
+        function.latency_sum += turn.latency * turn.weight;
+        function.latency_max = function.latency_max.max(turn.latency);
+    }
+
+    /// How long the turns of each function took.
+    pub(crate) fn take_functions(&mut self) -> Vec<FunctionStats> {
+        std::mem::take(&mut self.functions)
     }
 
     /// From half the stride to one and a half times it, all equally often (a linear congruential generator).
@@ -120,6 +187,7 @@ mod tests {
         TurnMeasure {
             weight,
             busy: Duration::from_micros(1),
+            latency: Duration::from_micros(2),
             caller: Caller::Client(NodeId(client)),
             method: Method::of(method),
             bytes: 1,
@@ -129,7 +197,7 @@ mod tests {
 
     #[test]
     fn clients_count_as_one_caller() {
-        let mut profile = Profile::default();
+        let mut profile = Tables::default();
         for client in 0..100 {
             profile.turn(&turn(client, "open", 1));
         }
@@ -140,7 +208,7 @@ mod tests {
 
     #[test]
     fn functions_called_in_turn_are_seen_equally_often() {
-        let mut profile = Profile::default();
+        let mut profile = Tables::default();
         let (mut turns, mut weight) = (0_u64, 1);
         while turns < 100_000 {
             turns += u64::from(weight);

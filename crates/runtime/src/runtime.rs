@@ -7,23 +7,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use elastin_actor::{Client, Handlers, Host, schema_of};
-use elastin_types::{
-    ActivationEpoch, ActorId, ActorSchema, ActorStats, ActorType, NodeId, PerResource, Schema, ServerState,
-    ServerStats, Time, Usage,
-};
+use elastin_types::{ActivationEpoch, ActorId, ActorSchema, ActorType, NodeId, Schema, Time};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use crate::busy::Busy;
 use crate::call_numbers::CallNumbers;
-use crate::clock::{self, Clock};
+use crate::clock::Clock;
 use crate::registry::Registry;
 use crate::scheduler::Scheduler;
 use crate::seat::ActorSeat;
 use crate::shared::{MakeSeat, Shared};
+use crate::snapshot::Periods;
 use crate::timers::{Due, Timers};
 use crate::{
     ActivateError, BuildError, FreezeError, Interest, LocalOnly, Mail, NodeSnapshot, Outside, Settings, StateImage,
-    Stats, Undeliverable,
+    Stats, TypeTotals, Undeliverable,
 };
 
 /// How often a shutdown looks whether everything is done.
@@ -46,8 +45,7 @@ pub struct Runtime {
 struct Owner {
     shared: Arc<Shared>,
     handle: Handle,
-    /// When the last snapshot was, and the CPU time used by then.
-    period: Mutex<(Time, Duration)>,
+    periods: Mutex<Periods>,
     threads: Mutex<Threads>,
 }
 
@@ -138,6 +136,7 @@ impl Builder {
             types,
             clock,
             registry: Registry::new(),
+            busy: Busy::new(),
             scheduler: scheduler.clone(),
             timers: timers.clone(),
             outside: self.outside.unwrap_or_else(|| Arc::new(LocalOnly::default())),
@@ -146,6 +145,7 @@ impl Builder {
             calls: CallNumbers::new(),
             turns: AtomicU64::new(0),
             panics: AtomicU64::new(0),
+            overloads: AtomicU64::new(0),
             activations: AtomicU64::new(0),
             settings: self.settings,
         });
@@ -155,7 +155,7 @@ impl Builder {
         };
         let owner = Owner {
             handle,
-            period: Mutex::new((clock.now(), clock::process_cpu())),
+            periods: Mutex::new(Periods::begin(clock.now())),
             threads: Mutex::new(threads),
             shared: shared.clone(),
         };
@@ -175,6 +175,7 @@ fn sweep_later(shared: &Arc<Shared>) {
             shared.registry.each(|seat| seat.passivate_if_unused());
         }
         shared.registry.sweep();
+        shared.busy.sweep();
         sweep_later(&shared);
     };
     shared.timers.at(shared.clock.now() + every, Due::Run(Box::new(sweep)));
@@ -304,55 +305,15 @@ impl Runtime {
         self.shared().scheduler.set_share(cores);
     }
 
-    /// What was done since the last snapshot, and starts a new period.
+    /// What was done since the last snapshot, and starts a new period. It costs as much as there are actors that did
+    /// something, and, if the interest is in idle ones too, as there are actors.
     pub fn snapshot(&self, interest: &Interest) -> NodeSnapshot {
-        let shared = self.shared();
-        let (now, cpu) = (shared.clock.now(), clock::process_cpu());
-        let (before, cpu_before) = std::mem::replace(&mut *self.owner.period.lock(), (now, cpu));
-        let period = now.since(before).max(Duration::from_nanos(1));
-        let mut actors: Vec<ActorStats> = Vec::new();
-        let (mut count, mut turns, mut backlog, mut busy) = (0, 0, 0, Duration::ZERO);
-        shared.registry.each(|seat| {
-            let listed = interest.covers(seat.id().kind);
-            if let Some((stats, load)) = seat.report(listed, period.as_secs_f64()) {
-                count += 1;
-                turns += load.turns;
-                backlog += load.backlog;
-                busy += load.busy;
-                actors.extend(stats);
-            }
-        });
-        let used = cpu.saturating_sub(cpu_before);
-        if busy > used {
-            // Turns are timed by the monotonic clock, which goes on while the system runs something else instead.
-            let really = used.as_secs_f64() / busy.as_secs_f64();
-            actors.iter_mut().for_each(|actor| actor.used.cpu *= really);
-        }
-        let used_ms = used.as_secs_f64() * 1000.0;
-        let per_turn_ms = if turns > 0 { used_ms / turns as f64 } else { 0.0 };
-        let per_second = 1.0 / period.as_secs_f64();
-        let cores = shared.scheduler.share.cores().unwrap_or_else(cores);
-        NodeSnapshot {
-            period,
-            server: ServerStats {
-                node: shared.settings.node,
-                state: ServerState::Active,
-                usage: PerResource {
-                    cpu: Usage {
-                        used: used_ms * per_second,
-                        capacity: Some(cores * 1000.0),
-                    },
-                    mem: Usage {
-                        used: actors.iter().map(|actor| actor.used.mem).sum(),
-                        capacity: None,
-                    },
-                    net: Usage::default(),
-                },
-                cpu_demand: (used_ms + backlog as f64 * per_turn_ms) * per_second,
-                actors: count,
-            },
-            actors,
-        }
+        self.owner.periods.lock().end(self.shared(), interest)
+    }
+
+    /// What actors of each type did up to the last snapshot.
+    pub fn totals(&self) -> Vec<TypeTotals> {
+        self.owner.periods.lock().totals(&self.shared().schema)
     }
 
     /// Measures of the work stage.
@@ -364,6 +325,7 @@ impl Runtime {
             turns: shared.turns.load(Ordering::Relaxed),
             queued: shared.scheduler.queued(),
             panics: shared.panics.load(Ordering::Relaxed),
+            overloads: shared.overloads.load(Ordering::Relaxed),
             throttled: shared.scheduler.pauses.load(Ordering::Relaxed),
         }
     }
@@ -419,9 +381,4 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// How many cores the machine has for this process.
-fn cores() -> f64 {
-    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }

@@ -35,12 +35,12 @@ use bytes::Bytes;
 use crossbeam_utils::atomic::AtomicCell;
 use elastin_actor::{
     Body, Finished, Handlers, Host, Posted, ReminderDone, ReminderRequest, SaveDone, Scope, Seat, Target, Timer,
-    TimerId, Turn, TurnMeasure,
+    TimerId, Turn, TurnMeasure, UsedSince,
 };
 use elastin_types::{ActivationEpoch, ActorId, CallError, Method, NodeId, NotDelivered, Overloaded, Time};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::any_seat::{AnySeat, Load};
+use crate::any_seat::{AnySeat, Load, Period};
 use crate::mailbox::{Ending, Mailbox, Suspended};
 use crate::profile_table::Profile;
 use crate::queue::AnyTurn;
@@ -62,6 +62,9 @@ const REPORT: u8 = 16;
 /// A turn of a discarded activation still runs.
 const ORPHAN: u8 = 32;
 
+/// How many turns go unmeasured at a time without profiling: as many as can be counted.
+const UNMEASURED: u16 = u16::MAX;
+
 /// How many messages come together in a mailbox before another worker is woken for a tell.
 const NUDGE_AT: usize = 16;
 
@@ -74,7 +77,7 @@ pub(crate) struct ActorSeat<A: Handlers> {
     attention: AtomicU8,
     mailbox: Mutex<Mailbox<A>>,
     // Apart from the mailbox, because turns that run inline report here without touching that.
-    profile: Mutex<Option<Box<Profile>>>,
+    profile: Mutex<Profile>,
 }
 
 impl<A: Handlers> ActorSeat<A> {
@@ -87,7 +90,7 @@ impl<A: Handlers> ActorSeat<A> {
             idle: AtomicCell::new(None),
             attention: AtomicU8::new(INACTIVE),
             mailbox: Mutex::new(Mailbox::new()),
-            profile: Mutex::new(None),
+            profile: Mutex::default(),
         })
     }
 
@@ -108,14 +111,14 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Decides what becomes of an actor that is between two turns.
-    fn settle(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, body: Box<Body<A>>) {
+    fn settle(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, mut body: Box<Body<A>>) {
         if mailbox.epoch != Some(body.epoch) {
             return self.bury(mailbox, body);
         }
         let attention = self.attention();
         if attention & REPORT != 0 {
             self.lower(REPORT);
-            self.note_state(&body);
+            self.note_state(&mut body);
         }
         if attention & FREEZE != 0 {
             return self.freeze_at_boundary(mailbox, body);
@@ -186,6 +189,7 @@ impl<A: Handlers> ActorSeat<A> {
             {
                 rest.room.push(room.clone());
             }
+            self.shared.overloads.fetch_add(1, Ordering::Relaxed);
             return Err(CallError::Overloaded(Overloaded::Actor));
         }
         rest.queue.push(call);
@@ -207,6 +211,8 @@ impl<A: Handlers> ActorSeat<A> {
             drop(mailbox);
         }
         if nudge {
+            // Its backlog counts, even if no turn of it ends in this period.
+            self.profile.lock().tables(|| self.is_busy());
             self.shared.scheduler.wake_one();
         }
         Ok(())
@@ -265,14 +271,30 @@ impl<A: Handlers> Seat for ActorSeat<A> {
         self.shared.clone()
     }
 
+    fn describe(&self, function: Option<Method>) -> String {
+        let schema = &self.shared.schema;
+        let Some(function) = function else {
+            return schema.show(&self.id);
+        };
+        let functions = schema
+            .actor_of(self.id.kind)
+            .into_iter()
+            .flat_map(|kind| &kind.functions);
+        let mut functions = functions;
+        let known = functions.find(|known| known.method() == function);
+        known.map_or_else(|| format!("#{:08x}", function.number()), |known| known.name.clone())
+    }
+
     fn record_turn(&self, turn: &TurnMeasure) -> u16 {
-        let mut profile = self.profile.lock();
-        profile.get_or_insert_default().turn(turn)
+        if !self.shared.settings.profiling {
+            return UNMEASURED;
+        }
+        self.profile.lock().tables(|| self.is_busy()).turn(turn)
     }
 
     fn record_call(&self, callee: &ActorId, method: Method, bytes: u64, weight: u32) {
         let mut profile = self.profile.lock();
-        profile.get_or_insert_default().call(callee, method, bytes, weight);
+        profile.tables(|| self.is_busy()).call(callee, method, bytes, weight);
     }
 
     fn deactivate(&self) {
@@ -446,7 +468,7 @@ impl<A: Handlers> AnySeat for ActorSeat<A> {
 
     fn passivate_if_unused(&self) {
         let Some(mut body) = self.idle.take() else { return };
-        let unused = !std::mem::replace(&mut body.used, false);
+        let unused = !body.used.take(UsedSince::SWEEP);
         if unused {
             self.deactivate();
             self.mailbox.lock().shrink();
@@ -461,8 +483,12 @@ impl<A: Handlers> AnySeat for ActorSeat<A> {
         }
     }
 
-    fn report(&self, listed: bool, period_s: f64) -> Option<(Option<elastin_types::ActorStats>, Load)> {
-        self.make_report(listed, period_s)
+    fn report(&self, listed: bool, period: Period) -> Option<(Option<elastin_types::ActorStats>, Load)> {
+        self.make_report(listed, period)
+    }
+
+    fn report_idle(&self, period: Period) -> Option<elastin_types::ActorStats> {
+        self.make_idle_report(period)
     }
 
     fn tear_down(&self) {

@@ -14,6 +14,7 @@ use elastin_types::{
 use parking_lot::Mutex;
 
 use crate::any_seat::AnySeat;
+use crate::busy::Busy;
 use crate::call_numbers::CallNumbers;
 use crate::clock::Clock;
 use crate::registry::Registry;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) types: BTreeMap<ActorType, MakeSeat>,
     pub(crate) clock: Clock,
     pub(crate) registry: Registry,
+    pub(crate) busy: Busy,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) timers: Arc<Timers>,
     pub(crate) outside: Arc<dyn Outside>,
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) calls: CallNumbers,
     pub(crate) turns: AtomicU64,
     pub(crate) panics: AtomicU64,
+    /// Calls and tells that found a mailbox full.
+    pub(crate) overloads: AtomicU64,
     pub(crate) activations: AtomicU64,
 }
 

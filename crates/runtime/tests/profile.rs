@@ -8,6 +8,7 @@ extern crate elastin_actor as elastin;
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::pair::Pair;
@@ -263,4 +264,135 @@ async fn edges_between_nodes_know_the_nodes() {
     let read = &of(&here, folder.id()).calls_out[0];
     assert_eq!((read.count, read.node), (30, Some(NodeId(2))));
     pair.stop().await;
+}
+
+#[derive(Actor, Deserialize, Default)]
+struct Album {
+    pictures: Vec<Vec<u8>>,
+    cover: Option<Ref<File>>,
+}
+
+static ENCODED: AtomicUsize = AtomicUsize::new(0);
+
+impl Serialize for Album {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+        ENCODED.fetch_add(1, Ordering::SeqCst);
+        let mut album = serializer.serialize_struct("Album", 2)?;
+        album.serialize_field("pictures", &self.pictures)?;
+        album.serialize_field("cover", &self.cover)?;
+        album.end()
+    }
+}
+
+#[handlers]
+impl Album {
+    fn add(&mut self, ctx: &Ctx, bytes: usize) {
+        // Bytes that take one each when they are encoded.
+        self.pictures.push(vec![1; bytes]);
+        self.cover = Some(ctx.actor(self.pictures.len() as u64));
+    }
+}
+
+#[tokio::test]
+async fn the_size_follows_a_growing_state_and_an_idle_one_is_not_looked_at_again() {
+    let runtime = Runtime::builder().register::<Album>().workers(1).build().unwrap();
+    let album: Ref<Album> = runtime.client().actor(1);
+    let look = || {
+        let snapshot = runtime.snapshot(&Interest::All);
+        let stats = of(&snapshot, album.id());
+        let cover = stats.references.iter().flat_map(|held| held.actors.clone()).next();
+        (stats.used.mem, cover.map(|cover| cover.key))
+    };
+    for pictures in 1..=20_u64 {
+        album.add(5_000).await.unwrap();
+        let held = 5_000.0 * pictures as f64;
+        let (size, cover) = look();
+        assert!((size / held - 1.0).abs() < 0.1, "{size} instead of {held}");
+        assert_eq!(cover, Some(pictures.into()));
+    }
+    let encoded = ENCODED.load(Ordering::SeqCst);
+    for _ in 0..5 {
+        let (size, cover) = look();
+        assert!(size > 100_000.0);
+        assert_eq!(cover, Some(20.into()));
+    }
+    assert_eq!(
+        ENCODED.load(Ordering::SeqCst),
+        encoded,
+        "it did not run since the last look"
+    );
+}
+
+#[tokio::test]
+async fn what_is_of_interest_may_change_while_it_runs() {
+    let runtime = Runtime::builder()
+        .register::<Folder>()
+        .register::<File>()
+        .workers(1)
+        .build()
+        .unwrap();
+    let (folder, file): (Ref<Folder>, Ref<File>) = (runtime.client().actor("f"), runtime.client().actor("a"));
+    let listed = |interest: &Interest| {
+        let snapshot = runtime.snapshot(interest);
+        assert_eq!(snapshot.server.actors, 2, "all count, listed or not");
+        let kinds: BTreeSet<ActorType> = snapshot.actors.iter().map(|actor| actor.actor.kind).collect();
+        assert_eq!(kinds.len(), snapshot.actors.len(), "each is listed once");
+        kinds
+    };
+    let (folders, files) = (ActorType::of("Folder"), ActorType::of("File"));
+    for _ in 0..3 {
+        folder.burn(1).await.unwrap();
+        file.read().await.unwrap();
+    }
+    assert_eq!(listed(&Interest::Types([folders].into())), [folders].into());
+    // Files were not of interest and have been idle since; now they are.
+    assert_eq!(listed(&Interest::Types([files].into())), [files].into());
+    assert_eq!(listed(&Interest::Busy([files, folders].into())), [].into());
+    folder.burn(1).await.unwrap();
+    assert_eq!(listed(&Interest::Busy([files, folders].into())), [folders].into());
+    assert_eq!(listed(&Interest::All), [files, folders].into());
+}
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Sleeper {}
+
+#[handlers]
+impl Sleeper {
+    async fn sleep(&mut self, milliseconds: u64) {
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+    }
+
+    fn glance(&self) {}
+}
+
+#[tokio::test]
+async fn latency_is_known_for_each_function_waits_included() {
+    let runtime = Runtime::builder().register::<Sleeper>().workers(1).build().unwrap();
+    let sleeper: Ref<Sleeper> = runtime.client().actor(1);
+    sleeper.glance().await.unwrap();
+    for _ in 0..5 {
+        sleeper.sleep(20).await.unwrap();
+        sleeper.glance().await.unwrap();
+    }
+    let snapshot = runtime.snapshot(&Interest::All);
+    let stats = of(&snapshot, sleeper.id());
+    let function = |name: &str| {
+        let found = stats
+            .functions
+            .iter()
+            .find(|function| function.method == Method::of(name));
+        found.expect("it was called").clone()
+    };
+    let sleep = function("sleep");
+    assert_eq!(sleep.count, 5);
+    assert!(sleep.latency().unwrap() >= Duration::from_millis(20), "{sleep:?}");
+    assert!(sleep.latency_max >= sleep.latency().unwrap());
+    assert!(function("glance").latency().unwrap() < sleep.latency().unwrap());
+    // It was not busy while it slept.
+    assert!(
+        stats.used.cpu * snapshot.period.as_secs_f64() < 50.0,
+        "{} ms/s",
+        stats.used.cpu
+    );
 }

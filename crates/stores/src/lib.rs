@@ -18,6 +18,7 @@ pub mod embedded;
 pub mod etcd;
 mod keys;
 mod local_coordination;
+mod measured;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -28,3 +29,4 @@ mod watchers;
 mod worker;
 
 pub use call::{CoordinationExt, StateStoreExt};
+pub use measured::{MeasuredState, StoreMeasures, TIMES as STORE_TIMES};

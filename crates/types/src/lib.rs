@@ -12,15 +12,16 @@ mod resource;
 mod schema;
 mod snapshot;
 mod time;
+mod trace;
 
 pub use epoch::{ActivationEpoch, SlotEpoch};
 pub use id::{ActorId, ActorType, CallId, ChainId, KEY_BYTES_MAX, Key, KeyTooLong, Method, NodeId, Property, TenantId};
 pub use message::{
-    CallError, Caller, Header, Message, NotDelivered, Outcome, Overloaded, Rejected, RequestContext, TraceContext,
-    Unknown,
+    CallError, Caller, Header, Message, NotDelivered, Outcome, Overloaded, Rejected, RequestContext, Unknown,
 };
 pub use reminder::{REMINDER_NAME_BYTES_MAX, Reminder};
 pub use resource::{PerResource, Resource, Usage};
 pub use schema::{ActorSchema, FunctionSchema, ParameterSchema, PropertySchema, Schema, SchemaError};
-pub use snapshot::{ActorStats, CallIn, CallOut, References, ServerState, ServerStats, Snapshot};
+pub use snapshot::{ActorStats, CallIn, CallOut, FunctionStats, References, ServerState, ServerStats, Snapshot};
 pub use time::Time;
+pub use trace::{NotATraceParent, TraceContext};

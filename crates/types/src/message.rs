@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{ActorId, CallId, ChainId, Method, NodeId, TenantId, Time};
+use crate::{ActorId, CallId, ChainId, Method, NodeId, TenantId, Time, TraceContext};
 
 /// Who called.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -15,17 +15,6 @@ pub enum Caller {
     Client(NodeId),
     /// An actor.
     Actor(ActorId),
-}
-
-/// The place of a call in a distributed trace (W3C Trace Context).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TraceContext {
-    /// The trace.
-    pub trace_id: [u8; 16],
-    /// The span that made the call.
-    pub span_id: [u8; 8],
-    /// The flags: bit 0 says that the trace is recorded.
-    pub flags: u8,
 }
 
 /// Values that flow along with calls from caller to callee, set by the application.

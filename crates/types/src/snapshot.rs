@@ -64,6 +64,40 @@ pub struct ActorStats {
     pub calls_out: Vec<CallOut>,
     /// Whom its properties refer to, as of the end of its last turn.
     pub references: Vec<References>,
+    /// How long the turns of each function took.
+    #[serde(default)]
+    pub functions: Vec<FunctionStats>,
+}
+
+/// How long the turns of one function of an actor took in the period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FunctionStats {
+    /// The function.
+    pub method: Method,
+    /// How many turns, by sampling.
+    pub count: u64,
+    /// How long they took together from beginning to end, waits included, by sampling.
+    pub latency_sum: Duration,
+    /// How long the longest of those that were measured took.
+    pub latency_max: Duration,
+}
+
+impl FunctionStats {
+    /// A function that has had no turn.
+    pub fn new(method: Method) -> Self {
+        Self {
+            method,
+            count: 0,
+            latency_sum: Duration::ZERO,
+            latency_max: Duration::ZERO,
+        }
+    }
+
+    /// How long a turn took on average; `None` if there was none.
+    pub fn latency(&self) -> Option<Duration> {
+        let count = u32::try_from(self.count).ok().filter(|count| *count > 0)?;
+        Some(self.latency_sum / count)
+    }
 }
 
 /// Calls that an actor got from one caller with one function in the period.

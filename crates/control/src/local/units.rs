@@ -202,6 +202,7 @@ mod tests {
 
     fn stats(key: u64, since: u64, cpu: f64) -> ActorStats {
         ActorStats {
+            functions: Vec::new(),
             actor: ActorId::new(ActorType::of("A"), key),
             node: NodeId(1),
             since: Time(since),

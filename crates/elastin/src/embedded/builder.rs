@@ -1,6 +1,7 @@
 //! How an embedded cluster is set up.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use elastin_cluster::{Role, Security};
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState, OpenError};
 use elastin_stores::secret::Secret;
-use elastin_stores::served;
+use elastin_stores::{MeasuredState, served};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -19,6 +20,7 @@ use super::supervisor::Supervisor;
 use super::{Embedded, REQUEST_TIME_MAX};
 use crate::PolicySource;
 use crate::member::{Member, MemberOptions};
+use crate::metrics::{Measures, MetricsError, MetricsServer};
 use crate::provision::ProcessProvisioner;
 use crate::settings::ClusterSettings;
 use crate::status::Status;
@@ -33,6 +35,8 @@ pub struct EmbeddedBuilder {
     servers: u32,
     servers_max: u32,
     cpu_share: Option<f64>,
+    net_mbit: Option<f64>,
+    metrics: Option<SocketAddr>,
     period: Duration,
     policy: PolicySource,
     data: Option<PathBuf>,
@@ -65,6 +69,9 @@ pub enum EmbeddedError {
         /// How long was waited.
         limit: Duration,
     },
+    /// Its metrics can't be served.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     /// Its supervisor could not join its own cluster.
     #[error("the supervisor could not start: {0}")]
     Supervisor(anyhow::Error),
@@ -78,6 +85,8 @@ impl EmbeddedBuilder {
             servers: 1,
             servers_max: 8,
             cpu_share: None,
+            net_mbit: None,
+            metrics: None,
             period: PERIOD,
             policy,
             data: None,
@@ -102,6 +111,19 @@ impl EmbeddedBuilder {
     /// The share of one core that each server may use.
     pub fn cpu_share(mut self, cores: f64) -> Self {
         self.cpu_share = Some(cores);
+        self
+    }
+
+    /// What the network of each server can carry, in megabits per second: without it, `server.net.perc` is unknown.
+    pub fn net_mbit(mut self, mbit: f64) -> Self {
+        self.net_mbit = Some(mbit);
+        self
+    }
+
+    /// Serves the metrics of the supervisor here, which must be on the loopback interface, and those of `server-N` at the
+    /// Nth port after.
+    pub fn metrics(mut self, address: SocketAddr) -> Self {
+        self.metrics = Some(address);
         self
     }
 
@@ -158,7 +180,9 @@ impl EmbeddedBuilder {
         };
         let coordination: Arc<dyn Coordination> =
             Arc::new(EmbeddedCoordination::open(directory.join("coordination.redb"))?);
-        let state: Arc<dyn StateStore> = Arc::new(EmbeddedState::open(directory.join("state.redb"))?);
+        let state = Arc::new(EmbeddedState::open(directory.join("state.redb"))?);
+        let measured = Arc::new(MeasuredState::new(state));
+        let state: Arc<dyn StateStore> = measured.clone();
         let secret = Secret::generate();
         secret.write(&directory.join("secret"))?;
         let stores = TcpListener::bind("127.0.0.1:0").await?;
@@ -197,9 +221,27 @@ impl EmbeddedBuilder {
         if let Some(share) = self.cpu_share {
             arguments.extend(["--cpu-share".into(), share.to_string().into()]);
         }
-        let (exits, exited) = mpsc::unbounded_channel();
-        let provisioner = ProcessProvisioner::new(program, arguments, secret.clone(), exits);
+        if let Some(mbit) = self.net_mbit {
+            arguments.extend(["--net-mbit".into(), mbit.to_string().into()]);
+        }
         let status = Arc::new(Mutex::new(Status::default()));
+        let metrics = match self.metrics {
+            Some(address) => {
+                let (peer, status) = (member.peer.clone(), Arc::clone(&status));
+                let measure = move || Measures {
+                    name: "supervisor".into(),
+                    server: None,
+                    store: measured.measures(),
+                    traffic_bytes: peer.traffic_bytes(),
+                    servers: Some(status.lock().servers().len() as u64),
+                };
+                Some(MetricsServer::start(address, measure).await?)
+            }
+            None => None,
+        };
+        let (exits, exited) = mpsc::unbounded_channel();
+        let metrics_at = metrics.as_ref().map(MetricsServer::address);
+        let provisioner = ProcessProvisioner::new(program, arguments, secret.clone(), metrics_at, exits);
         let (requests, asked) = mpsc::unbounded_channel();
         let supervisor = Supervisor::new(member, provisioner, policy, &settings, Arc::clone(&status));
         let all_there = supervisor.start(self.servers, exited, asked)?;
@@ -222,6 +264,7 @@ impl EmbeddedBuilder {
             clients: Mutex::default(),
             clients_made: Default::default(),
             stores,
+            _metrics: metrics,
             _temporary: temporary,
         })
     }

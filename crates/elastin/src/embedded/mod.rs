@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::App;
 use crate::admin::AdminError;
 use crate::member::{Member, MemberOptions};
+use crate::metrics::MetricsServer;
 use crate::status::{ServerStatus, Status};
 
 pub use builder::{EmbeddedBuilder, EmbeddedError};
@@ -44,6 +45,8 @@ pub struct Embedded {
     clients_made: AtomicU64,
     // Serves the stores for as long as the cluster lives.
     stores: elastin_stores::served::Server,
+    // Likewise the supervisor's metrics.
+    _metrics: Option<MetricsServer>,
     // Keeps the files of a cluster that nobody gave a place for; removed at the end.
     _temporary: Option<tempfile::TempDir>,
 }

@@ -284,7 +284,7 @@ impl Supervisor {
         for _ in 0..count {
             self.servers_started += 1;
             let name = format!("server-{}", self.servers_started);
-            self.provisioner.start(&name)?;
+            self.provisioner.start(&name, self.servers_started)?;
             names.push(name);
         }
         self.awaited.push(Awaited { names, whom });

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Stdio};
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub(crate) struct ProcessProvisioner {
     program: PathBuf,
     arguments: Vec<OsString>,
     secret: Secret,
+    metrics: Option<SocketAddr>,
     running: Arc<Mutex<HashMap<String, Running>>>,
     exits: mpsc::UnboundedSender<Exited>,
 }
@@ -47,31 +49,33 @@ struct Running {
 }
 
 impl ProcessProvisioner {
-    /// Starts servers as `program arguments… --name NAME`, which get the secret; whatever ends is told to `exits`.
+    /// Starts servers as `program arguments… --name NAME`, which get the secret and serve
+    /// metrics at the ports after `metrics`; whatever ends is told to `exits`.
     pub(crate) fn new(
         program: PathBuf,
         arguments: Vec<OsString>,
         secret: Secret,
+        metrics: Option<SocketAddr>,
         exits: mpsc::UnboundedSender<Exited>,
     ) -> Self {
         Self {
             program,
             arguments,
             secret,
+            metrics,
             running: Arc::default(),
             exits,
         }
     }
 
-    /// Starts a server of this name. Must be called inside a tokio runtime.
-    pub(crate) fn start(&self, name: &str) -> std::io::Result<()> {
-        let mut child = Command::new(&self.program)
-            .args(&self.arguments)
-            .arg("--name")
-            .arg(name)
-            .stdin(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
+    /// Starts a server of this name, the `number`th one. Must be called inside a tokio runtime.
+    pub(crate) fn start(&self, name: &str, number: u32) -> std::io::Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).arg("--name").arg(name);
+        if let Some(address) = self.metrics_of(number) {
+            command.arg("--metrics").arg(address.to_string());
+        }
+        let mut child = command.stdin(Stdio::piped()).kill_on_drop(true).spawn()?;
         let pipe = child.stdin.take().expect("its standard input is a pipe");
         let mut stdin = ChildStdin::from(pipe.into_owned_fd()?);
         // It fits into the empty pipe, so this does not wait for the process.
@@ -91,6 +95,13 @@ impl ProcessProvisioner {
             self.exits.clone(),
         ));
         Ok(())
+    }
+
+    /// Where the `number`th server serves its metrics, if there is such a port.
+    fn metrics_of(&self, number: u32) -> Option<SocketAddr> {
+        let address = self.metrics?;
+        let port = u32::from(address.port()).checked_add(number)?;
+        Some(SocketAddr::new(address.ip(), u16::try_from(port).ok()?))
     }
 
     /// Tells a server to leave, and kills it if it does not within a limit.

@@ -124,6 +124,7 @@ impl Maker<'_> {
 
     fn list(&mut self, actor: ActorId, node: NodeId, used: PerResource<f64>) {
         self.snapshot.actors.push(ActorStats {
+            functions: Vec::new(),
             actor,
             node,
             since: Time::ZERO,

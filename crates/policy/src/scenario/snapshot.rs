@@ -109,6 +109,7 @@ impl Scenario {
             })
         });
         Ok(ActorStats {
+            functions: Vec::new(),
             calls_in: called.collect::<Result<_, ScenarioError>>()?,
             calls_out: calls.collect::<Result<_, ScenarioError>>()?,
             references: refers.collect::<Result<_, ScenarioError>>()?,

@@ -268,6 +268,7 @@ impl Random {
             })
             .collect();
         ActorStats {
+            functions: Vec::new(),
             actor: self.actor(),
             node: NodeId(1 + self.below(3)),
             since: Time(0),

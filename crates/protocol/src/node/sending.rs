@@ -14,6 +14,14 @@ use crate::route::{Asking, Leaving, Path, Place, Route};
 const RETURNS_MAX: u32 = 1000;
 
 impl Node {
+    /// The node that an actor was on when something was last sent to it from here.
+    pub fn last_known(&self, actor: &ActorId) -> Option<NodeId> {
+        match self.routes.get(actor)?.path {
+            Path::Direct { node, .. } => Some(node),
+            Path::Blocked | Path::Asking(_) => None,
+        }
+    }
+
     /// Sends a message of a caller here to an actor that is not here.
     pub(super) fn send_along_route(&mut self, message: Message) {
         let Some(route) = self.routes.get_mut(&message.target) else {

@@ -2,16 +2,25 @@
 
 use std::time::Duration;
 
-use elastin_actor::{Body, Handlers, encoded_state_size};
-use elastin_types::{ActorId, ActorStats, Caller, NodeId, PerResource, References};
+use elastin_actor::{Body, Handlers, Target, UsedSince, encoded_state_size};
+use elastin_types::{ActorId, ActorStats, Caller, NodeId, PerResource, References, Time};
 
 use super::{ActorSeat, REPORT};
-use crate::any_seat::Load;
-use crate::profile_table::{Noted, Profile};
+use crate::any_seat::{AnySeat, Load, Period};
+use crate::profile_table::{Noted, Tables};
 
 impl<A: Handlers> ActorSeat<A> {
-    /// Notes the state's size and references, as they are between two turns.
-    pub(super) fn note_state(&self, body: &Body<A>) {
+    /// The seat has something to report at the end of this period.
+    pub(super) fn is_busy(&self) {
+        let seat: std::sync::Weak<dyn AnySeat> = self.me.clone();
+        self.shared.busy.add(seat);
+    }
+
+    /// Notes the state's size and references, as they are between two turns, if a turn has run since the last time.
+    pub(super) fn note_state(&self, body: &mut Body<A>) {
+        if !body.used.take(UsedSince::LOOK) {
+            return;
+        }
         let mut references: Vec<References> = Vec::new();
         body.state
             .visit_references(&mut |property, actor| match references.last_mut() {
@@ -21,68 +30,60 @@ impl<A: Handlers> ActorSeat<A> {
                     actors: vec![actor.clone()],
                 }),
             });
-        let noted = Noted {
-            state_bytes: encoded_state_size(&body.state),
-            references,
-        };
-        self.profile.lock().get_or_insert_default().noted = Some(noted);
+        let state_bytes = encoded_state_size(&body.state);
+        self.profile.lock().note(state_bytes, references);
     }
 
-    pub(super) fn make_report(&self, listed: bool, period_s: f64) -> Option<(Option<ActorStats>, Load)> {
-        let mut mailbox = self.mailbox.lock();
-        mailbox.epoch?;
-        let backlog = mailbox.queued() as u64;
-        let since = mailbox.since;
-        mailbox.shrink();
-        if listed {
-            // An actor that is not at rest right now notes its state when its present turn is over.
-            match self.idle.take() {
-                Some(body) => {
-                    drop(mailbox);
-                    self.note_state(&body);
-                    elastin_actor::Target::finish(self, body);
-                }
-                None => {
-                    match &mailbox.waiting {
-                        Some(body) => self.note_state(body),
-                        None => self.raise(REPORT),
-                    }
-                    drop(mailbox);
-                }
-            }
-        } else {
-            drop(mailbox);
-        }
-        let profile = self.next_period();
+    /// What an activation did in the period that ends.
+    pub(super) fn make_report(&self, listed: bool, period: Period) -> Option<(Option<ActorStats>, Load)> {
+        let tables = self.profile.lock().end_period();
+        let (since, backlog) = self.look(listed)?;
         let load = Load {
-            turns: profile.as_ref().map_or(0, |profile| profile.turns),
-            busy: profile.as_ref().map_or(Duration::ZERO, |profile| profile.busy),
+            turns: tables.as_ref().map_or(0, |tables| tables.turns),
+            busy: tables.as_ref().map_or(Duration::ZERO, |tables| tables.busy),
             backlog,
         };
-        let stats = listed.then(|| self.stats(profile, since, period_s));
+        let noted = listed.then(|| self.profile.lock().report_note(period.number)).flatten();
+        let stats = noted.map(|noted| self.stats(*tables.unwrap_or_default(), noted, since, period));
         Some((stats, load))
     }
 
-    /// Takes what was measured and starts a new period: with nothing, if the actor was idle in this one.
-    fn next_period(&self) -> Option<Profile> {
-        let mut profile = self.profile.lock();
-        let taken = *profile.take()?;
-        if taken.turns > 0
-            && let Some(noted) = &taken.noted
-        {
-            let mut next = Profile::default();
-            next.noted = Some(noted.clone());
-            *profile = Some(Box::new(next));
-        }
-        Some(taken)
+    /// What is known of an activation, unless it has reported in this period.
+    pub(super) fn make_idle_report(&self, period: Period) -> Option<ActorStats> {
+        let (since, _) = self.look(true)?;
+        let noted = self.profile.lock().report_note(period.number)?;
+        Some(self.stats(Tables::default(), noted, since, period))
     }
 
-    fn stats(&self, profile: Option<Profile>, since: elastin_types::Time, period_s: f64) -> ActorStats {
+    /// Looks at the activation; gives since when it is here, and how many messages wait. Also at its state, if that is
+    /// wanted: one that is not at rest right now notes its state when its present turn is over.
+    fn look(&self, at_state: bool) -> Option<(Time, u64)> {
+        let mut mailbox = self.mailbox.lock();
+        mailbox.epoch?;
+        let (since, backlog) = (mailbox.since, mailbox.queued() as u64);
+        mailbox.shrink();
+        if !at_state {
+            return Some((since, backlog));
+        }
+        match self.idle.take() {
+            Some(mut body) => {
+                drop(mailbox);
+                self.note_state(&mut body);
+                self.finish(body);
+            }
+            None => match &mut mailbox.waiting {
+                Some(body) => self.note_state(body),
+                None => self.raise(REPORT),
+            },
+        }
+        Some((since, backlog))
+    }
+
+    fn stats(&self, mut tables: Tables, noted: Noted, since: Time, period: Period) -> ActorStats {
         let node = self.shared.settings.node;
-        let mut profile = profile.unwrap_or_default();
-        let noted = profile.noted.take().unwrap_or_default();
-        let busy_ms = profile.busy.as_secs_f64() * 1000.0;
-        let (calls_in, calls_out) = profile.edges(|callee| self.node_of(callee));
+        let busy_ms = tables.busy.as_secs_f64() * 1000.0;
+        let functions = tables.take_functions();
+        let (calls_in, calls_out) = tables.edges(|callee| self.node_of(callee));
         let came = calls_in
             .iter()
             .filter(|call| call.node != Some(node) || is_client(&call.caller));
@@ -93,13 +94,14 @@ impl<A: Handlers> ActorSeat<A> {
             node,
             since,
             used: PerResource {
-                cpu: busy_ms / period_s,
+                cpu: busy_ms / period.seconds,
                 mem: noted.state_bytes as f64,
-                net: bytes as f64 / period_s,
+                net: bytes as f64 / period.seconds,
             },
             calls_in,
             calls_out,
             references: noted.references,
+            functions,
         }
     }
 

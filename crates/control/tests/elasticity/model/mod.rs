@@ -575,6 +575,7 @@ impl Model {
             )
         });
         ActorStats {
+            functions: Vec::new(),
             actor: actor.clone(),
             node,
             since: self.since[actor],

@@ -1,0 +1,44 @@
+//! Spans of turns that belong to a recorded trace.
+//!
+//! Only calls that carry a sampled trace context have one: other calls don't even ask whether anybody listens.
+
+use elastin_types::{Method, TraceContext};
+use tracing::field::{Empty, display};
+
+use crate::host::Seat;
+
+/// The span of a turn. It is a root for the process's subscriber, so that nothing of a caller that happens to run on the
+/// same thread leaks into it: the trace context says what is above it.
+pub(crate) struct TurnSpan(tracing::Span);
+
+impl TurnSpan {
+    /// The span at `place` of the trace, below `parent`.
+    pub(crate) fn begin(seat: &dyn Seat, place: TraceContext, parent: TraceContext) -> Self {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        Self(tracing::info_span!(
+            target: "elastin::turn",
+            parent: None,
+            "turn",
+            trace_id = hex(&place.trace_id),
+            span_id = hex(&place.span_id),
+            parent_span_id = hex(&parent.span_id),
+            actor = %seat.describe(None),
+            function = Empty,
+        ))
+    }
+
+    /// A poll of the turn begins on this thread.
+    pub(crate) fn enter(&self) {
+        self.0.with_subscriber(|(id, subscriber)| subscriber.enter(id));
+    }
+
+    /// A poll of the turn ends on this thread.
+    pub(crate) fn exit(&self) {
+        self.0.with_subscriber(|(id, subscriber)| subscriber.exit(id));
+    }
+
+    /// The turn is over.
+    pub(crate) fn end(self, seat: &dyn Seat, method: Method) {
+        self.0.record("function", display(seat.describe(Some(method))));
+    }
+}

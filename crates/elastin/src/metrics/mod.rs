@@ -1,0 +1,15 @@
+//! Metrics of a process, as the text that Prometheus reads: see `docs/observability.md`.
+//!
+//! ```text
+//!   runtime, stores, transport ──► Measures (plain data) ──► text::render (pure) ──► http (GET /metrics)
+//! ```
+
+mod http;
+mod measures;
+mod of_server;
+mod text;
+
+pub use http::MetricsError;
+pub(crate) use http::MetricsServer;
+pub(crate) use measures::{Measures, ServerMeasures};
+pub(crate) use of_server::{LastPeriod, ServerMetrics};

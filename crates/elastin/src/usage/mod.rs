@@ -1,0 +1,143 @@
+//! How much of the machine this process uses, relative to what it really has.
+
+mod control_group;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use elastin_types::Usage;
+
+use control_group::Limits;
+
+/// Measures what a server uses between two looks.
+pub(crate) struct UsageMeter {
+    last_look: Instant,
+    last_traffic_bytes: u64,
+    capacity: Capacity,
+}
+
+/// What this process really has: the machine, within the limits of its control groups and what was configured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Capacity {
+    /// Processor time, in cores.
+    cores: f64,
+    /// Memory, in bytes.
+    memory_bytes: Option<f64>,
+    /// Network, in bytes per second. Only known if it was configured.
+    network_bytes_s: Option<f64>,
+}
+
+impl Capacity {
+    /// What there is, given the configured share of the processor in cores and of the network in megabits per second.
+    pub(crate) fn find(cpu_share: Option<f64>, net_mbit: Option<f64>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+        let memory_bytes = proc_value("/proc/meminfo", "MemTotal:").map(|kib| kib * 1024.0);
+        Self::within(Limits::read(Path::new("/")), cores, memory_bytes, cpu_share, net_mbit)
+    }
+
+    fn within(
+        limits: Limits,
+        cores: f64,
+        memory_bytes: Option<f64>,
+        cpu_share: Option<f64>,
+        net_mbit: Option<f64>,
+    ) -> Self {
+        Self {
+            cores: [limits.cores, cpu_share].into_iter().flatten().fold(cores, f64::min),
+            memory_bytes: memory_bytes.into_iter().chain(limits.memory_bytes).reduce(f64::min),
+            network_bytes_s: net_mbit.map(|mbit| mbit * 1e6 / 8.0),
+        }
+    }
+}
+
+impl UsageMeter {
+    pub(crate) fn start(capacity: Capacity) -> Self {
+        Self {
+            last_look: Instant::now(),
+            last_traffic_bytes: 0,
+            capacity,
+        }
+    }
+
+    /// Processor time in CPU milliseconds per second, out of what this process may use.
+    pub(crate) fn processor(&self, used: f64) -> Usage {
+        Usage {
+            used,
+            capacity: Some(self.capacity.cores * 1000.0),
+        }
+    }
+
+    /// Memory in use now, out of what this process may use.
+    pub(crate) fn memory(&self) -> Usage {
+        let used = proc_value("/proc/self/status", "VmRSS:").unwrap_or(0.0) * 1024.0;
+        Usage {
+            used,
+            capacity: self.capacity.memory_bytes,
+        }
+    }
+
+    /// Bytes per second since the last look, given all bytes so far. What the network could carry is known only if it was
+    /// configured.
+    pub(crate) fn network(&mut self, traffic_bytes: u64) -> Usage {
+        let span = self.last_look.elapsed().max(Duration::from_millis(1));
+        let bytes = traffic_bytes.saturating_sub(self.last_traffic_bytes);
+        self.last_look = Instant::now();
+        self.last_traffic_bytes = traffic_bytes;
+        Usage {
+            used: bytes as f64 / span.as_secs_f64(),
+            capacity: self.capacity.network_bytes_s,
+        }
+    }
+}
+
+/// A number from a file of `Name: number unit` lines.
+fn proc_value(file: &str, name: &str) -> Option<f64> {
+    value_in(&std::fs::read_to_string(file).ok()?, name)
+}
+
+fn value_in(text: &str, name: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_by_name() {
+        let text = "VmPeak:\t  12 kB\nVmRSS:\t    4096 kB\n";
+        assert_eq!(value_in(text, "VmRSS:"), Some(4096.0));
+        assert_eq!(value_in(text, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn the_smallest_limit_is_what_there_is() {
+        let limits = |cores, memory_bytes| Limits { cores, memory_bytes };
+        let machine = Capacity::within(limits(None, None), 4.0, Some(100.0), None, None);
+        assert_eq!(
+            (machine.cores, machine.memory_bytes, machine.network_bytes_s),
+            (4.0, Some(100.0), None)
+        );
+        let limited = Capacity::within(limits(Some(1.5), Some(50.0)), 4.0, Some(100.0), None, Some(8.0));
+        assert_eq!(
+            (limited.cores, limited.memory_bytes, limited.network_bytes_s),
+            (1.5, Some(50.0), Some(1e6))
+        );
+        let shared = Capacity::within(limits(Some(1.5), None), 4.0, None, Some(0.25), None);
+        assert_eq!((shared.cores, shared.memory_bytes), (0.25, None));
+    }
+
+    #[test]
+    fn traffic_is_a_rate_and_a_percentage_if_the_capacity_is_known() {
+        let percent = |net_mbit| {
+            let mut meter = UsageMeter::start(Capacity::find(None, net_mbit));
+            meter.last_look -= Duration::from_secs(2);
+            let usage = meter.network(2_000_000);
+            assert!((usage.used - 1_000_000.0).abs() < 50_000.0, "{usage:?}");
+            usage.percent()
+        };
+        assert_eq!(percent(None), None);
+        assert!((percent(Some(80.0)).unwrap() - 10.0).abs() < 1.0);
+    }
+}
