@@ -62,6 +62,9 @@ const REPORT: u8 = 16;
 /// A turn of a discarded activation still runs.
 const ORPHAN: u8 = 32;
 
+/// How many turns pass between two measured ones where nothing is to be measured: as many as can be.
+const UNMEASURED: u16 = u16::MAX;
+
 /// How many messages come together in a mailbox before another worker is woken for a tell.
 const NUDGE_AT: usize = 16;
 
@@ -266,6 +269,9 @@ impl<A: Handlers> Seat for ActorSeat<A> {
     }
 
     fn record_turn(&self, turn: &TurnMeasure) -> u16 {
+        if !self.shared.settings.profiling {
+            return UNMEASURED;
+        }
         let mut profile = self.profile.lock();
         profile.get_or_insert_default().turn(turn)
     }

@@ -25,6 +25,8 @@ pub struct Settings {
     pub idle_max: Option<Duration>,
     /// The deadline of a call that has to wait and was given none; `None` for none.
     pub default_deadline: Option<Duration>,
+    /// Whether turns are measured. Without it snapshots are empty and policies see nothing.
+    pub profiling: bool,
 }
 
 impl Default for Settings {
@@ -36,6 +38,7 @@ impl Default for Settings {
             mailbox_max: MAILBOX_MAX,
             idle_max: None,
             default_deadline: None,
+            profiling: true,
         }
     }
 }
