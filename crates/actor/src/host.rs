@@ -152,7 +152,7 @@ pub trait Target<A: Actor>: Seat {
     fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>);
 
     /// The turn waits for something: from here on it is polled by this node's workers.
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Scope, waker: Waker);
+    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker);
 
     /// The turn panicked and took the state with it.
     fn panicked(&self);

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::thread::JoinHandle;
@@ -56,7 +57,8 @@ pub(crate) struct Scheduler {
 }
 
 thread_local! {
-    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+    // Without a destructor, because access to a variable that has one costs more. A worker takes it out when it ends.
+    static LOCAL: ManuallyDrop<RefCell<Option<Local>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// The queue of the worker that this thread is.
@@ -101,7 +103,7 @@ impl Scheduler {
     /// Puts something into a run queue: this worker's own, or the common one.
     pub(crate) fn schedule(self: &Arc<Self>, task: Task, announce: Announce) {
         let mut task = Some(task);
-        let own = LOCAL.with_borrow_mut(|local| match local {
+        let own = LOCAL.with(|local| match &mut *local.borrow_mut() {
             Some(local) if local.scheduler == self.address() => {
                 local.queue.push(task.take().expect("nobody took it yet"));
                 local.unannounced |= announce == Announce::Later;
@@ -119,7 +121,7 @@ impl Scheduler {
 
     /// Whether this worker has something else to run.
     pub(crate) fn others_wait(&self) -> bool {
-        let own = LOCAL.with_borrow(|local| local.as_ref().is_some_and(|local| !local.queue.is_empty()));
+        let own = LOCAL.with(|local| local.borrow().as_ref().is_some_and(|local| !local.queue.is_empty()));
         own || !self.common.is_empty()
     }
 
@@ -232,11 +234,12 @@ impl Scheduler {
     /// The life of a worker.
     fn work(self: Arc<Self>, id: u64, queue: Worker<Task>, handle: &Handle) {
         let _tokio = handle.enter();
-        LOCAL.set(Some(Local {
+        let local = Local {
             scheduler: self.address(),
             queue,
             unannounced: false,
-        }));
+        };
+        LOCAL.with(|place| place.replace(Some(local)));
         let mut search = Search::new(id);
         while !self.retires(id) {
             if self.is_fenced() {
@@ -252,7 +255,7 @@ impl Scheduler {
                 None => self.sleep(id, &search.parker, |scheduler| scheduler.has_work()),
             }
         }
-        let local = LOCAL.take().expect("this thread is a worker");
+        let local = LOCAL.with(|local| local.take()).expect("this thread is a worker");
         while let Some(task) = local.queue.pop() {
             self.common.push(task);
         }
@@ -261,7 +264,8 @@ impl Scheduler {
 
     /// Wakes somebody for what this worker's last visit scheduled beyond what it will run next itself.
     fn announce(&self) {
-        let help = LOCAL.with_borrow_mut(|local| {
+        let help = LOCAL.with(|local| {
+            let mut local = local.borrow_mut();
             let local = local.as_mut().expect("this thread is a worker");
             std::mem::take(&mut local.unannounced) && local.queue.len() > 1
         });
@@ -354,7 +358,7 @@ impl Search {
         {
             return Some(task);
         }
-        let own = LOCAL.with_borrow(|local| local.as_ref().expect("this thread is a worker").queue.pop());
+        let own = LOCAL.with(|local| local.borrow().as_ref().expect("this thread is a worker").queue.pop());
         if own.is_some() {
             return own;
         }
@@ -374,7 +378,8 @@ impl Search {
     }
 
     fn take_common(&self, scheduler: &Scheduler) -> Option<Task> {
-        LOCAL.with_borrow(|local| {
+        LOCAL.with(|local| {
+            let local = local.borrow();
             let queue = &local.as_ref().expect("this thread is a worker").queue;
             retry(|| scheduler.common.steal_batch_and_pop(queue))
         })
@@ -388,7 +393,8 @@ impl Search {
             self.others = others.map(|(_, stealer)| stealer.clone()).collect();
             self.version = version;
         }
-        LOCAL.with_borrow(|local| {
+        LOCAL.with(|local| {
+            let local = local.borrow();
             let queue = &local.as_ref().expect("this thread is a worker").queue;
             // Half of what another has, so that the two don't meet again for the next one.
             self.others

@@ -346,7 +346,7 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
         self.save(self.mailbox.lock(), body, vec![turn]);
     }
 
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Scope, waker: Waker) {
+    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker) {
         self.suspend_turn(self.mailbox.lock(), Suspended { turn, scope, waker });
     }
 
