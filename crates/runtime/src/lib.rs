@@ -51,7 +51,9 @@ mod seat;
 mod settings;
 mod share;
 mod shared;
+mod sleepers;
 mod timers;
+mod worker;
 
 pub use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone, SaveError};
 pub use error::{ActivateError, BuildError, FreezeError, Undeliverable};
