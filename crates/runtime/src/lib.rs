@@ -33,6 +33,10 @@
 //! # }
 //! ```
 
+// The macros name the crate by the name that users know.
+#[cfg(test)]
+extern crate elastin_actor as elastin;
+
 mod any_seat;
 mod call_numbers;
 mod clock;
@@ -42,6 +46,7 @@ mod hook_turn;
 mod mailbox;
 mod outside;
 mod profile;
+mod profile_cell;
 mod profile_table;
 mod queue;
 mod registry;

@@ -80,6 +80,23 @@ impl Profile {
         );
     }
 
+    /// Takes in what was measured at the same time elsewhere.
+    pub(crate) fn merge(&mut self, other: Profile) {
+        self.turns += other.turns;
+        self.busy += other.busy;
+        self.noted = other.noted.or(self.noted.take());
+        for entry in other.calls_in.into_entries() {
+            let same = |known: &(Caller, Method)| *known == entry.key;
+            self.calls_in
+                .add(same, || entry.key.clone(), entry.count, entry.bytes, entry.tag);
+        }
+        for entry in other.calls_out.into_entries() {
+            let same = |known: &(ActorId, Method)| *known == entry.key;
+            self.calls_out
+                .add(same, || entry.key.clone(), entry.count, entry.bytes, ());
+        }
+    }
+
     /// The heaviest callers and callees, heaviest first. `node_of` says where a callee is.
     pub(crate) fn edges(self, node_of: impl Fn(&ActorId) -> Option<NodeId>) -> (Vec<CallIn>, Vec<CallOut>) {
         let mut calls_in: Vec<_> = self
@@ -136,6 +153,19 @@ mod tests {
         let (calls_in, _) = profile.edges(|_| None);
         assert_eq!(calls_in.len(), 1);
         assert_eq!((calls_in[0].count, calls_in[0].node), (100, Some(NodeId(99))));
+    }
+
+    #[test]
+    fn what_was_measured_at_the_same_time_adds_up() {
+        let (mut one, mut other) = (Profile::default(), Profile::default());
+        one.turn(&turn(1, "open", 1));
+        other.turn(&turn(1, "open", 2));
+        other.turn(&turn(1, "glance", 1));
+        one.merge(other);
+        assert_eq!((one.turns, one.busy), (4, Duration::from_micros(4)));
+        let (calls_in, _) = one.edges(|_| None);
+        let counts: Vec<_> = calls_in.iter().map(|call| (call.method, call.count)).collect();
+        assert_eq!(counts, [(Method::of("open"), 3), (Method::of("glance"), 1)]);
     }
 
     #[test]

@@ -42,7 +42,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::any_seat::{AnySeat, Load};
 use crate::mailbox::{Ending, Mailbox, Suspended};
-use crate::profile_table::Profile;
+use crate::profile_cell::ProfileCell;
 use crate::queue::AnyTurn;
 use crate::scheduler::{Announce, Runnable};
 use crate::settings::INLINE_DEPTH_MAX;
@@ -77,7 +77,7 @@ pub(crate) struct ActorSeat<A: Handlers> {
     attention: AtomicU8,
     mailbox: Mutex<Mailbox<A>>,
     // Apart from the mailbox, because turns that run inline report here without touching that.
-    profile: Mutex<Option<Box<Profile>>>,
+    profile: ProfileCell,
 }
 
 impl<A: Handlers> ActorSeat<A> {
@@ -90,7 +90,7 @@ impl<A: Handlers> ActorSeat<A> {
             idle: AtomicCell::new(None),
             attention: AtomicU8::new(INACTIVE),
             mailbox: Mutex::new(Mailbox::new()),
-            profile: Mutex::new(None),
+            profile: ProfileCell::default(),
         })
     }
 
@@ -272,13 +272,12 @@ impl<A: Handlers> Seat for ActorSeat<A> {
         if !self.shared.settings.profiling {
             return UNMEASURED;
         }
-        let mut profile = self.profile.lock();
-        profile.get_or_insert_default().turn(turn)
+        self.profile.change(|profile| profile.turn(turn))
     }
 
     fn record_call(&self, callee: &ActorId, method: Method, bytes: u64, weight: u32) {
-        let mut profile = self.profile.lock();
-        profile.get_or_insert_default().call(callee, method, bytes, weight);
+        self.profile
+            .change(|profile| profile.call(callee, method, bytes, weight));
     }
 
     fn deactivate(&self) {
@@ -546,6 +545,21 @@ fn drop_contained<T>(value: T) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_seat_is_small() {
+        #[derive(elastin_actor::Actor, serde::Serialize, serde::Deserialize, Default)]
+        struct Nothing {}
+        #[elastin_actor::handlers]
+        impl Nothing {}
+        // With what an `Arc` and an allocator add this is 144 bytes, a size that allocators have. There are very many.
+        assert!(
+            size_of::<ActorSeat<Nothing>>() <= 120,
+            "{}",
+            size_of::<ActorSeat<Nothing>>()
+        );
+        assert!(size_of::<Body<u64>>() <= 56, "{}", size_of::<Body<u64>>());
+    }
 
     #[test]
     fn the_idle_cell_is_a_plain_atomic() {

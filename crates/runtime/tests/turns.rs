@@ -58,7 +58,10 @@ async fn a_tell_from_a_long_turn_is_run_by_another_worker() {
     // By tell, so that the long turn runs on a worker and not on this thread.
     busy.start().try_tell().unwrap();
     within("the end of the long turn", COMPUTED.notified()).await;
-    assert!(RAN_MEANWHILE.load(Ordering::SeqCst), "the told actor waited for the long turn");
+    assert!(
+        RAN_MEANWHILE.load(Ordering::SeqCst),
+        "the told actor waited for the long turn"
+    );
 }
 
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -107,8 +110,13 @@ async fn a_long_mailbox_does_not_keep_others_from_the_only_worker() {
     within("the first turn's end", waiting).await.unwrap().unwrap();
     // Through the mailbox, so that the worker has to come by.
     light.compute().try_tell().unwrap();
-    let done = within("the light actor", light.heavy_done().into_future()).await.unwrap();
-    assert!(done < MESSAGES, "the light actor waited for all {done} turns of the heavy one");
+    let done = within("the light actor", light.heavy_done().into_future())
+        .await
+        .unwrap();
+    assert!(
+        done < MESSAGES,
+        "the light actor waited for all {done} turns of the heavy one"
+    );
 }
 
 #[derive(Actor, Serialize, Deserialize, Default)]

@@ -287,7 +287,7 @@ impl<A: Handlers> ActorSeat<A> {
     pub(super) fn close(&self, mailbox: &mut Mailbox<A>) -> Option<ActivationEpoch> {
         self.attention.store(INACTIVE, Ordering::Release);
         mailbox.woken = false;
-        *self.profile.lock() = None;
+        drop(self.profile.take());
         let epoch = mailbox.epoch.take();
         if epoch.is_some() {
             self.shared.activations.fetch_sub(1, Ordering::Relaxed);

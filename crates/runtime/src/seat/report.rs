@@ -25,7 +25,7 @@ impl<A: Handlers> ActorSeat<A> {
             state_bytes: encoded_state_size(&body.state),
             references,
         };
-        self.profile.lock().get_or_insert_default().noted = Some(noted);
+        self.profile.change(|profile| profile.noted = Some(noted));
     }
 
     pub(super) fn make_report(&self, listed: bool, period_s: f64) -> Option<(Option<ActorStats>, Load)> {
@@ -65,14 +65,11 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Takes what was measured and starts a new period: with nothing, if the actor was idle in this one.
     fn next_period(&self) -> Option<Profile> {
-        let mut profile = self.profile.lock();
-        let taken = *profile.take()?;
+        let taken = *self.profile.take()?;
         if taken.turns > 0
             && let Some(noted) = &taken.noted
         {
-            let mut next = Profile::default();
-            next.noted = Some(noted.clone());
-            *profile = Some(Box::new(next));
+            self.profile.change(|next| next.noted = Some(noted.clone()));
         }
         Some(taken)
     }
