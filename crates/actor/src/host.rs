@@ -41,6 +41,9 @@ pub trait Host: Send + Sync + 'static {
     /// Sends a message to wherever its target is.
     fn send(&self, message: Message, reply: Option<ReplySlot>);
 
+    /// Nobody waits any longer for the outcome of a call that was [sent](Host::send). It may run all the same.
+    fn give_up(&self, call: CallId);
+
     /// Sends the outcome of a call that came from elsewhere.
     fn reply(&self, call: CallId, outcome: Outcome);
 

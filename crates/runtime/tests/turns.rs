@@ -6,15 +6,17 @@ extern crate elastin_actor as elastin;
 mod common;
 
 use std::pin::Pin;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use common::{Gate, within};
 use elastin::{Actor, Ctx, Ref, handlers};
-use elastin_runtime::Runtime;
-use elastin_types::{ActivationEpoch, CallError, Unknown};
+use elastin_runtime::{Grant, Outside, ReplySlot, Runtime, SaveDone};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, Outcome, Unknown};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -206,6 +208,58 @@ async fn a_turn_whose_activation_was_discarded_ends_unseen() {
     assert_eq!(within("the outcome", superseded.lose_async().into_future()).await, lost);
     assert_eq!(superseded.alive().await, Ok(true));
     runtime.shutdown(Duration::from_secs(10)).await;
+}
+
+/// A world in which nothing is here and nobody answers; it notes what was sent and given up.
+#[derive(Default)]
+struct Silence {
+    sent: Mutex<Vec<(CallId, Option<ReplySlot>)>>,
+    given_up: Mutex<Vec<CallId>>,
+}
+
+impl Outside for Silence {
+    fn may_activate_here(&self, _actor: &ActorId) -> Option<Grant> {
+        None
+    }
+
+    fn send(&self, message: Message, reply: Option<ReplySlot>) {
+        self.sent.lock().push((message.header.call, reply));
+    }
+
+    fn give_up(&self, call: CallId) {
+        self.given_up.lock().push(call);
+    }
+
+    fn reply(&self, _call: CallId, _outcome: Outcome) {}
+
+    fn save(&self, _actor: &ActorId, _epoch: ActivationEpoch, _state: Bytes, done: SaveDone) {
+        done(Ok(()));
+    }
+
+    fn passivated(&self, _actor: &ActorId, _epoch: ActivationEpoch) {}
+}
+
+#[tokio::test]
+async fn the_world_beyond_hears_of_calls_that_nobody_waits_for() {
+    let silence = Arc::new(Silence::default());
+    let builder = Runtime::builder().register::<Steps>().outside(silence.clone());
+    let runtime = builder.workers(1).build().unwrap();
+    let far: Ref<Steps> = runtime.client().actor("far");
+    let mut dropped = Box::pin(far.counts().into_future());
+    assert!(poll(dropped.as_mut()).is_pending());
+    assert!(silence.given_up.lock().is_empty(), "it is still waited for");
+    drop(dropped);
+    let late = far.counts().deadline(Duration::from_millis(1)).into_future();
+    assert_eq!(within("the deadline", late).await, Err(CallError::DeadlineExceeded));
+    let sent: Vec<CallId> = silence.sent.lock().iter().map(|(call, _)| *call).collect();
+    assert_eq!((sent.len(), &*silence.given_up.lock()), (2, &sent));
+    // An answered call is not given up.
+    let mut answered = Box::pin(far.counts().into_future());
+    assert!(poll(answered.as_mut()).is_pending());
+    let (_, reply) = silence.sent.lock().pop().expect("it was sent");
+    reply.expect("somebody waits").complete(Err(CallError::Panicked));
+    drop(answered);
+    assert_eq!(silence.given_up.lock().len(), 2);
 }
 
 /// A value whose encoding panics.
