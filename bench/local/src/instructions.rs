@@ -13,8 +13,8 @@ use crate::workload::{MANY, Row};
 pub const CHILD: &str = "operations-child";
 
 /// Fewer and more operations. Enough that turns are sampled as in a long run.
-const FEW: u64 = 300 * MANY;
-const MORE: u64 = 400 * MANY;
+const FEW: u64 = 100 * MANY;
+const MORE: u64 = 140 * MANY;
 
 /// The instructions per operation; `None` where there is no valgrind.
 pub fn measure(contender: &Contender, row: Row) -> Result<Option<f64>> {

@@ -43,6 +43,7 @@ mod clock;
 mod error;
 mod heavy;
 mod hook_turn;
+mod idle_cell;
 mod mailbox;
 mod outside;
 mod profile;
@@ -57,6 +58,7 @@ mod settings;
 mod share;
 mod shared;
 mod sleepers;
+mod sync;
 mod timers;
 mod worker;
 

@@ -8,7 +8,7 @@ use elastin_types::{ActorId, CallIn, CallOut, Caller, Method, NodeId, References
 use crate::heavy::HeavyHitters;
 
 /// How many turns in a period are measured one by one before only some are.
-const EXACT_TURNS: u64 = 256;
+const EXACT_TURNS: u64 = 64;
 
 /// How many turns one measured turn stands for when there are many, on average. The stride varies around it: with a fixed
 /// one, callers that take turns in a pattern would be seen always or never.

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
-use crossbeam_utils::sync::Parker;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
 use crate::clock::{self, Clock};
 use crate::share::CpuShare;
 use crate::sleepers::Sleepers;
+use crate::sync::Parker;
 use crate::worker::{self, Search};
 
 /// Something that a worker can run.
@@ -65,7 +65,7 @@ impl Scheduler {
             version: AtomicU64::new(0),
             running: AtomicUsize::new(0),
             wanted: AtomicUsize::new(0),
-            sleepers: Sleepers::default(),
+            sleepers: Sleepers::new(),
             threads: Mutex::default(),
             next_worker: AtomicU64::new(0),
             share: CpuShare::new(cpu_share),

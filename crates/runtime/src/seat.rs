@@ -12,10 +12,6 @@
 //!                └──────────▶ settle ◀─────────┘
 //!                 freeze? mail? end? else idle again
 //! ```
-//!
-//! INVARIANT: the body is in the idle cell only while `attention` is 0, except for a moment in which whoever put it there
-//! looks at `attention` and takes it out again. Bits of `attention` are set under the lock, before the cell is looked into;
-//! both sides swap the cell, so one of the two sees the other.
 
 mod life;
 mod moves;
@@ -27,12 +23,10 @@ mod timer;
 use std::any::Any;
 use std::cell::Cell;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
 use bytes::Bytes;
-use crossbeam_utils::atomic::AtomicCell;
 use elastin_actor::{
     Body, Finished, Handlers, Host, Posted, ReminderDone, ReminderRequest, SaveDone, Scope, Seat, Target, Timer,
     TimerId, Turn, TurnMeasure,
@@ -41,6 +35,7 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, Method, NodeId, NotDeli
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::any_seat::{AnySeat, Load};
+use crate::idle_cell::IdleCell;
 use crate::mailbox::{Ending, Mailbox, Suspended};
 use crate::profile_cell::ProfileCell;
 use crate::queue::AnyTurn;
@@ -73,8 +68,7 @@ pub(crate) struct ActorSeat<A: Handlers> {
     id: ActorId,
     shared: Arc<Shared>,
     me: Weak<Self>,
-    idle: AtomicCell<Option<Box<Body<A>>>>,
-    attention: AtomicU8,
+    idle: IdleCell<Body<A>>,
     mailbox: Mutex<Mailbox<A>>,
     // Apart from the mailbox, because turns that run inline report here without touching that.
     profile: ProfileCell,
@@ -87,8 +81,7 @@ impl<A: Handlers> ActorSeat<A> {
             id,
             shared,
             me: me.clone(),
-            idle: AtomicCell::new(None),
-            attention: AtomicU8::new(INACTIVE),
+            idle: IdleCell::new(INACTIVE),
             mailbox: Mutex::new(Mailbox::new()),
             profile: ProfileCell::default(),
         })
@@ -99,15 +92,15 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     fn attention(&self) -> u8 {
-        self.attention.load(Ordering::Acquire)
+        self.idle.attention()
     }
 
     fn raise(&self, bits: u8) {
-        self.attention.fetch_or(bits, Ordering::AcqRel);
+        self.idle.raise(bits);
     }
 
     fn lower(&self, bits: u8) {
-        self.attention.fetch_and(!bits, Ordering::AcqRel);
+        self.idle.lower(bits);
     }
 
     /// Decides what becomes of an actor that is between two turns.
@@ -130,14 +123,8 @@ impl<A: Handlers> ActorSeat<A> {
         if attention & END != 0 {
             return self.end(mailbox, body);
         }
-        self.attention.store(0, Ordering::Release);
-        self.put_idle(body);
-    }
-
-    #[inline]
-    fn put_idle(&self, body: Box<Body<A>>) {
-        let other = self.idle.swap(Some(body));
-        assert!(other.is_none(), "an actor has one body");
+        self.idle.set_attention(0);
+        self.idle.put(body);
     }
 
     /// Drops the body of an activation that was discarded during its turn; a later activation may then go on.
@@ -331,7 +318,7 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
 
     fn finish(&self, body: Box<Body<A>>) -> Finished {
         let epoch = body.epoch;
-        self.put_idle(body);
+        self.idle.put(body);
         if self.attention() != 0 && !self.look_again(epoch) {
             return Finished::Lost;
         }
@@ -503,7 +490,7 @@ impl<A: Handlers> ActorSeat<A> {
         // The mailbox is locked by the caller: an inline call that misses the body meanwhile queues behind the lock.
         match self.idle.take() {
             Some(body) => {
-                self.put_idle(body);
+                self.idle.put(body);
                 true
             }
             None => false,
@@ -564,6 +551,6 @@ mod tests {
     #[test]
     fn the_idle_cell_is_a_plain_atomic() {
         // Inline calls rely on this for their speed: any other cell would take a lock.
-        assert!(AtomicCell::<Option<Box<u64>>>::is_lock_free());
+        assert!(crossbeam_utils::atomic::AtomicCell::<Option<Box<u64>>>::is_lock_free());
     }
 }

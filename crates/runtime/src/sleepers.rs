@@ -4,17 +4,14 @@
 //! itself in a moment, and waking another for it would cost more than it gains. But a turn may go on for long, so while some
 //! work and some sleep, one of the sleepers looks from time to time whether something waits: the *watcher*.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
-use crossbeam_utils::sync::{Parker, Unparker};
-use parking_lot::Mutex;
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, Parker, Unparker, fence};
 
 /// How often the watcher looks: as long as something may wait for a worker while another has nothing to do.
 const WATCH_EVERY: Duration = Duration::from_millis(1);
 
 /// Workers that sleep, and those that look for something to do.
-#[derive(Default)]
 pub(crate) struct Sleepers {
     list: Mutex<Vec<(u64, Unparker)>>,
     /// As many as there are in the list, readable without its lock.
@@ -25,6 +22,15 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
+    pub(crate) fn new() -> Self {
+        Self {
+            list: Mutex::new(Vec::new()),
+            sleeping: AtomicUsize::new(0),
+            searching: AtomicUsize::new(0),
+            watching: AtomicBool::new(false),
+        }
+    }
+
     /// Wakes a sleeper, unless somebody is looking already.
     pub(crate) fn wake_one(&self) {
         // INVARIANT: what was pushed before is seen by a worker that counts itself as sleeping after this fence, because
@@ -63,7 +69,11 @@ impl Sleepers {
 
     /// A worker has stopped looking; says whether it was the last one.
     pub(crate) fn end_search(&self) -> bool {
-        self.searching.fetch_sub(1, Ordering::SeqCst) == 1
+        let last = self.searching.fetch_sub(1, Ordering::SeqCst) == 1;
+        // INVARIANT: who offered something and saw this worker still searching woke nobody, so this worker must see what was
+        // offered when it looks once more after this.
+        fence(Ordering::SeqCst);
+        last
     }
 
     /// Sleeps until woken, or until `ready` says that there is something to do. `workers` says how many there are.
@@ -107,7 +117,7 @@ impl Sleepers {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicU64;
@@ -119,7 +129,7 @@ mod tests {
     fn no_wake_up_is_lost() {
         const ROUNDS: u64 = 20_000;
         const WORKERS: usize = 2;
-        let sleepers = Arc::new(Sleepers::default());
+        let sleepers = Arc::new(Sleepers::new());
         let (offered, taken) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let worker = |id: u64| {
             let (sleepers, offered, taken) = (sleepers.clone(), offered.clone(), taken.clone());
@@ -152,5 +162,68 @@ mod tests {
         }
         assert_eq!(taken.load(Ordering::SeqCst), ROUNDS);
         assert_eq!(sleepers.sleeping.load(Ordering::SeqCst), sleepers.list.lock().len());
+    }
+}
+
+#[cfg(all(test, feature = "loom"))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// A worker that looks for work, finds none and sleeps, while somebody offers some: it must not sleep on. As many pieces of
+    /// work as workers, each offered and announced like an entry of a run queue.
+    fn nobody_sleeps_on(workers: usize) {
+        let mut model = loom::model::Builder::new();
+        // More preemptions find nothing that fewer don't, and take minutes.
+        model.preemption_bound = Some(if workers > 1 { 2 } else { 4 });
+        model.check(move || {
+            let sleepers = Arc::new(Sleepers::new());
+            let offered = Arc::new(AtomicUsize::new(0));
+            let take = |offered: &AtomicUsize| {
+                let one_less = |offered: usize| offered.checked_sub(1);
+                offered
+                    .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less)
+                    .is_ok()
+            };
+            let work = |id: u64| {
+                let (sleepers, offered) = (sleepers.clone(), offered.clone());
+                thread::spawn(move || {
+                    let parker = Parker::new();
+                    loop {
+                        sleepers.begin_search();
+                        let found = take(&offered);
+                        let last = sleepers.end_search();
+                        if found {
+                            // While this worker searched, nobody was woken.
+                            if last && offered.load(Ordering::Acquire) > 0 {
+                                sleepers.wake_one();
+                            }
+                            return;
+                        }
+                        sleepers.sleep(id, &parker, || 0, || offered.load(Ordering::Acquire) > 0);
+                    }
+                })
+            };
+            let threads: Vec<_> = (0..workers as u64).map(work).collect();
+            for _ in 0..workers {
+                offered.fetch_add(1, Ordering::AcqRel);
+                sleepers.wake_one();
+            }
+            for thread in threads {
+                thread.join().expect("a worker ends well");
+            }
+        });
+    }
+
+    #[test]
+    fn one_worker_does_not_sleep_while_there_is_work() {
+        nobody_sleeps_on(1);
+    }
+
+    #[test]
+    fn two_workers_do_not_sleep_while_there_is_work_for_both() {
+        nobody_sleeps_on(2);
     }
 }

@@ -5,9 +5,9 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 
 use crossbeam_deque::{Steal, Stealer, Worker};
-use crossbeam_utils::sync::Parker;
 
 use crate::scheduler::{Scheduler, Task};
+use crate::sync::Parker;
 
 /// After how many visits a worker looks into the common queue first, so that what came from outside is not starved.
 const COMMON_EVERY: u32 = 31;
