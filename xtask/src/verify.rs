@@ -64,6 +64,22 @@ const STEPS: &[Step] = &[
         ),
     },
     Step {
+        name: "models",
+        what: Check::Cargo(
+            &[
+                "test",
+                "-p",
+                "elastin-runtime",
+                "--features",
+                "loom",
+                "--lib",
+                "--quiet",
+                "models",
+            ],
+            &[],
+        ),
+    },
+    Step {
         name: "doctest",
         what: Check::Cargo(&["test", "--workspace", "--doc", "--quiet"], &[]),
     },

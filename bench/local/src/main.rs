@@ -1,118 +1,155 @@
 //! Calls and tells within one process: Elastin, other actor libraries, and the floor, in one run, alternating.
 //!
-//! `local [ROUNDS] [CONTENDER…] [ROW…] [memory]`: five rounds of everybody and everything unless said otherwise.
+//! `local [ROUNDS] [CONTENDER…] [ROW…] [memory] [instructions]`: five rounds of everybody and everything unless said
+//! otherwise. Values are in operations per microsecond, so that more is better.
 
+mod contender;
 mod floor;
+mod goals;
+mod instructions;
 mod memory;
 mod ours;
+mod tokio_peer;
 mod with_actix;
 mod with_coerce;
 mod with_kameo;
 mod with_ractor;
+mod with_xtra;
 mod workload;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use bench_table::{Samples, Table};
+use contender::{ALL, Contender, ELASTIN, FLOOR};
 use workload::Row;
 
 /// How many rounds there are unless the command line says otherwise.
 const ROUNDS: usize = 5;
 
-/// How many threads everybody has.
-const WORKERS: usize = 2;
-
-type Measure = fn(Row, usize) -> Duration;
-
-const CONTENDERS: [(&str, Measure); 6] = [
-    ("elastin", ours::measure),
-    ("floor", floor::measure),
-    ("actix", with_actix::measure),
-    ("coerce", with_coerce::measure),
-    ("kameo", with_kameo::measure),
-    ("ractor", with_ractor::measure),
-];
-
-const HOLDERS: [(&str, memory::Hold); 7] = [
-    ("elastin", ours::hold),
-    ("elastin, string key", ours::hold_named),
-    ("floor", floor::hold),
-    ("actix", with_actix::hold),
-    ("coerce", with_coerce::hold),
-    ("kameo", with_kameo::hold),
-    ("ractor", with_ractor::hold),
-];
+/// Samples by row and contender.
+pub type Results = BTreeMap<(Row, &'static str), Samples>;
 
 fn main() -> Result<()> {
-    let first: Vec<String> = std::env::args().skip(1).take(2).collect();
-    if let [mode, name] = &first[..]
-        && mode == memory::CHILD
-    {
-        let holder = HOLDERS.iter().find(|(known, _)| known == name);
-        return memory::child(holder.context("there is no such contender")?.1);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [memory::CHILD, name] => memory::child(contender::named(name)?),
+        [instructions::CHILD, name, row, operations] => instructions::child(contender::named(name)?, row, operations),
+        wanted => suite(wanted),
     }
-    let mut arguments = std::env::args().skip(1).peekable();
-    let rounds = arguments.next_if(|argument| argument.parse::<usize>().is_ok());
-    let rounds = rounds.map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
-    let wanted: Vec<String> = arguments.collect();
-    let is_wanted = |name: &str| wanted.iter().any(|wanted| wanted == name);
-    let contenders = chosen(&CONTENDERS, |(name, _)| is_wanted(name));
-    let mut rows = chosen(&Row::ALL, |row| is_wanted(row.key()));
-    if wanted == ["memory"] {
-        rows.clear();
+}
+
+fn suite(wanted: &[&str]) -> Result<()> {
+    let rounds = wanted
+        .iter()
+        .find_map(|argument| argument.parse().ok())
+        .unwrap_or(ROUNDS);
+    let named: Vec<&str> = wanted
+        .iter()
+        .copied()
+        .filter(|word| word.parse::<usize>().is_err())
+        .collect();
+    let is_wanted = |name: &str| named.is_empty() || named.contains(&name);
+    let some_contender = ALL.iter().any(|contender| named.contains(&contender.name));
+    let some_row = Row::ALL.iter().any(|row| named.contains(&row.key()));
+    let only_extras = !named.is_empty() && !some_contender && !some_row;
+    let contenders: Vec<_> = ALL
+        .iter()
+        .filter(|one| !some_contender || is_wanted(one.name))
+        .collect();
+    let rows: Vec<_> = match only_extras {
+        true => Vec::new(),
+        false => Row::ALL
+            .into_iter()
+            .filter(|row| !some_row || is_wanted(row.key()))
+            .collect(),
+    };
+    let mut table = Table { rows: Vec::new() };
+    if !rows.is_empty() {
+        let results = measure_rows(rounds, &rows, &contenders);
+        print_all(&rows, &contenders, &results);
+        table
+            .rows
+            .extend(rows.iter().flat_map(|row| goals::of_row(*row, &results)));
     }
-    // Nanoseconds per operation.
-    let mut samples: BTreeMap<(Row, &str), Vec<f64>> = BTreeMap::new();
+    if is_wanted("instructions") {
+        let rows = if rows.is_empty() { Row::ALL.to_vec() } else { rows };
+        print_instructions(&rows)?;
+    }
+    if is_wanted("memory") {
+        table.rows.extend(goals::of_memory()?);
+    }
+    if named.is_empty() || only_extras && named.contains(&"accounting") {
+        table.rows.push(goals::of_accounting(rounds));
+    }
+    table.finish("local")
+}
+
+/// Everybody in each row, in turn, again and again, so that a disturbance hits all of them.
+fn measure_rows(rounds: usize, rows: &[Row], contenders: &[&Contender]) -> Results {
+    let mut results = Results::new();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        for &row in &rows {
-            for (name, measure) in &contenders {
-                let taken = measure(row, WORKERS);
-                let each = taken.as_secs_f64() * 1e9 / row.operations() as f64;
-                samples.entry((row, name)).or_default().push(each);
+        for &row in rows {
+            for contender in contenders.iter().filter(|contender| contender.runs(row)) {
+                let known = contender.name != ELASTIN && row.of_peer() != row && rows.contains(&row.of_peer());
+                if !known {
+                    add(&mut results, row, contender, row.operations());
+                }
+            }
+            if row == Row::Pipeline {
+                let ideal = contender::named("two cores").expect("it is in the table");
+                add(&mut results, row, ideal, row.operations());
             }
         }
     }
-    let mut results = Vec::new();
-    for row in rows {
-        println!("\n{}", row.name());
-        let ours = samples.get(&(row, "elastin")).map(|samples| spread(samples).1);
-        for (name, _) in &contenders {
-            let (low, median, high) = spread(&samples[&(row, *name)]);
-            let ratio = ours.map_or(String::new(), |ours| format!("{:6.2}x", median / ours));
-            println!("  {name:10} {median:9.1} ns   ({low:.1} to {high:.1})   elastin is {ratio}");
-            results.push(serde_json::json!({
-                "row": row.name(),
-                "contender": name,
-                "ns": { "median": median, "low": low, "high": high },
-                "elastin_is_times_faster": ours.map(|ours| median / ours),
-            }));
+    for &row in rows.iter().filter(|row| row.of_peer() != **row) {
+        for contender in contenders {
+            if let Some(samples) = results.get(&(row.of_peer(), contender.name)).cloned() {
+                results.entry((row, contender.name)).or_insert(samples);
+            }
         }
     }
-    if wanted.is_empty() || is_wanted("memory") {
-        println!("\nresident bytes per idle actor, called once, registry included");
-        let ours = memory::measure("elastin")?;
-        for (name, _) in HOLDERS {
-            let bytes = memory::measure(name)?;
-            println!("  {name:20} {bytes:9.0} B   elastin has {:5.2} of it", ours / bytes);
-            results.push(serde_json::json!({ "row": "memory", "contender": name, "bytes": bytes }));
+    results
+}
+
+fn add(results: &mut Results, row: Row, contender: &Contender, operations: u64) {
+    let taken = (contender.measure)(row, operations);
+    let rate = operations as f64 / (taken.as_secs_f64() * 1e6);
+    results.entry((row, contender.name)).or_default().add(rate);
+}
+
+/// Prints everybody's times.
+fn print_all(rows: &[Row], contenders: &[&Contender], results: &Results) {
+    print!("{:<44}", "ns per operation, median");
+    contenders.iter().for_each(|contender| print!("{:>9}", contender.name));
+    println!();
+    for &row in rows {
+        print!("{:<44}", row.name());
+        for contender in contenders {
+            match results.get(&(row, contender.name)) {
+                Some(samples) => print!("{:>9.0}", 1000.0 / samples.median()),
+                None => print!("{:>9}", "–"),
+            }
         }
+        println!();
     }
-    std::fs::create_dir_all("target/bench")?;
-    let text = serde_json::to_string_pretty(&results)?;
-    std::fs::write("target/bench/local.json", text).context("the results can't be written")
+    println!();
 }
 
-/// Those that are wanted, or all if none is.
-fn chosen<T: Copy>(all: &[T], wanted: impl Fn(&T) -> bool) -> Vec<T> {
-    let some: Vec<T> = all.iter().copied().filter(|one| wanted(one)).collect();
-    if some.is_empty() { all.to_vec() } else { some }
-}
-
-/// The lowest, the median and the highest.
-fn spread(samples: &[f64]) -> (f64, f64, f64) {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1])
+/// Prints the instructions per operation of ours and of the floor.
+fn print_instructions(rows: &[Row]) -> Result<()> {
+    println!("{:<44}{:>9}{:>9}", "instructions per operation", ELASTIN, FLOOR);
+    for &row in rows {
+        print!("{:<44}", row.name());
+        for (name, row) in [(ELASTIN, row), (FLOOR, row.of_peer())] {
+            match instructions::measure(contender::named(name)?, row)? {
+                Some(count) => print!("{count:>9.0}"),
+                None => print!("{:>9}", "unknown"),
+            }
+        }
+        println!();
+    }
+    println!();
+    Ok(())
 }

@@ -6,17 +6,14 @@ use std::hint::black_box;
 
 use anyhow::{Context, Result, bail};
 
+use crate::contender::Contender;
+
 /// What the first argument of such a process is.
 pub const CHILD: &str = "memory-child";
 
-/// How many actors there are: enough that what is there once does not count.
-pub const ACTORS: u64 = 200_000;
-
-/// Starts the actors, calls each once, and keeps them until the closure it is given has run.
-pub type Hold = fn(u64, &mut dyn FnMut());
-
 /// The bytes per actor of a contender.
-pub fn measure(name: &str) -> Result<f64> {
+pub fn measure(contender: &Contender) -> Result<f64> {
+    let name = contender.name;
     let child = std::process::Command::new(std::env::current_exe()?)
         .args([CHILD, name])
         .output()?;
@@ -27,11 +24,11 @@ pub fn measure(name: &str) -> Result<f64> {
 }
 
 /// The life of such a process: prints the bytes per actor.
-pub fn child(hold: Hold) -> Result<()> {
+pub fn child(contender: &Contender) -> Result<()> {
     let before = resident()?;
     let mut after = Ok(0);
-    hold(ACTORS, &mut || after = black_box(resident()));
-    println!("{}", (after? - before) as f64 / ACTORS as f64);
+    (contender.hold)(contender.held, &mut || after = black_box(resident()));
+    println!("{}", (after? - before) as f64 / contender.held as f64);
     Ok(())
 }
 

@@ -1,21 +1,26 @@
-//! Elastin, with accounting on, as users run it. Callers are actors.
+//! Elastin, with accounting on, as users run it. Callers are actors, or tasks outside where a row says so.
 
 use std::time::Duration;
 
-use elastin::{Actor, Ref, handlers};
-use elastin_runtime::Runtime;
+use elastin::{Actor, Client, Ref, handlers};
+use elastin_runtime::{Interest, Runtime, Settings};
 use serde::{Deserialize, Serialize};
 
-use crate::workload::{MAILBOX, MANY, Row, timed};
+use crate::workload::{Counter, Kind, MAILBOX, MANY, Row, run, timed, work};
 
 #[derive(Actor, Serialize, Deserialize, Default)]
-struct Counter {
+pub struct Count {
     count: u64,
 }
 
 #[handlers]
-impl Counter {
+impl Count {
     fn add(&mut self, n: u64) -> u64 {
+        self.count += n;
+        self.count
+    }
+
+    async fn add_async(&mut self, n: u64) -> u64 {
         self.count += n;
         self.count
     }
@@ -25,92 +30,140 @@ impl Counter {
         self.count += n;
         self.count
     }
+
+    fn add_working(&mut self, n: u64) -> u64 {
+        work();
+        self.count += n;
+        self.count
+    }
+}
+
+impl Counter for Ref<Count> {
+    async fn call(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Now => self.add(1).await,
+            Kind::Later => self.add_later(1).await,
+            Kind::Work => self.add_working(1).await,
+        }
+        .expect("the actor is there")
+    }
+
+    async fn tell(&self, kind: Kind) {
+        match kind {
+            Kind::Now => self.add(1).tell().await,
+            Kind::Later => self.add_later(1).tell().await,
+            Kind::Work => self.add_working(1).tell().await,
+        }
+        .expect("the actor is there");
+    }
 }
 
 #[derive(Actor, Serialize, Deserialize, Default)]
-struct Caller {}
+pub struct Caller {}
 
 #[handlers]
 impl Caller {
-    async fn call(&mut self, counter: Ref<Counter>, calls: u64) {
+    async fn call(&mut self, counter: Ref<Count>, calls: u64) {
         for _ in 0..calls {
             counter.add(1).await.expect("the actor is there");
         }
     }
 
-    async fn call_later(&mut self, counter: Ref<Counter>, calls: u64) {
+    async fn call_async(&mut self, counter: Ref<Count>, calls: u64) {
+        for _ in 0..calls {
+            counter.add_async(1).await.expect("the actor is there");
+        }
+    }
+
+    async fn call_later(&mut self, counter: Ref<Count>, calls: u64) {
         for _ in 0..calls {
             counter.add_later(1).await.expect("the actor is there");
         }
     }
 
-    async fn tell(&mut self, counter: Ref<Counter>, tells: u64) {
+    async fn tell(&mut self, counter: Ref<Count>, tells: u64) {
         for _ in 0..tells {
             counter.add(1).tell().await.expect("the actor is there");
         }
         counter.add(0).await.expect("the actor is there");
     }
+
+    async fn tell_working(&mut self, counter: Ref<Count>, tells: u64) {
+        for _ in 0..tells {
+            work();
+            counter.add_working(1).tell().await.expect("the actor is there");
+        }
+        counter.add(0).await.expect("the actor is there");
+    }
 }
 
-pub fn measure(row: Row, workers: usize) -> Duration {
+pub fn measure(row: Row, operations: u64) -> Duration {
+    measure_with(row, operations, true)
+}
+
+/// The same without accounting.
+pub fn measure_unaccounted(row: Row, operations: u64) -> Duration {
+    measure_with(row, operations, false)
+}
+
+fn measure_with(row: Row, operations: u64, profiling: bool) -> Duration {
+    let settings = Settings {
+        workers: row.workers(),
+        mailbox_max: MAILBOX,
+        profiling,
+        ..Default::default()
+    };
+    within(settings, async |runtime| {
+        let client = runtime.client();
+        let counters: Vec<Ref<Count>> = (0..MANY).map(|key| client.actor(key)).collect();
+        let callers: Vec<Ref<Caller>> = (0..MANY).map(|key| client.actor(key)).collect();
+        for (caller, counter) in callers.iter().zip(&counters) {
+            caller.call(counter.clone(), 1).await.expect("the actor is there");
+        }
+        let (caller, counter) = (&callers[0], counters[0].clone());
+        match row {
+            Row::CallIdle => timed(caller.call(counter, operations).into_future()).await,
+            Row::CallIdleAsync => timed(caller.call_async(counter, operations).into_future()).await,
+            Row::CallAwaits => timed(caller.call_later(counter, operations).into_future()).await,
+            Row::Tell => timed(caller.tell(counter, operations).into_future()).await,
+            Row::Pipeline => timed(caller.tell_working(counter, operations).into_future()).await,
+            Row::Many | Row::ManyAwait | Row::Hot => timed(everybody(row, &callers, &counters, operations)).await,
+            _ => run(row, &counters, operations).await,
+        }
+    })
+}
+
+/// Each caller calls its counter, or all the same one.
+async fn everybody(row: Row, callers: &[Ref<Caller>], counters: &[Ref<Count>], operations: u64) {
+    let start = |(index, caller): (usize, &Ref<Caller>)| {
+        let counter = counters[if row == Row::Hot { 0 } else { index }].clone();
+        let caller = caller.clone();
+        tokio::spawn(async move {
+            match row {
+                Row::ManyAwait => caller.call_later(counter, operations / MANY).await,
+                _ => caller.call(counter, operations / MANY).await,
+            }
+        })
+    };
+    let tasks: Vec<_> = callers.iter().enumerate().map(start).collect();
+    for task in tasks {
+        let done = task.await.expect("a client does not panic");
+        done.expect("the actor is there");
+    }
+}
+
+/// Runs something in a runtime.
+fn within<T>(settings: Settings, work: impl AsyncFnOnce(&Runtime) -> T) -> T {
     let outer = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("tokio starts");
     outer.block_on(async {
-        let settings = elastin_runtime::Settings {
-            workers,
-            mailbox_max: MAILBOX,
-            ..Default::default()
-        };
-        let runtime = Runtime::builder()
-            .register::<Counter>()
-            .register::<Caller>()
-            .settings(settings)
-            .build()
-            .expect("the runtime starts");
-        let client = runtime.client();
-        for key in 0..MANY {
-            client.actor::<Counter>(key).add(0).await.expect("the actor is there");
-            client
-                .actor::<Caller>(key)
-                .call(client.actor(key), 0)
-                .await
-                .expect("the actor is there");
-        }
-        let caller: Ref<Caller> = client.actor(0);
-        let counter: Ref<Counter> = client.actor(0);
-        let operations = row.operations();
-        let each = operations / MANY;
-        let everybody = async |one: bool, later: bool| {
-            let tasks: Vec<_> = (0..MANY)
-                .map(|key| {
-                    let caller: Ref<Caller> = client.actor(key);
-                    let counter: Ref<Counter> = client.actor(if one { 0 } else { key });
-                    tokio::spawn(async move {
-                        match later {
-                            true => caller.call_later(counter, each).await,
-                            false => caller.call(counter, each).await,
-                        }
-                    })
-                })
-                .collect();
-            for task in tasks {
-                task.await
-                    .expect("a client does not panic")
-                    .expect("the actor is there");
-            }
-        };
-        let taken = match row {
-            Row::CallIdle => timed(caller.call(counter, operations).into_future()).await,
-            Row::CallAwaits => timed(caller.call_later(counter, operations).into_future()).await,
-            Row::Tell => timed(caller.tell(counter, operations).into_future()).await,
-            Row::Many => timed(everybody(false, false)).await,
-            Row::ManyAwait => timed(everybody(false, true)).await,
-            Row::Hot => timed(everybody(true, false)).await,
-        };
+        let builder = Runtime::builder().register::<Count>().register::<Caller>();
+        let runtime = builder.settings(settings).build().expect("the runtime starts");
+        let result = work(&runtime).await;
         runtime.shutdown(Duration::from_secs(5)).await;
-        taken
+        result
     })
 }
 
@@ -124,24 +177,19 @@ pub fn hold_named(actors: u64, look: &mut dyn FnMut()) {
     hold_with(actors, look, |client, key| client.actor(format!("{key:016}")));
 }
 
-fn hold_with(actors: u64, look: &mut dyn FnMut(), make: impl Fn(&elastin::Client, u64) -> Ref<Counter>) {
-    let outer = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("tokio starts");
-    outer.block_on(async {
-        let runtime = Runtime::builder()
-            .register::<Counter>()
-            .workers(1)
-            .build()
-            .expect("the runtime starts");
+fn hold_with(actors: u64, look: &mut dyn FnMut(), make: impl Fn(&Client, u64) -> Ref<Count>) {
+    let settings = Settings {
+        workers: 1,
+        ..Default::default()
+    };
+    within(settings, async |runtime| {
         let client = runtime.client();
         for key in 0..actors {
             make(&client, key).add(1).await.expect("the actor is there");
         }
         // Two periods later, as on any node, what was measured of idle actors is gone.
         for _ in 0..2 {
-            runtime.snapshot(&elastin_runtime::Interest::Types(Default::default()));
+            runtime.snapshot(&Interest::Types(Default::default()));
         }
         look();
     });

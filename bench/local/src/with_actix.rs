@@ -1,16 +1,16 @@
 //! actix. Its actors live on the thread they were started on; callers are on the same one, which is its fastest way.
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
 
-use crate::workload::{MAILBOX, MANY, Row, timed};
+use crate::workload::{Counter, Kind, MAILBOX, MANY, Row, run};
 
-struct Counter {
-    count: u64,
-}
+pub struct Count(u64);
 
-impl Actor for Counter {
+impl Actor for Count {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Context<Self>) {
@@ -20,87 +20,69 @@ impl Actor for Counter {
 
 #[derive(Message)]
 #[rtype(result = "u64")]
-struct Add(u64);
+pub struct Add;
 
 #[derive(Message)]
 #[rtype(result = "u64")]
-struct AddLater(u64);
+pub struct AddLater(Kind);
 
-impl Handler<Add> for Counter {
+impl Handler<Add> for Count {
     type Result = u64;
 
-    fn handle(&mut self, message: Add, _context: &mut Context<Self>) -> u64 {
-        self.count += message.0;
-        self.count
+    fn handle(&mut self, _message: Add, _context: &mut Context<Self>) -> u64 {
+        self.0 += 1;
+        self.0
     }
 }
 
-impl Handler<AddLater> for Counter {
+impl Handler<AddLater> for Count {
     type Result = AtomicResponse<Self, u64>;
 
-    fn handle(&mut self, message: AddLater, _context: &mut Context<Self>) -> Self::Result {
-        let later = tokio::task::yield_now().into_actor(self).map(move |(), counter, _| {
-            counter.count += message.0;
-            counter.count
+    fn handle(&mut self, AddLater(kind): AddLater, _context: &mut Context<Self>) -> Self::Result {
+        let later = kind.run().into_actor(self).map(|(), count, _| {
+            count.0 += 1;
+            count.0
         });
         AtomicResponse::new(Box::pin(later))
     }
 }
 
-async fn one_after_another(counter: Addr<Counter>, calls: u64, later: bool) {
-    for _ in 0..calls {
-        if later {
-            counter.send(AddLater(1)).await.expect("the actor replies");
-        } else {
-            counter.send(Add(1)).await.expect("the actor replies");
+impl Counter for Addr<Count> {
+    async fn call(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Now => self.send(Add).await,
+            kind => self.send(AddLater(kind)).await,
+        }
+        .expect("the actor replies")
+    }
+
+    async fn tell(&self, kind: Kind) {
+        static TOLD: AtomicUsize = AtomicUsize::new(0);
+        match kind {
+            Kind::Now => self.do_send(Add),
+            kind => self.do_send(AddLater(kind)),
+        }
+        // Without this the actor, on the same thread, would never run and its mailbox never end.
+        if TOLD.fetch_add(1, Ordering::Relaxed) % MAILBOX == 0 {
+            tokio::task::yield_now().await;
         }
     }
 }
 
-async fn everybody(operations: u64, of: impl Fn(u64) -> Addr<Counter>, later: bool) {
-    let tasks: Vec<_> = (0..MANY)
-        .map(|index| tokio::task::spawn_local(one_after_another(of(index), operations / MANY, later)))
-        .collect();
-    for task in tasks {
-        task.await.expect("a client does not panic");
-    }
-}
-
-pub fn measure(row: Row, _workers: usize) -> Duration {
-    let operations = row.operations();
+pub fn measure(row: Row, operations: u64) -> Duration {
     System::new().block_on(async move {
-        let counters: Vec<_> = (0..MANY).map(|_| Counter { count: 0 }.start()).collect();
-        let first = counters[0].clone();
-        let of = |index: u64| counters[index as usize].clone();
-        match row {
-            Row::CallIdle => timed(one_after_another(first, operations, false)).await,
-            Row::CallAwaits => timed(one_after_another(first, operations, true)).await,
-            Row::Tell => {
-                timed(async {
-                    for told in 0..operations {
-                        first.do_send(Add(1));
-                        // Without this the actor, on the same thread, would never run and its mailbox never end.
-                        if told % MAILBOX as u64 == 0 {
-                            tokio::task::yield_now().await;
-                        }
-                    }
-                    one_after_another(first.clone(), 1, false).await;
-                })
-                .await
-            }
-            Row::Many | Row::ManyAwait => timed(everybody(operations, of, row == Row::ManyAwait)).await,
-            Row::Hot => timed(everybody(operations, |_| first.clone(), false)).await,
-        }
+        let counters: Vec<_> = (0..MANY).map(|_| Count(0).start()).collect();
+        run(row, &counters, operations).await
     })
 }
 
 /// Keeps idle actors.
 pub fn hold(actors: u64, look: &mut dyn FnMut()) {
     System::new().block_on(async {
-        let mut registry = std::collections::HashMap::new();
+        let mut registry = HashMap::new();
         for key in 0..actors {
-            let counter = Counter { count: 0 }.start();
-            one_after_another(counter.clone(), 1, false).await;
+            let counter = Count(0).start();
+            counter.call(Kind::Now).await;
             registry.insert(key, counter);
         }
         look();

@@ -1,104 +1,55 @@
-//! coerce.
-
-use std::time::Duration;
+//! coerce. Its mailboxes have no bound.
 
 use coerce::actor::context::ActorContext;
 use coerce::actor::message::{Handler, Message};
 use coerce::actor::system::ActorSystem;
 use coerce::actor::{Actor, IntoActor, LocalActorRef};
 
-use crate::workload::{MANY, Row, clients, timed};
+use crate::tokio_peer::Library;
+use crate::workload::{Counter, Kind};
 
-struct Counter {
-    count: u64,
-}
+pub struct Coerce;
+
+pub struct Count(u64);
 
 #[async_trait::async_trait]
-impl Actor for Counter {}
+impl Actor for Count {}
 
-struct Add(u64, bool);
+pub struct Add(Kind);
 
 impl Message for Add {
     type Result = u64;
 }
 
 #[async_trait::async_trait]
-impl Handler<Add> for Counter {
-    async fn handle(&mut self, message: Add, _context: &mut ActorContext) -> u64 {
-        if message.1 {
-            tokio::task::yield_now().await;
-        }
-        self.count += message.0;
-        self.count
+impl Handler<Add> for Count {
+    async fn handle(&mut self, Add(kind): Add, _context: &mut ActorContext) -> u64 {
+        kind.run().await;
+        self.0 += 1;
+        self.0
     }
 }
 
-async fn one_after_another(counter: LocalActorRef<Counter>, calls: u64, later: bool) {
-    for _ in 0..calls {
-        counter.send(Add(1, later)).await.expect("the actor replies");
+impl Library for Coerce {
+    type Counter = LocalActorRef<Count>;
+    type System = ActorSystem;
+
+    fn system() -> ActorSystem {
+        ActorSystem::new()
+    }
+
+    async fn start(system: &ActorSystem, _key: u64) -> LocalActorRef<Count> {
+        let started = Count(0).into_anon_actor(None::<String>, system).await;
+        started.expect("the actor starts")
     }
 }
 
-pub fn measure(row: Row, workers: usize) -> Duration {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers)
-        .enable_all()
-        .build()
-        .expect("tokio starts");
-    let operations = row.operations();
-    let work = async move {
-        let system = ActorSystem::new();
-        let mut counters = Vec::new();
-        for key in 0..MANY {
-            let counter = Counter { count: 0 }.into_actor(Some(key.to_string()), &system).await;
-            counters.push(counter.expect("the actor starts"));
-        }
-        let first = counters[0].clone();
-        match row {
-            Row::CallIdle => timed(one_after_another(first, operations, false)).await,
-            Row::CallAwaits => timed(one_after_another(first, operations, true)).await,
-            Row::Tell => {
-                timed(async {
-                    for _ in 0..operations {
-                        first.notify(Add(1, false)).expect("the actor is there");
-                    }
-                    one_after_another(first, 1, false).await;
-                })
-                .await
-            }
-            Row::Many | Row::ManyAwait => {
-                let later = row == Row::ManyAwait;
-                timed(clients(operations, |index, each| {
-                    one_after_another(counters[index as usize].clone(), each, later)
-                }))
-                .await
-            }
-            Row::Hot => {
-                timed(clients(operations, |_, each| {
-                    one_after_another(first.clone(), each, false)
-                }))
-                .await
-            }
-        }
-    };
-    runtime.block_on(async { tokio::spawn(work).await.expect("the workload does not panic") })
-}
+impl Counter for LocalActorRef<Count> {
+    async fn call(&self, kind: Kind) -> u64 {
+        self.send(Add(kind)).await.expect("the actor replies")
+    }
 
-/// Keeps idle actors.
-pub fn hold(actors: u64, look: &mut dyn FnMut()) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build();
-    runtime.expect("tokio starts").block_on(async {
-        let system = ActorSystem::new();
-        let mut registry = std::collections::HashMap::new();
-        for key in 0..actors {
-            let counter = Counter { count: 0 }.into_anon_actor(None::<String>, &system).await;
-            let counter = counter.expect("the actor starts");
-            one_after_another(counter.clone(), 1, false).await;
-            registry.insert(key, counter);
-        }
-        look();
-    });
+    async fn tell(&self, kind: Kind) {
+        self.notify(Add(kind)).expect("the actor is there");
+    }
 }

@@ -1,91 +1,44 @@
 //! kameo, with its bounded mailbox.
 
-use std::time::Duration;
-
 use kameo::prelude::*;
 
-use crate::workload::{MAILBOX, MANY, Row, clients, timed};
+use crate::tokio_peer::Library;
+use crate::workload::{Counter, Kind, MAILBOX};
+
+pub struct Kameo;
 
 #[derive(Actor)]
-struct Counter {
-    count: u64,
-}
+pub struct Count(u64);
 
-struct Add(u64, bool);
+pub struct Add(Kind);
 
-impl Message<Add> for Counter {
+impl Message<Add> for Count {
     type Reply = u64;
 
-    async fn handle(&mut self, message: Add, _context: &mut Context<Self, u64>) -> u64 {
-        if message.1 {
-            tokio::task::yield_now().await;
-        }
-        self.count += message.0;
-        self.count
+    async fn handle(&mut self, Add(kind): Add, _context: &mut Context<Self, u64>) -> u64 {
+        kind.run().await;
+        self.0 += 1;
+        self.0
     }
 }
 
-async fn one_after_another(counter: ActorRef<Counter>, calls: u64, later: bool) {
-    for _ in 0..calls {
-        counter.ask(Add(1, later)).await.expect("the actor replies");
+impl Library for Kameo {
+    type Counter = ActorRef<Count>;
+    type System = ();
+
+    fn system() {}
+
+    async fn start((): &(), _key: u64) -> ActorRef<Count> {
+        Count::spawn_with_mailbox(Count(0), kameo::mailbox::bounded(MAILBOX))
     }
 }
 
-pub fn measure(row: Row, workers: usize) -> Duration {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers)
-        .enable_all()
-        .build()
-        .expect("tokio starts");
-    let operations = row.operations();
-    let work = async move {
-        let counters: Vec<_> = (0..MANY)
-            .map(|_| Counter::spawn_with_mailbox(Counter { count: 0 }, kameo::mailbox::bounded(MAILBOX)))
-            .collect();
-        let first = counters[0].clone();
-        match row {
-            Row::CallIdle => timed(one_after_another(first, operations, false)).await,
-            Row::CallAwaits => timed(one_after_another(first, operations, true)).await,
-            Row::Tell => {
-                timed(async {
-                    for _ in 0..operations {
-                        first.tell(Add(1, false)).await.expect("the actor is there");
-                    }
-                    one_after_another(first, 1, false).await;
-                })
-                .await
-            }
-            Row::Many | Row::ManyAwait => {
-                let later = row == Row::ManyAwait;
-                timed(clients(operations, |index, each| {
-                    one_after_another(counters[index as usize].clone(), each, later)
-                }))
-                .await
-            }
-            Row::Hot => {
-                timed(clients(operations, |_, each| {
-                    one_after_another(first.clone(), each, false)
-                }))
-                .await
-            }
-        }
-    };
-    runtime.block_on(async { tokio::spawn(work).await.expect("the workload does not panic") })
-}
+impl Counter for ActorRef<Count> {
+    async fn call(&self, kind: Kind) -> u64 {
+        self.ask(Add(kind)).await.expect("the actor replies")
+    }
 
-/// Keeps idle actors.
-pub fn hold(actors: u64, look: &mut dyn FnMut()) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build();
-    runtime.expect("tokio starts").block_on(async {
-        let mut registry = std::collections::HashMap::new();
-        for key in 0..actors {
-            let counter = Counter::spawn_with_mailbox(Counter { count: 0 }, kameo::mailbox::bounded(MAILBOX));
-            one_after_another(counter.clone(), 1, false).await;
-            registry.insert(key, counter);
-        }
-        look();
-    });
+    async fn tell(&self, kind: Kind) {
+        ActorRef::tell(self, Add(kind)).await.expect("the actor is there");
+    }
 }

@@ -266,12 +266,14 @@ fn send<F: Function>(
     }
     let body = codec::encode(&arguments, "the arguments", F::NAME).map_err(CallError::Rejected)?;
     let host = target.bound();
+    let header = carried.into_header(&**host);
+    let reply = slot.map(|slot| ReplySlot::decoding::<F>(slot, header.call));
     let message = Message {
         target: target.id().clone(),
-        header: carried.into_header(&**host),
+        header,
         method: F::METHOD,
         body,
     };
-    host.send(message, slot.map(ReplySlot::decoding::<F>));
+    host.send(message, reply);
     Ok(())
 }

@@ -159,7 +159,7 @@ impl<F: Function> Drop for CallFuture<'_, F> {
     #[inline]
     fn drop(&mut self) {
         if let Stage::Waiting(waiting) = &self.stage {
-            waiting.slot.close();
+            waiting.give_up();
         }
     }
 }
@@ -177,7 +177,7 @@ impl<R> Waiting<'_, R> {
 
     fn poll_deadline(&mut self, waker: &Waker) -> Poll<Result<R, CallError>> {
         if self.host.now() >= self.deadline {
-            self.slot.close();
+            self.give_up();
             return Poll::Ready(Err(CallError::DeadlineExceeded));
         }
         if !self.timer.as_ref().is_some_and(|(_, known)| known.will_wake(waker)) {
@@ -185,6 +185,13 @@ impl<R> Waiting<'_, R> {
             self.timer = Some((self.host.wake_at(self.deadline, waker.clone()), waker.clone()));
         }
         Poll::Pending
+    }
+
+    /// Nobody waits for the reply any longer.
+    fn give_up(&self) {
+        if let Some(call) = self.slot.close() {
+            self.host.give_up(call);
+        }
     }
 
     fn stop_timer(&mut self) {

@@ -66,7 +66,7 @@ impl Ctx {
 
     /// Who called.
     pub fn caller(&self) -> Caller {
-        scope::caller()
+        look(|scope| scope.caller())
     }
 
     /// The tenant on whose account this turn runs.

@@ -126,6 +126,14 @@ impl Flow {
         self.rare.as_ref()?.values.as_ref()
     }
 
+    /// Lets go of everything that is not plain data.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        if self.rare.is_some() {
+            self.rare = None;
+        }
+    }
+
     fn of_header(header: Header) -> (Self, Origin) {
         let Header {
             call,

@@ -41,6 +41,9 @@ pub trait Host: Send + Sync + 'static {
     /// Sends a message to wherever its target is.
     fn send(&self, message: Message, reply: Option<ReplySlot>);
 
+    /// Nobody waits any longer for the outcome of a call that was [sent](Host::send). It may run all the same.
+    fn give_up(&self, call: CallId);
+
     /// Sends the outcome of a call that came from elsewhere.
     fn reply(&self, call: CallId, outcome: Outcome);
 
@@ -157,7 +160,7 @@ pub trait Target<A: Actor>: Seat {
     fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>);
 
     /// The turn waits for something: from here on it is polled by this node's workers.
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Scope, waker: Waker);
+    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker);
 
     /// The turn panicked and took the state with it.
     fn panicked(&self);

@@ -1,7 +1,7 @@
 //! The turn that this thread is in: set around every poll of a turn, so that calls know who makes them.
 //!
-//! Scopes nest: an inline call runs inside its caller's poll, and its scope lies on top of the caller's. The stack of scopes
-//! on a thread is therefore the chain of inline calls, which is how a cycle among them is found.
+//! Scopes nest: an inline call runs inside its caller's poll, and the caller's scope waits in `outer` meanwhile. The chain of
+//! scopes on a thread is therefore the chain of inline calls, which is how a cycle among them is found.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -16,98 +16,111 @@ use crate::host::{Host, Seat, TurnMeasure};
 use crate::measure::Measure;
 use crate::span::TurnSpan;
 
+/// How many scopes a thread keeps for later turns: inline calls nest less deep than this almost always.
+const POOLED_MAX: u32 = 64;
+
+/// A list of scopes, each in `outer` of the one before it.
+type List = Cell<ManuallyDrop<Option<Box<Scope>>>>;
+
 thread_local! {
-    // Without a destructor, because access to a variable that has one costs several times as much.
-    static TURNS: Cell<ManuallyDrop<Vec<Scope>>> = const { Cell::new(ManuallyDrop::new(Vec::new())) };
+    // None of them has a destructor, because access to a variable that has one costs several times as much.
+    /// The turns that this thread is in, innermost first.
+    static CURRENT: List = const { Cell::new(ManuallyDrop::new(None)) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// Scopes for later turns. INVARIANT: what is in the pool has nothing in it.
+    static POOL: List = const { Cell::new(ManuallyDrop::new(None)) };
+    static POOLED: Cell<u32> = const { Cell::new(0) };
     static CLEANUP: Cleanup = const { Cleanup };
 }
 
-/// Frees the stack when its thread ends.
+/// Frees the pool when its thread ends.
 struct Cleanup;
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
-        drop(ManuallyDrop::into_inner(TURNS.take()));
+        let mut pooled = ManuallyDrop::into_inner(POOL.take());
+        // One by one: a long list would recurse.
+        while let Some(mut scope) = pooled {
+            pooled = scope.outer.take();
+        }
     }
 }
 
-/// The turns that this thread is in, innermost last. They are out of their place until this is dropped; what is done with
-/// them meanwhile makes no calls.
-struct Stack {
-    turns: ManuallyDrop<Vec<Scope>>,
-}
+/// The innermost turn of this thread. It is out of its place until this is dropped; what is done with it meanwhile makes no
+/// calls.
+struct Innermost(ManuallyDrop<Option<Box<Scope>>>);
 
-impl Stack {
+impl Innermost {
     #[inline]
     fn take() -> Self {
-        Self { turns: TURNS.take() }
+        Self(CURRENT.take())
     }
 
     #[inline]
-    fn push(&mut self, scope: Scope) {
-        if self.turns.len() == self.turns.capacity() {
-            self.grow();
-        }
-        self.turns.push(scope);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self) {
-        CLEANUP.with(|_| {});
-        self.turns.reserve(8);
+    fn scope(&mut self) -> Option<&mut Scope> {
+        self.0.as_deref_mut()
     }
 }
 
-impl Drop for Stack {
+impl Drop for Innermost {
     #[inline]
     fn drop(&mut self) {
-        TURNS.set(std::mem::take(&mut self.turns));
+        CURRENT.set(std::mem::take(&mut self.0));
     }
+}
+
+#[inline]
+fn enter(mut scope: Box<Scope>) {
+    scope.outer = ManuallyDrop::into_inner(CURRENT.take());
+    CURRENT.set(ManuallyDrop::new(Some(scope)));
+    DEPTH.set(DEPTH.get() + 1);
+}
+
+#[inline]
+fn leave() -> Box<Scope> {
+    let scope = ManuallyDrop::into_inner(CURRENT.take());
+    let mut scope = scope.expect("a turn is left by the thread that entered it");
+    CURRENT.set(ManuallyDrop::new(scope.outer.take()));
+    DEPTH.set(DEPTH.get() - 1);
+    scope
 }
 
 /// A turn as long as it lasts: who runs, on whose behalf, and what is measured.
 pub struct Scope {
-    seat: Arc<dyn Seat>,
+    /// Always there, but in the pool.
+    seat: Option<Arc<dyn Seat>>,
     flow: Flow,
-    /// Who called. `None` for an inline call, whose caller is the scope below.
+    /// Who called. `None` for an inline call, whose caller is the outer scope.
     origin: Option<Origin>,
     /// Boxed, because most turns are not measured.
     measure: Option<Box<Measure>>,
+    outer: Option<Box<Scope>>,
 }
 
 /// How many turns this thread is inside of: 0 outside any turn.
 #[inline]
 pub(crate) fn depth() -> u32 {
-    Stack::take().turns.len() as u32
+    DEPTH.get()
 }
 
 /// Shows the innermost turn of this thread, if there is one.
 #[inline]
 pub(crate) fn with_current<T>(look: impl FnOnce(Option<&mut Scope>) -> T) -> T {
-    look(Stack::take().turns.last_mut())
+    look(Innermost::take().scope())
 }
 
 /// Whether this thread is inside a turn of that actor, so that waiting for it would be waiting for itself.
 pub(crate) fn is_inside(actor: &ActorId) -> bool {
-    Stack::take().turns.iter().any(|scope| scope.seat.id() == actor)
-}
-
-/// Who called the innermost turn.
-///
-/// # Panics
-/// Outside any turn.
-pub(crate) fn caller() -> Caller {
-    match &Stack::take().turns[..] {
-        [
-            ..,
-            Scope {
-                origin: Some(origin), ..
-            },
-        ] => origin.caller.clone(),
-        [.., caller, _] => Caller::Actor(caller.seat.id().clone()),
-        _ => panic!("a context is used within its own turn"),
-    }
+    with_current(|scope| {
+        let mut scope = scope.as_deref();
+        while let Some(inner) = scope {
+            if inner.seat().id() == actor {
+                return true;
+            }
+            scope = inner.outer.as_deref();
+        }
+        false
+    })
 }
 
 /// What a call or tell carries that is made now, within the current turn or outside any. `size` is asked for the size of the
@@ -121,39 +134,26 @@ pub(crate) fn carried(
     one_way: bool,
     size: impl FnOnce() -> u64,
 ) -> Carried {
-    let mut stack = Stack::take();
-    let (caller, mut flow) = match stack.turns.last_mut() {
+    let mut innermost = Innermost::take();
+    let (caller, mut flow) = match innermost.scope() {
         Some(scope) => {
             if scope.measure.is_some() {
                 scope.record_call(callee, size);
             }
-            if !one_way && scope.flow.chain().is_none() {
-                begin_chain(&mut stack.turns, host);
-            }
-            let scope = stack.turns.last().expect("it was there before");
             let flow = if one_way {
                 scope.flow.apart()
             } else {
+                scope.ensure_chain(host);
                 scope.flow.clone()
             };
-            (Caller::Actor(scope.seat.id().clone()), flow)
+            (Caller::Actor(scope.seat().id().clone()), flow)
         }
         None => (Caller::Client(host.node()), Flow::new(host.tenant())),
     };
-    drop(stack);
+    drop(innermost);
     flow.deadline = flow.deadline.min(deadline);
     flow.add(added);
     Carried::here(caller, flow, one_way)
-}
-
-/// Gives the chain of the innermost turn an id, also in the outer turns that belong to it.
-#[cold]
-fn begin_chain(stack: &mut [Scope], host: &dyn Host) {
-    let chain = ChainId(host.next_call());
-    let outwards = stack.iter_mut().rev();
-    for scope in outwards.take_while(|scope| scope.flow.chain().is_none()) {
-        scope.flow.set_chain(chain);
-    }
 }
 
 impl Scope {
@@ -168,61 +168,57 @@ impl Scope {
         added: AddedValues,
         size: impl FnOnce() -> u64,
     ) {
-        let seat = body.take_seat();
+        let mut scope = Self::fresh();
         let measured = body.measure_next();
-        let mut stack = Stack::take();
-        let (mut flow, origin, called) = match stack.turns.last_mut() {
+        let mut innermost = Innermost::take();
+        let mut is_measured = measured.is_some();
+        match innermost.scope() {
             Some(caller) => {
-                let called = caller.measure.as_mut().and_then(|measure| measure.next_call());
-                (caller.flow.clone(), None, called)
+                scope.flow = caller.flow.clone();
+                is_measured |= caller.measure.is_some();
             }
-            None => from_outside(&**host()),
-        };
+            None => scope.called_from_outside(&**host()),
+        }
+        scope.seat = Some(body.take_seat());
         if deadline != NEVER {
-            flow.deadline = flow.deadline.min(deadline);
+            scope.flow.deadline = scope.flow.deadline.min(deadline);
         }
-        flow.add(added);
-        let mut measure = None;
-        if measured.is_some() || called.is_some() {
-            let caller = stack.turns.last();
-            measure = Some(measure_inline(&*seat, method, measured, called, caller, size()));
+        scope.flow.add(added);
+        if is_measured {
+            scope.measure_inline(method, measured, innermost.scope(), size);
         }
-        if flow.trace().is_some() {
-            measure = Some(begin_span(&*seat, &mut flow, measure));
+        drop(innermost);
+        if scope.flow.trace().is_some() {
+            scope.begin_span();
         }
-        stack.push(Scope {
-            seat,
-            flow,
-            origin,
-            measure,
-        });
+        enter(scope);
     }
 
     /// Enters a turn out of the mailbox. `size` is asked for the size of the arguments if the turn is measured.
     #[inline]
     pub fn enter_message<A>(body: &mut Body<A>, carried: Carried, size: impl FnOnce() -> u64) {
+        let mut scope = Self::fresh();
         let seat = body.take_seat();
-        let measured = body.measure_next();
-        let mut measure = measured.map(|weight| Box::new(Measure::new(weight, seat.now(), size())));
-        let (mut flow, origin) = carried.into_flow(|| seat.node());
-        if flow.trace().is_some() {
-            measure = Some(begin_span(&*seat, &mut flow, measure));
+        if let Some(weight) = body.measure_next() {
+            scope.measure = Some(Box::new(Measure::new(weight, seat.now(), size())));
         }
-        Stack::take().push(Self {
-            seat,
-            flow,
-            origin: Some(origin),
-            measure,
-        });
+        let (flow, origin) = carried.into_flow(|| seat.node());
+        scope.flow = flow;
+        scope.origin = Some(origin);
+        scope.seat = Some(seat);
+        if scope.flow.trace().is_some() {
+            scope.begin_span();
+        }
+        enter(scope);
     }
 
     /// Enters a turn that was left before it was over.
     #[inline]
-    pub fn resume(mut self) {
-        if let Some(measure) = &mut self.measure {
-            measure.resume(self.seat.now());
+    pub fn resume(mut self: Box<Self>) {
+        if self.measure.is_some() {
+            self.start_clock();
         }
-        Stack::take().push(self);
+        enter(self);
     }
 
     /// Leaves the innermost turn of this thread after a poll.
@@ -230,26 +226,12 @@ impl Scope {
     /// # Panics
     /// If this thread is in no turn.
     #[inline]
-    pub fn leave() -> Self {
-        let mut stack = Stack::take();
-        let scope = stack.turns.pop();
-        let mut scope = scope.expect("a turn is left by the thread that entered it");
+    pub fn leave() -> Box<Self> {
+        let mut scope = leave();
         if scope.measure.is_some() {
-            scope.stop_clock(stack.turns.last_mut());
+            scope.stop_clock();
         }
         scope
-    }
-
-    /// Takes in the time of a poll that is over.
-    #[cold]
-    fn stop_clock(&mut self, mut caller: Option<&mut Scope>) {
-        if let Some(measure) = &mut self.measure {
-            let caller = caller.as_mut().and_then(|caller| caller.measure.as_deref_mut());
-            measure.pause(self.seat.now(), caller);
-        }
-        if self.origin.is_none() {
-            self.origin = caller.map(|caller| caller.as_origin());
-        }
     }
 
     /// Leaves the innermost turn of this thread, which is over: hands in what was measured and gives back what was lent. Gives
@@ -259,14 +241,38 @@ impl Scope {
     /// If this thread is in no turn.
     #[inline]
     pub fn end<A>(body: &mut Body<A>, waker: Waker, method: impl FnOnce() -> Method) -> Time {
-        let mut stack = Stack::take();
-        let mut scope = stack.turns.pop().expect("a turn is left by the thread that entered it");
+        let mut scope = leave();
         if scope.measure.is_some() {
-            scope.stop_clock(stack.turns.last_mut());
+            scope.stop_clock();
             scope.hand_in(body, method());
         }
-        body.restore(scope.seat, waker);
-        scope.flow.deadline
+        body.restore(scope.seat.take().expect("a turn has its seat"), waker);
+        let deadline = scope.flow.deadline;
+        scope.recycle();
+        deadline
+    }
+
+    #[cold]
+    fn start_clock(&mut self) {
+        let now = self.seat().now();
+        if let Some(measure) = &mut self.measure {
+            measure.resume(now);
+        }
+    }
+
+    /// Takes in the time of a poll that is over.
+    #[cold]
+    fn stop_clock(&mut self) {
+        let now = self.seat().now();
+        with_current(|mut caller| {
+            if let Some(measure) = &mut self.measure {
+                let caller = caller.as_mut().and_then(|caller| caller.measure.as_deref_mut());
+                measure.pause(now, caller);
+            }
+            if self.origin.is_none() {
+                self.origin = caller.map(|caller| caller.as_origin());
+            }
+        });
     }
 
     /// Hands in what was measured.
@@ -276,10 +282,10 @@ impl Scope {
             return;
         };
         if let Some(span) = measure.span.take() {
-            span.end(&*self.seat, method);
+            span.end(&**self.seat(), method);
         }
         if measure.weight > 0 {
-            body.set_stride(self.seat.record_turn(&TurnMeasure {
+            body.set_stride(self.seat().record_turn(&TurnMeasure {
                 weight: measure.weight,
                 busy: measure.busy,
                 latency: measure.latency,
@@ -293,29 +299,45 @@ impl Scope {
 
     /// Fills in what the caller knows while it is still at hand: an inline turn that is suspended outlives its caller's poll.
     pub(crate) fn part_from_caller(&mut self) {
-        let mut stack = Stack::take();
-        if let Some(caller) = stack.turns.last() {
+        with_current(|caller| {
+            let Some(caller) = caller else { return };
             if self.origin.is_none() {
                 self.origin = Some(caller.as_origin());
             }
             // From here on each goes its own way, and a cycle is only found by the chain's id.
             if self.flow.chain().is_none() {
-                begin_chain(&mut stack.turns, &*self.seat.host());
-                let chain = stack.turns.last().and_then(|caller| caller.flow.chain());
-                self.flow.set_chain(chain.expect("it was just given one"));
+                caller.ensure_chain(&*self.seat().host());
+                self.flow.set_chain(caller.flow.chain().expect("it was just given one"));
             }
-        }
-        drop(stack);
+        });
         // What it does from here on is no longer within the caller's time.
         if let Some(measure) = &mut self.measure {
             measure.stands_for = 0;
         }
     }
 
+    /// Makes sure that the chain has an id, also in the outer turns that belong to it.
+    #[inline]
+    fn ensure_chain(&mut self, host: &dyn Host) {
+        if self.flow.chain().is_none() {
+            self.begin_chain(ChainId(host.next_call()));
+        }
+    }
+
+    #[cold]
+    fn begin_chain(&mut self, chain: ChainId) {
+        self.flow.set_chain(chain);
+        let mut outer = self.outer.as_deref_mut();
+        while let Some(scope) = outer.take_if(|scope| scope.flow.chain().is_none()) {
+            scope.flow.set_chain(chain);
+            outer = scope.outer.as_deref_mut();
+        }
+    }
+
     fn as_origin(&self) -> Origin {
         Origin {
-            caller: Caller::Actor(self.seat.id().clone()),
-            from: self.seat.node(),
+            caller: Caller::Actor(self.seat().id().clone()),
+            from: self.seat().node(),
         }
     }
 
@@ -345,9 +367,19 @@ impl Scope {
         self.flow.trace()
     }
 
+    /// Who called.
+    pub(crate) fn caller(&self) -> Caller {
+        match (&self.origin, &self.outer) {
+            (Some(origin), _) => origin.caller.clone(),
+            (None, Some(caller)) => Caller::Actor(caller.seat().id().clone()),
+            (None, None) => unreachable!("an inline turn is inside its caller's"),
+        }
+    }
+
     /// The actor whose turn it is.
+    #[inline]
     pub(crate) fn seat(&self) -> &Arc<dyn Seat> {
-        &self.seat
+        self.seat.as_ref().expect("a turn has its seat")
     }
 
     /// Counts a call that does not run inline.
@@ -358,54 +390,105 @@ impl Scope {
             && measure.weight > 0
         {
             let weight = measure.weight * stands_for;
-            self.seat.record_call(callee, method, size(), weight);
+            self.seat().record_call(callee, method, size(), weight);
         }
     }
-}
 
-/// What flows to a turn that was called from outside any turn, and who called it.
-#[cold]
-fn from_outside(host: &dyn Host) -> (Flow, Option<Origin>, Option<u32>) {
-    let from = host.node();
-    let caller = Caller::Client(from);
-    (Flow::new(host.tenant()), Some(Origin { caller, from }), None)
-}
-
-/// Begins to measure an inline turn, because it is its turn to be measured or because its caller's call is.
-#[cold]
-fn measure_inline(
-    seat: &dyn Seat,
-    method: Method,
-    measured: Option<u32>,
-    called: Option<u32>,
-    caller: Option<&Scope>,
-    bytes: u64,
-) -> Box<Measure> {
-    let mut measure = Measure::new(measured.unwrap_or(0), seat.now(), bytes);
-    if let (Some(caller), Some(stands_for)) = (caller, called) {
-        measure.stands_for = stands_for;
-        let weight = caller.measure.as_ref().map_or(0, |measure| measure.weight);
-        if weight > 0 {
-            caller.seat.record_call(seat.id(), method, bytes, weight * stands_for);
+    /// Begins to measure an inline turn, because it is its turn to be measured or because its caller's call is.
+    #[cold]
+    fn measure_inline(
+        &mut self,
+        method: Method,
+        measured: Option<u32>,
+        caller: Option<&mut Scope>,
+        size: impl FnOnce() -> u64,
+    ) {
+        let mut calling = None;
+        if let Some(caller) = caller
+            && let Some(measure) = &mut caller.measure
+            && let Some(stands_for) = measure.next_call()
+        {
+            calling = Some((stands_for, measure.weight, caller.seat()));
         }
+        if measured.is_none() && calling.is_none() {
+            return;
+        }
+        let bytes = size();
+        let mut measure = Measure::new(measured.unwrap_or(0), self.seat().now(), bytes);
+        if let Some((stands_for, weight, caller)) = calling {
+            measure.stands_for = stands_for;
+            if weight > 0 {
+                caller.record_call(self.seat().id(), method, bytes, weight * stands_for);
+            }
+        }
+        self.measure = Some(Box::new(measure));
     }
-    Box::new(measure)
-}
 
-/// Makes a turn that belongs to a trace a place of its own in it, with a span if the trace is recorded. Its time is taken
-/// for that, though it may not be its turn to be measured.
-#[cold]
-fn begin_span(seat: &dyn Seat, flow: &mut Flow, measure: Option<Box<Measure>>) -> Box<Measure> {
-    let mut measure = measure.unwrap_or_else(|| Box::new(Measure::new(0, seat.now(), 0)));
-    if let Some(parent) = flow.trace() {
-        let number = seat.host().next_call();
+    /// Makes a turn that belongs to a trace a place of its own in it, with a span if the trace is recorded. Its time is taken
+    /// for that, though it may not be its turn to be measured.
+    #[cold]
+    fn begin_span(&mut self) {
+        let Some(parent) = self.flow.trace() else { return };
+        let number = self.seat().host().next_call();
         let place = parent.child(number.sequence ^ number.origin.0.rotate_left(32));
-        flow.set_trace(place);
+        self.flow.set_trace(place);
         if place.is_sampled() {
-            let span = TurnSpan::begin(seat, place, parent);
+            let span = TurnSpan::begin(&**self.seat(), place, parent);
             span.enter();
+            let now = self.seat().now();
+            let measure = self.measure.get_or_insert_with(|| Box::new(Measure::new(0, now, 0)));
             measure.span = Some(span);
         }
     }
-    measure
+
+    /// The turn was called from outside any turn.
+    #[cold]
+    fn called_from_outside(&mut self, host: &dyn Host) {
+        self.flow = Flow::new(host.tenant());
+        let from = host.node();
+        let caller = Caller::Client(from);
+        self.origin = Some(Origin { caller, from });
+    }
+
+    /// A scope with nothing in it.
+    #[inline]
+    fn fresh() -> Box<Self> {
+        match ManuallyDrop::into_inner(POOL.take()) {
+            Some(mut scope) => {
+                POOL.set(ManuallyDrop::new(scope.outer.take()));
+                POOLED.set(POOLED.get() - 1);
+                scope
+            }
+            None => Self::empty(),
+        }
+    }
+
+    #[cold]
+    fn empty() -> Box<Self> {
+        CLEANUP.with(|_| {});
+        Box::new(Self {
+            seat: None,
+            flow: Flow::new(TenantId(0)),
+            origin: None,
+            measure: None,
+            outer: None,
+        })
+    }
+
+    /// Keeps a scope that is not needed any longer.
+    #[inline]
+    fn recycle(mut self: Box<Self>) {
+        self.flow.clear();
+        if self.origin.is_some() {
+            self.origin = None;
+        }
+        if self.measure.is_some() {
+            self.measure = None;
+        }
+        if POOLED.get() < POOLED_MAX {
+            self.outer = ManuallyDrop::into_inner(POOL.take());
+            POOL.set(ManuallyDrop::new(Some(self)));
+            POOLED.set(POOLED.get() + 1);
+        }
+    }
 }

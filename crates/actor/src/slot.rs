@@ -17,7 +17,11 @@ pub(crate) struct Slot<R> {
 }
 
 enum State<R> {
-    Waiting(Option<Waker>),
+    Waiting {
+        waker: Option<Waker>,
+        /// As what the call has left this process's actors, if it has.
+        left: Option<CallId>,
+    },
     Answered(Result<R, CallError>),
     /// The caller took the answer or went away.
     Closed,
@@ -27,7 +31,10 @@ impl<R> Slot<R> {
     /// A slot without an answer.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State::Waiting(None)),
+            state: Mutex::new(State::Waiting {
+                waker: None,
+                left: None,
+            }),
         })
     }
 
@@ -39,7 +46,7 @@ impl<R> Slot<R> {
     /// Answers. The first answer counts; a later one is dropped, as is one that nobody waits for.
     pub(crate) fn put(&self, answer: Result<R, CallError>) {
         let mut state = self.lock();
-        if let State::Waiting(waker) = &mut *state {
+        if let State::Waiting { waker, .. } = &mut *state {
             let waker = waker.take();
             *state = State::Answered(answer);
             drop(state);
@@ -53,24 +60,34 @@ impl<R> Slot<R> {
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<R, CallError>> {
         let mut state = self.lock();
         match &mut *state {
-            State::Waiting(Some(known)) if known.will_wake(waker) => Poll::Pending,
-            State::Waiting(known) => {
+            State::Waiting { waker: Some(known), .. } if known.will_wake(waker) => Poll::Pending,
+            State::Waiting { waker: known, .. } => {
                 *known = Some(waker.clone());
                 Poll::Pending
             }
             State::Answered(_) => match std::mem::replace(&mut *state, State::Closed) {
                 State::Answered(answer) => Poll::Ready(answer),
-                State::Waiting(_) | State::Closed => unreachable!("the slot was just seen to be answered"),
+                State::Waiting { .. } | State::Closed => unreachable!("the slot was just seen to be answered"),
             },
             State::Closed => Poll::Ready(Err(CallError::Cancelled)),
         }
     }
 
-    /// The caller does not wait any longer.
-    pub(crate) fn close(&self) {
+    /// The call leaves this process's actors under this id.
+    fn leaves_as(&self, call: CallId) {
+        if let State::Waiting { left, .. } = &mut *self.lock() {
+            *left = Some(call);
+        }
+    }
+
+    /// The caller does not wait any longer. Gives the id under which the call has left, if nobody has answered it yet.
+    pub(crate) fn close(&self) -> Option<CallId> {
+        // What was there is dropped outside the lock: the answer's own drop may run any code.
         let before = std::mem::replace(&mut *self.lock(), State::Closed);
-        // Dropped here, outside the lock: the answer's own drop may run any code.
-        drop(before);
+        match before {
+            State::Waiting { left, .. } => left,
+            State::Answered(_) | State::Closed => None,
+        }
     }
 }
 
@@ -96,8 +113,9 @@ impl ReplySlot {
         }
     }
 
-    /// A slot that decodes the reply for the caller that waits at `slot`.
-    pub(crate) fn decoding<F: Function>(slot: Arc<Slot<F::Reply>>) -> Self {
+    /// A slot that decodes the reply of a call, which leaves under this id, for the caller that waits at `slot`.
+    pub(crate) fn decoding<F: Function>(slot: Arc<Slot<F::Reply>>, call: CallId) -> Self {
+        slot.leaves_as(call);
         Self::new(move |outcome| {
             slot.put(match outcome {
                 Ok(bytes) => codec::decode(&bytes, "the reply", F::NAME).map_err(CallError::Rejected),

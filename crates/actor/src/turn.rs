@@ -376,14 +376,15 @@ where
             }
         };
         let carried = carried.expect("a turn that was not opened carries it");
+        let header = carried.into_header(host);
         let reply = match this.destination.take() {
             Destination::Nowhere => None,
-            Destination::Local(slot) => Some(ReplySlot::decoding::<F>(slot)),
+            Destination::Local(slot) => Some(ReplySlot::decoding::<F>(slot, header.call)),
             Destination::Elsewhere(to) => to.pass_on(),
         };
         let message = Message {
             target: target.clone(),
-            header: carried.into_header(host),
+            header,
             method: F::METHOD,
             body,
         };

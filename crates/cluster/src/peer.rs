@@ -478,6 +478,13 @@ impl Outside for Inner {
         self.machine.handle_now(Event::Send { message }, self);
     }
 
+    fn give_up(&self, call: CallId) {
+        let slot = self.waiting.lock().remove(&call);
+        if slot.is_some() {
+            self.handle(Event::GiveUp { call });
+        }
+    }
+
     fn reply(&self, call: CallId, outcome: Outcome) {
         self.handle(Event::Replied { call, outcome });
     }

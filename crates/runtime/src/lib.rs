@@ -33,6 +33,10 @@
 //! # }
 //! ```
 
+// The macros name the crate by the name that users know.
+#[cfg(test)]
+extern crate elastin_actor as elastin;
+
 mod any_seat;
 mod busy;
 mod call_numbers;
@@ -40,9 +44,11 @@ mod clock;
 mod error;
 mod heavy;
 mod hook_turn;
+mod idle_cell;
 mod mailbox;
 mod outside;
 mod profile;
+mod profile_cell;
 mod profile_table;
 mod queue;
 mod registry;
@@ -52,8 +58,11 @@ mod seat;
 mod settings;
 mod share;
 mod shared;
+mod sleepers;
 mod snapshot;
+mod sync;
 mod timers;
+mod worker;
 
 pub use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone, SaveError};
 pub use error::{ActivateError, BuildError, FreezeError, Undeliverable};

@@ -48,7 +48,7 @@ pub(crate) struct Rest<A> {
 /// A turn that waits for something.
 pub(crate) struct Suspended<A> {
     pub(crate) turn: AnyTurn<A>,
-    pub(crate) scope: Scope,
+    pub(crate) scope: Box<Scope>,
     pub(crate) waker: Waker,
 }
 

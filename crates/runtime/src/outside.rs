@@ -52,6 +52,12 @@ pub trait Outside: Send + Sync + 'static {
     /// Messages of one sender to one actor come in order: keep it.
     fn send(&self, message: Message, reply: Option<ReplySlot>);
 
+    /// Nobody waits any longer for the outcome of a call that was [sent](Outside::send): its slot may be dropped. It may run all
+    /// the same.
+    fn give_up(&self, call: CallId) {
+        let _ = call;
+    }
+
     /// A call that came in through [`Runtime::deliver`](crate::Runtime::deliver) without a slot has ended.
     fn reply(&self, call: CallId, outcome: Outcome);
 

@@ -8,7 +8,7 @@ use elastin_types::{ActorId, CallIn, CallOut, Caller, FunctionStats, Method, Nod
 use crate::heavy::HeavyHitters;
 
 /// How many turns in a period are measured one by one before only some are.
-const EXACT_TURNS: u64 = 256;
+const EXACT_TURNS: u64 = 64;
 
 /// How many turns one measured turn stands for when there are many, on average. The stride varies around it: with a fixed
 /// one, callers that take turns in a pattern would be seen always or never.
@@ -49,6 +49,20 @@ impl Profile {
     pub(crate) fn report_note(&mut self, period: u32) -> Option<Noted> {
         let noted = self.noted.get_or_insert_default();
         (std::mem::replace(&mut noted.reported, period) != period).then(|| Noted::clone(noted))
+    }
+
+    /// Takes in what was measured at the same time elsewhere.
+    pub(crate) fn merge(&mut self, other: Profile) {
+        match (&mut self.tables, other.tables) {
+            (Some(own), Some(theirs)) => own.merge(*theirs),
+            (own, theirs) => *own = own.take().or(theirs),
+        }
+        self.noted = other.noted.or(self.noted.take());
+    }
+
+    /// Whether nothing is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.is_none() && self.noted.is_none()
     }
 
     /// The activation is over: nothing is known of the next one. The tables stay, empty, because a snapshot comes for
@@ -147,6 +161,33 @@ impl Tables {
         );
     }
 
+    /// Takes in what was measured at the same time elsewhere.
+    fn merge(&mut self, other: Tables) {
+        self.turns += other.turns;
+        self.busy += other.busy;
+        for entry in other.calls_in.into_entries() {
+            let same = |known: &(Caller, Method)| *known == entry.key;
+            self.calls_in
+                .add(same, || entry.key.clone(), entry.count, entry.bytes, entry.tag);
+        }
+        for entry in other.calls_out.into_entries() {
+            let same = |known: &(ActorId, Method)| *known == entry.key;
+            self.calls_out
+                .add(same, || entry.key.clone(), entry.count, entry.bytes, ());
+        }
+        for function in other.functions {
+            let same = self.functions.iter_mut().find(|known| known.method == function.method);
+            match same {
+                Some(known) => {
+                    known.count += function.count;
+                    known.latency_sum += function.latency_sum;
+                    known.latency_max = known.latency_max.max(function.latency_max);
+                }
+                None => self.functions.push(function),
+            }
+        }
+    }
+
     /// The heaviest callers and callees, heaviest first. `node_of` says where a callee is.
     pub(crate) fn edges(self, node_of: impl Fn(&ActorId) -> Option<NodeId>) -> (Vec<CallIn>, Vec<CallOut>) {
         let mut calls_in: Vec<_> = self
@@ -204,6 +245,19 @@ mod tests {
         let (calls_in, _) = profile.edges(|_| None);
         assert_eq!(calls_in.len(), 1);
         assert_eq!((calls_in[0].count, calls_in[0].node), (100, Some(NodeId(99))));
+    }
+
+    #[test]
+    fn what_was_measured_at_the_same_time_adds_up() {
+        let (mut one, mut other) = (Tables::default(), Tables::default());
+        one.turn(&turn(1, "open", 1));
+        other.turn(&turn(1, "open", 2));
+        other.turn(&turn(1, "glance", 1));
+        one.merge(other);
+        assert_eq!((one.turns, one.busy), (4, Duration::from_micros(4)));
+        let (calls_in, _) = one.edges(|_| None);
+        let counts: Vec<_> = calls_in.iter().map(|call| (call.method, call.count)).collect();
+        assert_eq!(counts, [(Method::of("open"), 3), (Method::of("glance"), 1)]);
     }
 
     #[test]

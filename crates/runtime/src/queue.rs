@@ -85,7 +85,7 @@ impl<A> Queue<A> {
 
     /// Takes the turns out that a predicate names.
     pub(crate) fn take_matching(&mut self, matches: impl Fn(&AnyTurn<A>) -> bool) -> Vec<AnyTurn<A>> {
-        if !self.front.iter().chain(&self.back).any(&matches) {
+        if self.is_empty() || !self.front.iter().chain(&self.back).any(&matches) {
             return Vec::new();
         }
         let mut taken = Vec::new();

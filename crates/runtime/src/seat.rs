@@ -12,10 +12,6 @@
 //!                └──────────▶ settle ◀─────────┘
 //!                 freeze? mail? end? else idle again
 //! ```
-//!
-//! INVARIANT: the body is in the idle cell only while `attention` is 0, except for a moment in which whoever put it there
-//! looks at `attention` and takes it out again. Bits of `attention` are set under the lock, before the cell is looked into;
-//! both sides swap the cell, so one of the two sees the other.
 
 mod life;
 mod moves;
@@ -27,12 +23,11 @@ mod timer;
 use std::any::Any;
 use std::cell::Cell;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
 use bytes::Bytes;
-use crossbeam_utils::atomic::AtomicCell;
 use elastin_actor::{
     Body, Finished, Handlers, Host, Posted, ReminderDone, ReminderRequest, SaveDone, Scope, Seat, Target, Timer,
     TimerId, Turn, TurnMeasure, UsedSince,
@@ -41,8 +36,9 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, Method, NodeId, NotDeli
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::any_seat::{AnySeat, Load, Period};
+use crate::idle_cell::IdleCell;
 use crate::mailbox::{Ending, Mailbox, Suspended};
-use crate::profile_table::Profile;
+use crate::profile_cell::ProfileCell;
 use crate::queue::AnyTurn;
 use crate::scheduler::{Announce, Runnable};
 use crate::settings::INLINE_DEPTH_MAX;
@@ -73,11 +69,10 @@ pub(crate) struct ActorSeat<A: Handlers> {
     id: ActorId,
     shared: Arc<Shared>,
     me: Weak<Self>,
-    idle: AtomicCell<Option<Box<Body<A>>>>,
-    attention: AtomicU8,
+    idle: IdleCell<Body<A>>,
     mailbox: Mutex<Mailbox<A>>,
     // Apart from the mailbox, because turns that run inline report here without touching that.
-    profile: Mutex<Profile>,
+    profile: ProfileCell,
 }
 
 impl<A: Handlers> ActorSeat<A> {
@@ -87,10 +82,9 @@ impl<A: Handlers> ActorSeat<A> {
             id,
             shared,
             me: me.clone(),
-            idle: AtomicCell::new(None),
-            attention: AtomicU8::new(INACTIVE),
+            idle: IdleCell::new(INACTIVE),
             mailbox: Mutex::new(Mailbox::new()),
-            profile: Mutex::default(),
+            profile: ProfileCell::default(),
         })
     }
 
@@ -99,15 +93,15 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     fn attention(&self) -> u8 {
-        self.attention.load(Ordering::Acquire)
+        self.idle.attention()
     }
 
     fn raise(&self, bits: u8) {
-        self.attention.fetch_or(bits, Ordering::AcqRel);
+        self.idle.raise(bits);
     }
 
     fn lower(&self, bits: u8) {
-        self.attention.fetch_and(!bits, Ordering::AcqRel);
+        self.idle.lower(bits);
     }
 
     /// Decides what becomes of an actor that is between two turns.
@@ -130,14 +124,8 @@ impl<A: Handlers> ActorSeat<A> {
         if attention & END != 0 {
             return self.end(mailbox, body);
         }
-        self.attention.store(0, Ordering::Release);
-        self.put_idle(body);
-    }
-
-    #[inline]
-    fn put_idle(&self, body: Box<Body<A>>) {
-        let other = self.idle.swap(Some(body));
-        assert!(other.is_none(), "an actor has one body");
+        self.idle.set_attention(0);
+        self.idle.put(body);
     }
 
     /// Drops the body of an activation that was discarded during its turn; a later activation may then go on.
@@ -212,7 +200,9 @@ impl<A: Handlers> ActorSeat<A> {
         }
         if nudge {
             // Its backlog counts, even if no turn of it ends in this period.
-            self.profile.lock().tables(|| self.is_busy());
+            self.profile.change(|profile| {
+                profile.tables(|| self.is_busy());
+            });
             self.shared.scheduler.wake_one();
         }
         Ok(())
@@ -289,12 +279,15 @@ impl<A: Handlers> Seat for ActorSeat<A> {
         if !self.shared.settings.profiling {
             return UNMEASURED;
         }
-        self.profile.lock().tables(|| self.is_busy()).turn(turn)
+        self.profile
+            .change(|profile| profile.tables(|| self.is_busy()).turn(turn))
     }
 
     fn record_call(&self, callee: &ActorId, method: Method, bytes: u64, weight: u32) {
-        let mut profile = self.profile.lock();
-        profile.tables(|| self.is_busy()).call(callee, method, bytes, weight);
+        self.profile.change(|profile| {
+            let tables = profile.tables(|| self.is_busy());
+            tables.call(callee, method, bytes, weight);
+        });
     }
 
     fn deactivate(&self) {
@@ -348,7 +341,7 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
 
     fn finish(&self, body: Box<Body<A>>) -> Finished {
         let epoch = body.epoch;
-        self.put_idle(body);
+        self.idle.put(body);
         if self.attention() != 0 && !self.look_again(epoch) {
             return Finished::Lost;
         }
@@ -362,7 +355,7 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
         self.save(self.mailbox.lock(), body, vec![turn]);
     }
 
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Scope, waker: Waker) {
+    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker) {
         self.suspend_turn(self.mailbox.lock(), Suspended { turn, scope, waker });
     }
 
@@ -524,7 +517,7 @@ impl<A: Handlers> ActorSeat<A> {
         // The mailbox is locked by the caller: an inline call that misses the body meanwhile queues behind the lock.
         match self.idle.take() {
             Some(body) => {
-                self.put_idle(body);
+                self.idle.put(body);
                 true
             }
             None => false,
@@ -568,8 +561,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_seat_is_small() {
+        #[derive(elastin_actor::Actor, serde::Serialize, serde::Deserialize, Default)]
+        struct Nothing {}
+        #[elastin_actor::handlers]
+        impl Nothing {}
+        // With what an `Arc` and an allocator add this is 144 bytes, a size that allocators have. There are very many.
+        assert!(
+            size_of::<ActorSeat<Nothing>>() <= 120,
+            "{}",
+            size_of::<ActorSeat<Nothing>>()
+        );
+        assert!(size_of::<Body<u64>>() <= 56, "{}", size_of::<Body<u64>>());
+    }
+
+    #[test]
     fn the_idle_cell_is_a_plain_atomic() {
         // Inline calls rely on this for their speed: any other cell would take a lock.
-        assert!(AtomicCell::<Option<Box<u64>>>::is_lock_free());
+        assert!(crossbeam_utils::atomic::AtomicCell::<Option<Box<u64>>>::is_lock_free());
     }
 }

@@ -120,6 +120,10 @@ impl Host for Shared {
         }
     }
 
+    fn give_up(&self, call: CallId) {
+        self.outside.give_up(call);
+    }
+
     fn reply(&self, call: CallId, outcome: Outcome) {
         if let Some(shared) = self.me.upgrade() {
             self.when_unfenced(move || shared.outside.reply(call, outcome));

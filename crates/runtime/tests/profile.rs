@@ -134,7 +134,7 @@ async fn a_snapshot_has_edges_references_and_sizes() {
     folder.add("a".into()).await.unwrap();
     folder.add("b".into()).await.unwrap();
     a.write(vec![1; 5000]).await.unwrap();
-    for _ in 0..100 {
+    for _ in 0..25 {
         assert_eq!(folder.open(4).await, Ok(10_000));
     }
     let snapshot = runtime.snapshot(&Interest::All);
@@ -158,8 +158,8 @@ async fn a_snapshot_has_edges_references_and_sizes() {
         .iter()
         .find(|call| call.method == Method::of("open"))
         .unwrap();
-    assert_eq!((&opens.caller, opens.count), (&Caller::Client(NodeId(3)), 100));
-    assert_eq!(opens.bytes, 100);
+    assert_eq!((&opens.caller, opens.count), (&Caller::Client(NodeId(3)), 25));
+    assert_eq!(opens.bytes, 25);
     let reads: Vec<_> = stats
         .calls_out
         .iter()
@@ -168,8 +168,8 @@ async fn a_snapshot_has_edges_references_and_sizes() {
     assert_eq!(
         reads,
         [
-            (a.id().clone(), 200, Some(NodeId(3))),
-            (b.id().clone(), 200, Some(NodeId(3)))
+            (a.id().clone(), 50, Some(NodeId(3))),
+            (b.id().clone(), 50, Some(NodeId(3)))
         ]
     );
 
@@ -180,7 +180,7 @@ async fn a_snapshot_has_edges_references_and_sizes() {
         .iter()
         .find(|call| call.method == Method::of("read"))
         .unwrap();
-    assert_eq!((&reads.caller, reads.count), (&Caller::Actor(folder.id().clone()), 200));
+    assert_eq!((&reads.caller, reads.count), (&Caller::Actor(folder.id().clone()), 50));
 
     // A period without calls: the references are still known, the edges gone.
     let snapshot = runtime.snapshot(&Interest::Types(BTreeSet::from([ActorType::of("Folder")])));

@@ -47,11 +47,11 @@ impl<A: Handlers> ActorSeat<A> {
         let refused = self.put_in_front(&mut mailbox, mail, moved);
         let attention = if mailbox.queued() > 0 { MAIL } else { 0 };
         if mailbox.orphan {
-            self.attention.store(attention | ORPHAN, Ordering::Release);
+            self.idle.set_attention(attention | ORPHAN);
             mailbox.waiting = Some(body);
             drop(mailbox);
         } else {
-            self.attention.store(attention, Ordering::Release);
+            self.idle.set_attention(attention);
             self.settle(mailbox, body);
         }
         for (reply, error) in refused {
@@ -285,9 +285,9 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Marks the seat as without an activation; gives the epoch of the one that it had.
     pub(super) fn close(&self, mailbox: &mut Mailbox<A>) -> Option<ActivationEpoch> {
-        self.attention.store(INACTIVE, Ordering::Release);
+        self.idle.set_attention(INACTIVE);
         mailbox.woken = false;
-        self.profile.lock().activation_ended();
+        self.profile.activation_ended();
         let epoch = mailbox.epoch.take();
         if epoch.is_some() {
             self.shared.activations.fetch_sub(1, Ordering::Relaxed);

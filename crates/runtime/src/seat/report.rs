@@ -1,13 +1,11 @@
 //! What an activation tells about itself once per period.
 
-use std::time::Duration;
-
 use elastin_actor::{Body, Handlers, Target, UsedSince, encoded_state_size};
 use elastin_types::{ActorId, ActorStats, Caller, NodeId, PerResource, References, Time};
 
 use super::{ActorSeat, REPORT};
 use crate::any_seat::{AnySeat, Load, Period};
-use crate::profile_table::{Noted, Tables};
+use crate::profile_table::{Noted, Profile, Tables};
 
 impl<A: Handlers> ActorSeat<A> {
     /// The seat has something to report at the end of this period.
@@ -31,27 +29,30 @@ impl<A: Handlers> ActorSeat<A> {
                 }),
             });
         let state_bytes = encoded_state_size(&body.state);
-        self.profile.lock().note(state_bytes, references);
+        self.profile.change(|profile| profile.note(state_bytes, references));
     }
 
     /// What an activation did in the period that ends.
     pub(super) fn make_report(&self, listed: bool, period: Period) -> Option<(Option<ActorStats>, Load)> {
-        let tables = self.profile.lock().end_period();
+        // An actor that came into the list twice has nothing more to say the second time.
+        let tables = self.profile.change(Profile::end_period)?;
         let (since, backlog) = self.look(listed)?;
         let load = Load {
-            turns: tables.as_ref().map_or(0, |tables| tables.turns),
-            busy: tables.as_ref().map_or(Duration::ZERO, |tables| tables.busy),
+            turns: tables.turns,
+            busy: tables.busy,
             backlog,
         };
-        let noted = listed.then(|| self.profile.lock().report_note(period.number)).flatten();
-        let stats = noted.map(|noted| self.stats(*tables.unwrap_or_default(), noted, since, period));
+        let noted = listed
+            .then(|| self.profile.change(|profile| profile.report_note(period.number)))
+            .flatten();
+        let stats = noted.map(|noted| self.stats(*tables, noted, since, period));
         Some((stats, load))
     }
 
     /// What is known of an activation, unless it has reported in this period.
     pub(super) fn make_idle_report(&self, period: Period) -> Option<ActorStats> {
         let (since, _) = self.look(true)?;
-        let noted = self.profile.lock().report_note(period.number)?;
+        let noted = self.profile.change(|profile| profile.report_note(period.number))?;
         Some(self.stats(Tables::default(), noted, since, period))
     }
 

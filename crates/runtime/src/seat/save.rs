@@ -25,7 +25,7 @@ impl<A: Handlers> ActorSeat<A> {
         drop(mailbox);
         match state {
             Ok(state) => self.hand_to_store(number, epoch, state),
-            Err(error) => self.saved(number, Err(error.into())),
+            Err(error) => self.saved(number, epoch, Err(error.into())),
         }
     }
 
@@ -45,17 +45,18 @@ impl<A: Handlers> ActorSeat<A> {
         let me = self.me.clone();
         let done = move |result| {
             if let Some(seat) = me.upgrade() {
-                seat.saved(number, result);
+                seat.saved(number, epoch, result);
             }
         };
         self.shared.outside.save(&self.id, epoch, state, Box::new(done));
     }
 
-    fn saved(&self, number: u64, result: Result<(), SaveError>) {
+    fn saved(&self, number: u64, epoch: ActivationEpoch, result: Result<(), SaveError>) {
         let mut mailbox = self.mailbox.lock();
-        let saving = mailbox
-            .rest_if_any()
-            .and_then(|rest| rest.saving.take_if(|saving| saving.number == number));
+        let saving = mailbox.rest_if_any().and_then(|rest| {
+            rest.saving
+                .take_if(|saving| (saving.number, saving.body.epoch) == (number, epoch))
+        });
         // The activation may have been discarded meanwhile; its callers have been told.
         let Some(Saving { mut body, turns, .. }) = saving else {
             return;

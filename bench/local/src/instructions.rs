@@ -1,0 +1,47 @@
+//! Instructions per operation, counted by valgrind's callgrind: they are the same in every run, where times are not.
+//!
+//! The suite runs itself under callgrind with two numbers of operations; the difference leaves out what is done once.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::contender::Contender;
+use crate::workload::{MANY, Row};
+
+/// What the first argument of such a process is.
+pub const CHILD: &str = "operations-child";
+
+/// Fewer and more operations. Enough that turns are sampled as in a long run.
+const FEW: u64 = 100 * MANY;
+const MORE: u64 = 140 * MANY;
+
+/// The instructions per operation; `None` where there is no valgrind.
+pub fn measure(contender: &Contender, row: Row) -> Result<Option<f64>> {
+    let Some(few) = count(contender, row, FEW)? else {
+        return Ok(None);
+    };
+    let more = count(contender, row, MORE)?.context("valgrind was there a moment ago")?;
+    Ok(Some((more - few) / (MORE - FEW) as f64))
+}
+
+fn count(contender: &Contender, row: Row, operations: u64) -> Result<Option<f64>> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    command.arg(std::env::current_exe()?);
+    command.args([CHILD, contender.name, row.key(), &operations.to_string()]);
+    let Ok(output) = command.output() else {
+        return Ok(None);
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let collected = said.lines().find_map(|line| line.split("Collected :").nth(1));
+    let collected = collected.with_context(|| format!("callgrind counts the instructions; it said {said}"))?;
+    Ok(Some(collected.trim().parse()?))
+}
+
+/// The life of such a process.
+pub fn child(contender: &Contender, row: &str, operations: &str) -> Result<()> {
+    let row = Row::ALL.iter().find(|known| known.key() == row);
+    (contender.measure)(*row.context("there is no such row")?, operations.parse()?);
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! What all contenders that run on tokio share.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::workload::{Counter, Kind, MANY, Row, run};
+
+/// A library whose actors run on tokio.
+pub trait Library {
+    type Counter: Counter;
+
+    /// What its actors need.
+    type System: Send + Sync;
+
+    fn system() -> Self::System;
+
+    fn start(system: &Self::System, key: u64) -> impl Future<Output = Self::Counter> + Send;
+}
+
+fn tokio(workers: usize) -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder
+        .worker_threads(workers)
+        .enable_all()
+        .build()
+        .expect("tokio starts")
+}
+
+pub fn measure<L: Library>(row: Row, operations: u64) -> Duration {
+    let work = async move {
+        let system = L::system();
+        let mut counters = Vec::new();
+        for key in 0..MANY {
+            counters.push(L::start(&system, key).await);
+        }
+        run(row, &counters, operations).await
+    };
+    let tokio = tokio(row.workers());
+    tokio.block_on(async { tokio::spawn(work).await.expect("the workload does not panic") })
+}
+
+/// Keeps idle actors.
+pub fn hold<L: Library>(actors: u64, look: &mut dyn FnMut()) {
+    tokio(1).block_on(async {
+        let system = L::system();
+        let mut registry = HashMap::new();
+        for key in 0..actors {
+            let counter = L::start(&system, key).await;
+            counter.call(Kind::Now).await;
+            registry.insert(key, counter);
+        }
+        look();
+    });
+}

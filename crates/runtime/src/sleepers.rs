@@ -1,0 +1,229 @@
+//! Workers that have nothing to do.
+//!
+//! A worker that finds nothing sleeps until somebody has something for it. Most of what a busy worker schedules it will run
+//! itself in a moment, and waking another for it would cost more than it gains. But a turn may go on for long, so while some
+//! work and some sleep, one of the sleepers looks from time to time whether something waits: the *watcher*.
+
+use std::time::Duration;
+
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, Parker, Unparker, fence};
+
+/// How often the watcher looks: as long as something may wait for a worker while another has nothing to do.
+const WATCH_EVERY: Duration = Duration::from_millis(1);
+
+/// Workers that sleep, and those that look for something to do.
+pub(crate) struct Sleepers {
+    list: Mutex<Vec<(u64, Unparker)>>,
+    /// As many as there are in the list, readable without its lock.
+    sleeping: AtomicUsize,
+    /// Workers that look for something to run: while there is one, nobody needs to be woken.
+    searching: AtomicUsize,
+    watching: AtomicBool,
+}
+
+impl Sleepers {
+    pub(crate) fn new() -> Self {
+        Self {
+            list: Mutex::new(Vec::new()),
+            sleeping: AtomicUsize::new(0),
+            searching: AtomicUsize::new(0),
+            watching: AtomicBool::new(false),
+        }
+    }
+
+    /// Wakes a sleeper, unless somebody is looking already.
+    pub(crate) fn wake_one(&self) {
+        // INVARIANT: what was pushed before is seen by a worker that counts itself as sleeping after this fence, because
+        // that worker has a fence between counting and its last look.
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) == 0 || self.searching.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        let sleeper = self.list.lock().pop();
+        if let Some((_, sleeper)) = sleeper {
+            self.sleeping.fetch_sub(1, Ordering::SeqCst);
+            sleeper.unpark();
+        }
+    }
+
+    /// Makes sure that somebody watches, if anybody sleeps at all.
+    #[inline]
+    pub(crate) fn ensure_watcher(&self) {
+        if self.sleeping.load(Ordering::Relaxed) > 0 && !self.watching.load(Ordering::Relaxed) {
+            self.wake_one();
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        let sleepers = std::mem::take(&mut *self.list.lock());
+        self.sleeping.fetch_sub(sleepers.len(), Ordering::SeqCst);
+        for (_, sleeper) in sleepers {
+            sleeper.unpark();
+        }
+    }
+
+    /// A worker begins to look for something to run.
+    pub(crate) fn begin_search(&self) {
+        self.searching.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A worker has stopped looking; says whether it was the last one.
+    pub(crate) fn end_search(&self) -> bool {
+        let last = self.searching.fetch_sub(1, Ordering::SeqCst) == 1;
+        // INVARIANT: who offered something and saw this worker still searching woke nobody, so this worker must see what was
+        // offered when it looks once more after this.
+        fence(Ordering::SeqCst);
+        last
+    }
+
+    /// Sleeps until woken, or until `ready` says that there is something to do. `workers` says how many there are.
+    pub(crate) fn sleep(&self, id: u64, parker: &Parker, workers: impl Fn() -> usize, ready: impl Fn() -> bool) {
+        self.list.lock().push((id, parker.unparker().clone()));
+        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if ready() && self.withdraw(id) {
+            return;
+        }
+        // Who wakes this worker takes it off the list first. A token that comes later than that only makes a later sleep look
+        // at the list once more.
+        while self.is_asleep(id) {
+            let watches =
+                self.sleeping.load(Ordering::SeqCst) < workers() && !self.watching.swap(true, Ordering::SeqCst);
+            if !watches {
+                parker.park();
+                continue;
+            }
+            parker.park_timeout(WATCH_EVERY);
+            self.watching.store(false, Ordering::SeqCst);
+            if ready() && self.withdraw(id) {
+                return;
+            }
+        }
+    }
+
+    fn is_asleep(&self, id: u64) -> bool {
+        self.list.lock().iter().any(|(sleeper, _)| *sleeper == id)
+    }
+
+    /// Takes a worker off the list by itself; says whether it was still there.
+    fn withdraw(&self, id: u64) -> bool {
+        let mut list = self.list.lock();
+        let Some(position) = list.iter().position(|(sleeper, _)| *sleeper == id) else {
+            return false;
+        };
+        list.swap_remove(position);
+        self.sleeping.fetch_sub(1, Ordering::SeqCst);
+        true
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    /// A hand-over between a producer and sleeping workers, again and again: a lost wake-up would hang it.
+    #[test]
+    fn no_wake_up_is_lost() {
+        const ROUNDS: u64 = 20_000;
+        const WORKERS: usize = 2;
+        let sleepers = Arc::new(Sleepers::new());
+        let (offered, taken) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let worker = |id: u64| {
+            let (sleepers, offered, taken) = (sleepers.clone(), offered.clone(), taken.clone());
+            std::thread::spawn(move || {
+                let parker = Parker::new();
+                let waits = || taken.load(Ordering::SeqCst) < offered.load(Ordering::SeqCst);
+                let is_over = || taken.load(Ordering::SeqCst) >= ROUNDS;
+                while !is_over() {
+                    if waits() {
+                        let before = taken.load(Ordering::SeqCst);
+                        let _ = taken.compare_exchange(before, before + 1, Ordering::SeqCst, Ordering::SeqCst);
+                    } else {
+                        // As many workers as sleepers: nobody watches, so only wake-ups count.
+                        sleepers.sleep(id, &parker, || 0, || waits() || is_over());
+                    }
+                }
+                sleepers.wake_all();
+            })
+        };
+        let workers: Vec<_> = (0..WORKERS as u64).map(worker).collect();
+        for round in 1..=ROUNDS {
+            offered.store(round, Ordering::SeqCst);
+            sleepers.wake_one();
+            while round % 64 == 0 && taken.load(Ordering::SeqCst) < round {
+                std::thread::yield_now();
+            }
+        }
+        for worker in workers {
+            worker.join().expect("a worker ends well");
+        }
+        assert_eq!(taken.load(Ordering::SeqCst), ROUNDS);
+        assert_eq!(sleepers.sleeping.load(Ordering::SeqCst), sleepers.list.lock().len());
+    }
+}
+
+#[cfg(all(test, feature = "loom"))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// A worker that looks for work, finds none and sleeps, while somebody offers some: it must not sleep on. As many pieces of
+    /// work as workers, each offered and announced like an entry of a run queue.
+    fn nobody_sleeps_on(workers: usize) {
+        let mut model = loom::model::Builder::new();
+        // More preemptions find nothing that fewer don't, and take minutes.
+        model.preemption_bound = Some(if workers > 1 { 2 } else { 4 });
+        model.check(move || {
+            let sleepers = Arc::new(Sleepers::new());
+            let offered = Arc::new(AtomicUsize::new(0));
+            let take = |offered: &AtomicUsize| {
+                let one_less = |offered: usize| offered.checked_sub(1);
+                offered
+                    .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less)
+                    .is_ok()
+            };
+            let work = |id: u64| {
+                let (sleepers, offered) = (sleepers.clone(), offered.clone());
+                thread::spawn(move || {
+                    let parker = Parker::new();
+                    loop {
+                        sleepers.begin_search();
+                        let found = take(&offered);
+                        let last = sleepers.end_search();
+                        if found {
+                            // While this worker searched, nobody was woken.
+                            if last && offered.load(Ordering::Acquire) > 0 {
+                                sleepers.wake_one();
+                            }
+                            return;
+                        }
+                        sleepers.sleep(id, &parker, || 0, || offered.load(Ordering::Acquire) > 0);
+                    }
+                })
+            };
+            let threads: Vec<_> = (0..workers as u64).map(work).collect();
+            for _ in 0..workers {
+                offered.fetch_add(1, Ordering::AcqRel);
+                sleepers.wake_one();
+            }
+            for thread in threads {
+                thread.join().expect("a worker ends well");
+            }
+        });
+    }
+
+    #[test]
+    fn one_worker_does_not_sleep_while_there_is_work() {
+        nobody_sleeps_on(1);
+    }
+
+    #[test]
+    fn two_workers_do_not_sleep_while_there_is_work_for_both() {
+        nobody_sleeps_on(2);
+    }
+}

@@ -1,0 +1,300 @@
+//! How turns share workers and end early: long turns, long mailboxes, cancelled calls, discarded activations, codecs that
+//! panic.
+
+extern crate elastin_actor as elastin;
+
+mod common;
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::{Gate, within};
+use elastin::{Actor, Ctx, Ref, handlers};
+use elastin_runtime::{Grant, Outside, ReplySlot, Runtime, SaveDone};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, Outcome, Unknown};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+/// How long a handler that computes waits for what it waits for. Generous: the machine may be busy with other things.
+const COMPUTE_MAX: Duration = Duration::from_secs(20);
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Busy {}
+
+static TOLD: AtomicBool = AtomicBool::new(false);
+static RAN_MEANWHILE: AtomicBool = AtomicBool::new(false);
+static COMPUTED: Notify = Notify::const_new();
+
+#[handlers]
+impl Busy {
+    /// Tells another actor, and then computes until that one has run.
+    fn tell_and_compute(&mut self, ctx: &Ctx) -> bool {
+        ctx.actor::<Busy>("told").note().try_tell().expect("there is room");
+        let begun = Instant::now();
+        while !TOLD.load(Ordering::SeqCst) && begun.elapsed() < COMPUTE_MAX {
+            std::hint::spin_loop();
+        }
+        TOLD.load(Ordering::SeqCst)
+    }
+
+    fn note(&mut self) {
+        TOLD.store(true, Ordering::SeqCst);
+    }
+
+    async fn start(&mut self, ctx: &Ctx) {
+        let done = ctx.actor::<Busy>("computing").tell_and_compute().await;
+        RAN_MEANWHILE.store(done == Ok(true), Ordering::SeqCst);
+        COMPUTED.notify_one();
+    }
+}
+
+#[tokio::test]
+async fn a_tell_from_a_long_turn_is_run_by_another_worker() {
+    let runtime = Runtime::builder().register::<Busy>().workers(2).build().unwrap();
+    let busy: Ref<Busy> = runtime.client().actor("first");
+    // By tell, so that the long turn runs on a worker and not on this thread.
+    busy.start().try_tell().unwrap();
+    within("the end of the long turn", COMPUTED.notified()).await;
+    assert!(
+        RAN_MEANWHILE.load(Ordering::SeqCst),
+        "the told actor waited for the long turn"
+    );
+}
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Heavy {
+    done: u64,
+}
+
+static HEAVY_DONE: AtomicU64 = AtomicU64::new(0);
+static HEAVY: Gate = Gate::new();
+
+#[handlers]
+impl Heavy {
+    async fn wait(&mut self) {
+        HEAVY.passed().await;
+    }
+
+    fn compute(&mut self) {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(2) {
+            std::hint::spin_loop();
+        }
+        self.done += 1;
+        HEAVY_DONE.store(self.done, Ordering::SeqCst);
+    }
+
+    fn heavy_done(&self) -> u64 {
+        HEAVY_DONE.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn a_long_mailbox_does_not_keep_others_from_the_only_worker() {
+    const MESSAGES: u64 = 500;
+    let runtime = Runtime::builder().register::<Heavy>().workers(1).build().unwrap();
+    let heavy: Ref<Heavy> = runtime.client().actor("heavy");
+    let light: Ref<Heavy> = runtime.client().actor("light");
+    let waiting = tokio::spawn({
+        let heavy = heavy.clone();
+        async move { heavy.wait().await }
+    });
+    within("the handler", HEAVY.reached(1)).await;
+    for _ in 0..MESSAGES {
+        heavy.compute().try_tell().unwrap();
+    }
+    HEAVY.open();
+    within("the first turn's end", waiting).await.unwrap().unwrap();
+    // Through the mailbox, so that the worker has to come by.
+    light.compute().try_tell().unwrap();
+    let done = within("the light actor", light.heavy_done().into_future())
+        .await
+        .unwrap();
+    assert!(
+        done < MESSAGES,
+        "the light actor waited for all {done} turns of the heavy one"
+    );
+}
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Steps {
+    begun: u64,
+    ended: u64,
+}
+
+#[handlers]
+impl Steps {
+    async fn step(&mut self, waits: u32) -> u64 {
+        self.begun += 1;
+        for _ in 0..waits {
+            tokio::task::yield_now().await;
+        }
+        self.ended += 1;
+        self.ended
+    }
+
+    async fn relay(&mut self, ctx: &Ctx, waits: u32) -> Result<u64, CallError> {
+        ctx.actor::<Steps>("last").step(waits).await
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        (self.begun, self.ended)
+    }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test]
+async fn a_call_can_be_given_up_at_every_await() {
+    const WAITS: u32 = 4;
+    let runtime = Runtime::builder().register::<Steps>().workers(2).build().unwrap();
+    let (first, last): (Ref<Steps>, Ref<Steps>) = (runtime.client().actor("first"), runtime.client().actor("last"));
+    for polls in 0..2 * WAITS {
+        let mut call = Box::pin(first.relay(WAITS).into_future());
+        for _ in 0..polls {
+            if poll(call.as_mut()).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(call);
+        // Whatever became of it, both actors go on, and what has begun runs to its end.
+        let answer = within("an answer", first.relay(1).into_future()).await;
+        assert!(answer.is_ok(), "{answer:?}");
+        let (begun, ended) = within("the counts", last.counts().into_future()).await.unwrap();
+        assert_eq!(begun, ended, "after {polls} polls");
+    }
+}
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Superseded {}
+
+static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+
+#[handlers]
+impl Superseded {
+    /// Loses its activation while it runs.
+    fn lose(&mut self, ctx: &Ctx) -> u64 {
+        let runtime = RUNTIME.get().expect("the test has set it");
+        assert!(runtime.discard(&ctx.id(), ActivationEpoch::default()).is_empty());
+        1
+    }
+
+    async fn lose_async(&mut self, ctx: &Ctx) -> u64 {
+        self.lose(ctx)
+    }
+
+    fn alive(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_turn_whose_activation_was_discarded_ends_unseen() {
+    let runtime = Runtime::builder().register::<Superseded>().workers(1).build().unwrap();
+    assert!(RUNTIME.set(runtime.clone()).is_ok());
+    let superseded: Ref<Superseded> = runtime.client().actor(1);
+    let lost = Err(CallError::Unknown(Unknown::NodeLost));
+    assert_eq!(superseded.alive().await, Ok(true));
+    assert_eq!(within("the outcome", superseded.lose().into_future()).await, lost);
+    assert_eq!(superseded.alive().await, Ok(true), "a new activation takes its place");
+    assert_eq!(within("the outcome", superseded.lose_async().into_future()).await, lost);
+    assert_eq!(superseded.alive().await, Ok(true));
+    runtime.shutdown(Duration::from_secs(10)).await;
+}
+
+/// A world in which nothing is here and nobody answers; it notes what was sent and given up.
+#[derive(Default)]
+struct Silence {
+    sent: Mutex<Vec<(CallId, Option<ReplySlot>)>>,
+    given_up: Mutex<Vec<CallId>>,
+}
+
+impl Outside for Silence {
+    fn may_activate_here(&self, _actor: &ActorId) -> Option<Grant> {
+        None
+    }
+
+    fn send(&self, message: Message, reply: Option<ReplySlot>) {
+        self.sent.lock().push((message.header.call, reply));
+    }
+
+    fn give_up(&self, call: CallId) {
+        self.given_up.lock().push(call);
+    }
+
+    fn reply(&self, _call: CallId, _outcome: Outcome) {}
+
+    fn save(&self, _actor: &ActorId, _epoch: ActivationEpoch, _state: Bytes, done: SaveDone) {
+        done(Ok(()));
+    }
+
+    fn passivated(&self, _actor: &ActorId, _epoch: ActivationEpoch) {}
+}
+
+#[tokio::test]
+async fn the_world_beyond_hears_of_calls_that_nobody_waits_for() {
+    let silence = Arc::new(Silence::default());
+    let builder = Runtime::builder().register::<Steps>().outside(silence.clone());
+    let runtime = builder.workers(1).build().unwrap();
+    let far: Ref<Steps> = runtime.client().actor("far");
+    let mut dropped = Box::pin(far.counts().into_future());
+    assert!(poll(dropped.as_mut()).is_pending());
+    assert!(silence.given_up.lock().is_empty(), "it is still waited for");
+    drop(dropped);
+    let late = far.counts().deadline(Duration::from_millis(1)).into_future();
+    assert_eq!(within("the deadline", late).await, Err(CallError::DeadlineExceeded));
+    let sent: Vec<CallId> = silence.sent.lock().iter().map(|(call, _)| *call).collect();
+    assert_eq!((sent.len(), &*silence.given_up.lock()), (2, &sent));
+    // An answered call is not given up.
+    let mut answered = Box::pin(far.counts().into_future());
+    assert!(poll(answered.as_mut()).is_pending());
+    let (_, reply) = silence.sent.lock().pop().expect("it was sent");
+    reply.expect("somebody waits").complete(Err(CallError::Panicked));
+    drop(answered);
+    assert_eq!(silence.given_up.lock().len(), 2);
+}
+
+/// A value whose encoding panics.
+#[derive(Debug, Deserialize)]
+struct Unencodable;
+
+impl Serialize for Unencodable {
+    fn serialize<S: serde::Serializer>(&self, _serializer: S) -> Result<S::Ok, S::Error> {
+        panic!("as written")
+    }
+}
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Taker {
+    taken: u64,
+}
+
+#[handlers]
+impl Taker {
+    fn take(&mut self, _what: Unencodable) -> u64 {
+        self.taken += 1;
+        self.taken
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_cannot_be_encoded_harm_nobody_on_the_same_node() {
+    const CALLS: u64 = 10;
+    let runtime = Runtime::builder().register::<Taker>().workers(1).build().unwrap();
+    let taker: Ref<Taker> = runtime.client().actor(*b"a key of 16 byte");
+    // Some of them are measured, which asks for the size of their arguments.
+    for call in 1..=CALLS {
+        taker.take(Unencodable).tell().await.unwrap();
+        let taken = within("the reply", taker.take(Unencodable).into_future()).await;
+        assert_eq!(taken, Ok(2 * call));
+    }
+    assert_eq!(runtime.stats().panics, 0);
+}
