@@ -56,9 +56,11 @@ pub enum Bug {
     PublishBlindly,
     /// A view claims to know of every member that joined before it was written, not before it was put together.
     ViewTooNew,
-    /// An activation runs and writes without having claimed its epoch.
+    /// For drivers: an activation runs and writes without having claimed its epoch.
+    #[cfg(feature = "planted-bugs")]
     SkipClaim,
-    /// An actor answers before its state has been saved.
+    /// For drivers: an actor answers before its state has been saved.
+    #[cfg(feature = "planted-bugs")]
     AnswerBeforeSave,
 }
 

@@ -1,6 +1,6 @@
 //! How a node speaks: to its peers over sessions, to itself, and to its driver.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use elastin_types::{ActorId, NodeId, Time};
 
@@ -26,6 +26,8 @@ pub(crate) struct Links {
     /// The lease may have run out: nothing leaves.
     fenced: bool,
     sessions: BTreeMap<NodeId, Session>,
+    /// Nodes that others have named and that are too new for the view. They may be gone before a view names them.
+    newcomers: BTreeSet<NodeId>,
     /// What this node says to itself: handled in order before the event ends.
     loopback: VecDeque<Body>,
     loopback_sent: u64,
@@ -45,6 +47,7 @@ impl Links {
             good_until: Time::ZERO,
             fenced: true,
             sessions: BTreeMap::new(),
+            newcomers: BTreeSet::new(),
             loopback: VecDeque::new(),
             loopback_sent: 0,
             loopback_handled: 0,
@@ -126,6 +129,19 @@ impl Links {
     /// Everybody there is a session with.
     pub(crate) fn peers(&self) -> Vec<NodeId> {
         self.sessions.keys().copied().collect()
+    }
+
+    /// Somebody has named a node.
+    pub(crate) fn notice(&mut self, node: NodeId) {
+        if node.0 > self.revision() {
+            self.newcomers.insert(node);
+        }
+    }
+
+    /// The nodes that were too new for the views before this one, and no longer are.
+    pub(crate) fn take_newcomers(&mut self, revision: u64) -> BTreeSet<NodeId> {
+        let later = self.newcomers.split_off(&NodeId(revision + 1));
+        std::mem::replace(&mut self.newcomers, later)
     }
 
     /// The next thing that this node said to itself. [`Links::loopback_done`] must follow when it was handled.

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use elastin_sim::{options_of_seed, run, run_traced};
 
+/// How much of the log before a violation is shown, unless WHOLE is set.
+const LINES_SHOWN: usize = 80;
+
 fn main() {
     let mut numbers = std::env::args()
         .skip(1)
@@ -26,8 +29,14 @@ fn main() {
         }
         if !report.violations.is_empty() {
             let report = run_traced(seed, &options);
-            println!("{}", report.trace.join("\n"));
-            println!("seed {seed}: {:#?}\n{options:?}", report.violations);
+            match std::env::var_os("WHOLE") {
+                Some(_) => println!("{}", report.whole()),
+                None => println!("{}", report.around(&report.violations[0], LINES_SHOWN)),
+            }
+            for violation in &report.violations {
+                println!("seed {seed} BROKEN {}: {}", violation.invariant, violation.what);
+            }
+            println!("{options:?}");
             std::process::exit(1);
         }
     }

@@ -9,7 +9,7 @@ fn check(seed: u64) -> Report {
     let options = options_of_seed(seed);
     let report = run(seed, &options);
     if !report.violations.is_empty() {
-        let last = run_traced(seed, &options).last_lines(60);
+        let last = run_traced(seed, &options).around(&report.violations[0], 60);
         panic!(
             "seed {seed}: {:#?}\n{last}\nsee it whole: cargo run --release -p elastin-sim --example sweep -- {seed} 1",
             report.violations

@@ -7,7 +7,7 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId
 use super::Node;
 use crate::bug::Bug;
 use crate::hosted::{Held, Hosted, Phase};
-use crate::route::Place;
+use crate::route::{Path, Place};
 use crate::{Body, Command, DirectoryBody, Slot, StateSource};
 
 impl Node {
@@ -184,6 +184,14 @@ impl Node {
             Some((expected, Phase::Expected)) if expected <= epoch => {}
             // A new owner of the slot did not need to hear of the end of the old activation before it granted this one.
             Some((ended, Phase::Leaving)) if ended < epoch => {}
+            // An earlier activation is still going from here: it went to a node that has died since, of which this node
+            // heard late. It can't be taken back in just now, so the directory is told to place the actor anew.
+            Some((earlier, _)) if earlier < epoch => {
+                let owner = self.links.directory_of(&actor);
+                let ended = DirectoryBody::Ended { actor, epoch };
+                self.links.say(owner, Body::Directory(ended));
+                return;
+            }
             // INVARIANT: the directory grants an actor only when no activation is left that it knows of, and this node
             // has answered or will answer for what it has; a grant for what is here is a late word.
             Some(_) => return,
@@ -263,10 +271,18 @@ impl Node {
         let Some(hosted) = self.hosted.get_mut(actor) else {
             return;
         };
-        let clear = !self.routes.contains_key(actor) || self.links.planted.is(Bug::OpenTooEarly);
-        if matches!(hosted.phase, Phase::Closed) && clear {
+        if !matches!(hosted.phase, Phase::Closed) {
+            return;
+        }
+        let epoch = hosted.epoch;
+        let path = self.routes.get(actor).map(|route| &route.path);
+        if matches!(path, Some(Path::Direct { leaving: None, .. })) {
+            // A message that was on its way through the directory has landed elsewhere, at an activation before this one.
+            return self.leave_path(actor, Place::Host(self.links.me, epoch));
+        }
+        if path.is_none() || self.links.planted.is(Bug::OpenTooEarly) {
             hosted.phase = Phase::Active;
-            let (actor, epoch) = (actor.clone(), hosted.epoch);
+            let actor = actor.clone();
             self.links.command(Command::Open { actor, epoch });
         }
     }

@@ -69,12 +69,20 @@ pub struct TableSizes {
     pub hosted: usize,
     /// Messages held for actors.
     pub held: usize,
+    /// Messages held for the one actor that has most.
+    pub held_most: usize,
     /// Frames not acknowledged.
     pub unacknowledged: usize,
     /// Directory entries.
     pub entries: usize,
+    /// Slots that this node owns.
+    pub owned_slots: usize,
     /// Slots that this node owns and that are not open.
     pub closed_slots: usize,
+    /// Moves away from this node that are not decided.
+    pub moves_out: usize,
+    /// Moves to this node that have not arrived.
+    pub moves_in: usize,
 }
 
 impl Node {
@@ -129,6 +137,8 @@ impl Node {
     /// How large the tables are.
     pub fn table_sizes(&self) -> TableSizes {
         let unsettled = |route: &&Route| !route.is_quiet();
+        let hosted = self.hosted.values().map(|hosted| hosted.held.len());
+        let routes = self.routes.values().map(|route| route.held.len());
         TableSizes {
             calls: self.calls.len(),
             routes: self.routes.len(),
@@ -136,8 +146,12 @@ impl Node {
             hosted: self.hosted.len(),
             held: self.hosted.values().map(|hosted| hosted.held.len()).sum::<usize>()
                 + self.routes.values().map(|route| route.waiting().count()).sum::<usize>(),
+            held_most: hosted.chain(routes).max().unwrap_or(0),
             unacknowledged: self.links.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
             entries: self.slots.values().map(|slot| slot.entries.len()).sum(),
+            owned_slots: self.slots.len(),
+            moves_out: self.moving_out.len(),
+            moves_in: self.moving_in.len(),
             closed_slots: self.slots.values().filter(|slot| !slot.is_open()).count(),
         }
     }
@@ -299,7 +313,8 @@ impl Node {
         }
         let known = before.iter().flat_map(|before| before.members.keys().copied());
         // A session may also be with a node that came and went between two views.
-        let known: BTreeSet<NodeId> = known.chain(self.links.peers()).collect();
+        let newcomers = self.links.take_newcomers(view.revision);
+        let known: BTreeSet<NodeId> = known.chain(self.links.peers()).chain(newcomers).collect();
         let gone: Vec<NodeId> = known.into_iter().filter(|node| view.is_dead(*node)).collect();
         self.links.view = Some(view);
         for node in &gone {

@@ -106,6 +106,7 @@ impl Node {
 
     /// A message went from one node to another.
     pub(super) fn on_passed_on(&mut self, actor: ActorId, call: CallId, to: NodeId) {
+        self.links.notice(to);
         let dead = self.links.is_dead(to);
         if dead {
             self.call_is_lost(call);
@@ -190,7 +191,10 @@ impl Node {
         }
         self.call_is_at(call, self.links.me);
         let place = match place {
-            Some((node, epoch)) if !self.links.is_dead(node) => Place::Host(node, epoch),
+            Some((node, epoch)) if !self.links.is_dead(node) => {
+                self.links.notice(node);
+                Place::Host(node, epoch)
+            }
             _ => Place::Directory,
         };
         let Some(route) = self.routes.get_mut(&message.target) else {
@@ -236,8 +240,20 @@ impl Node {
     /// A message will not run.
     pub(super) fn on_turned_away(&mut self, actor: &ActorId, call: CallId, error: CallError) {
         self.complete(call, Err(error));
+        self.is_gone(actor, call);
+    }
+
+    /// A message will not run, so nothing waits for it any longer.
+    pub(super) fn is_gone(&mut self, actor: &ActorId, call: CallId) {
         if self.is_asking(actor, call) {
-            self.ask_next(actor);
+            return self.ask_next(actor);
+        }
+        if let Some(route) = self.routes.get_mut(actor)
+            && let Path::Direct { kept, .. } = &mut route.path
+            && kept.remove(&call).is_some()
+        {
+            self.settle_route(actor);
+            self.path_changed(actor);
         }
     }
 
