@@ -26,6 +26,10 @@ pub(crate) struct Links {
     /// The lease may have run out: nothing leaves.
     fenced: bool,
     sessions: BTreeMap<NodeId, Session>,
+    /// Mail was delivered in the event at hand, and may bounce.
+    delivered: bool,
+    /// Peers whose frames were handled after that.
+    may_bounce: Vec<NodeId>,
     /// Nodes that others have named and that are too new for the view. They may be gone before a view names them.
     newcomers: BTreeSet<NodeId>,
     /// What this node says to itself: handled in order before the event ends.
@@ -47,6 +51,8 @@ impl Links {
             good_until: Time::ZERO,
             fenced: true,
             sessions: BTreeMap::new(),
+            delivered: false,
+            may_bounce: Vec::new(),
             newcomers: BTreeSet::new(),
             loopback: VecDeque::new(),
             loopback_sent: 0,
@@ -56,7 +62,18 @@ impl Links {
 
     /// Wants something done.
     pub(crate) fn command(&mut self, command: Command) {
+        self.delivered |= matches!(command, Command::Deliver { .. });
         self.out.push(command);
+    }
+
+    /// An event that is no bounce: all mail that was delivered before has found its activation.
+    pub(crate) fn nothing_bounces(&mut self) {
+        self.delivered = false;
+        for peer in std::mem::take(&mut self.may_bounce) {
+            if let Some(session) = self.sessions.get_mut(&peer) {
+                session.settle();
+            }
+        }
     }
 
     /// The view; only called where there is one, because frames wait for a view and callers are turned away without.
@@ -183,7 +200,13 @@ impl Links {
             .sessions
             .get_mut(&from)
             .expect("it lives as long as its frames are handled");
-        session.handled(acknowledged)
+        let is_news = session.handled(acknowledged);
+        if !self.delivered {
+            session.settle();
+        } else if self.may_bounce.last() != Some(&from) {
+            self.may_bounce.push(from);
+        }
+        is_news
     }
 
     /// Whether a peer has acknowledged something apart from what it said.
@@ -201,8 +224,12 @@ impl Links {
         if self.fenced || !session.owes_acknowledgement() {
             return;
         }
-        if session.acknowledgement_is_urgent() {
+        if session.acknowledgement_is_urgent() && session.is_settled() {
             session.acknowledge(&mut self.out);
+        } else if session.acknowledgement_is_urgent() {
+            // As soon as it is known that nothing bounces.
+            session.acknowledge_timer = true;
+            self.timers.set(self.now, Due::Acknowledge(peer));
         } else if !session.acknowledge_timer {
             session.acknowledge_timer = true;
             self.timers

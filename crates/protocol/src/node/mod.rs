@@ -161,6 +161,9 @@ impl Node {
         self.links.now = self.links.now.max(now);
         std::mem::swap(&mut self.links.out, out);
         self.links.look_at_lease(matches!(event, Event::Timer));
+        if !matches!(event, Event::Bounced { .. }) {
+            self.links.nothing_bounces();
+        }
         self.dispatch(event);
         self.drain_loopback();
         self.tell_settled();
@@ -273,7 +276,8 @@ impl Node {
     fn handle_frames(&mut self, from: NodeId) {
         while let Some((acknowledged, body)) = self.links.next_frame(from) {
             self.on_body(from, body);
-            // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged.
+            // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged; that mail
+            // bounces follows too, so a frame that delivered some is acknowledged with the next event at the earliest.
             self.drain_loopback();
             if self.links.frame_done(from, acknowledged) {
                 self.on_acknowledged(from);
