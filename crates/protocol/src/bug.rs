@@ -52,7 +52,7 @@ pub enum Bug {
     CountLeaseFromAnswer,
     /// A node looks at its lease when its timer fires, and not at every event.
     TrustLeaseTimer,
-    /// A view is published whatever the one is that is there.
+    /// Everybody publishes views, whatever the one is that is there.
     PublishBlindly,
     /// A view claims to know of every member that joined before it was written, not before it was put together.
     ViewTooNew,

@@ -77,10 +77,13 @@ fn work(world: &mut World, random: &mut Random, options: &Options) {
     }
 }
 
+/// Something that goes wrong.
+type Fault = fn(&mut World);
+
 /// What goes wrong in one step.
 fn harm(world: &mut World, random: &mut Random, options: &Options) {
     let faults = options.faults;
-    let kinds: [(u64, fn(&mut World)); 9] = [
+    let kinds: [(u64, Fault); 10] = [
         (faults.pauses, World::pause),
         (faults.jumps, World::jump),
         (faults.breaks, World::break_link),
@@ -90,15 +93,13 @@ fn harm(world: &mut World, random: &mut Random, options: &Options) {
         (faults.outages, World::outage),
         (faults.leader_changes, World::change_leader),
         (faults.passivations, World::passivate_one),
+        (faults.suspicions, World::suspect),
     ];
     let is_due = |random: &mut Random, rate: u64| rate > 0 && random.below(100_000) < rate;
     for (rate, happens) in kinds {
         if is_due(random, rate) {
             happens(world);
         }
-    }
-    if is_due(random, faults.suspicions) {
-        world.suspect();
     }
     if is_due(random, faults.crashes)
         && let Some(server) = random.pick(&world.servers()).copied()

@@ -149,7 +149,11 @@ impl World {
     // ---- the coordination service
 
     fn submit(&mut self, pid: Pid, request: RequestId, what: CoordinationRequest) {
-        let after = self.up_to(REQUEST_MOST);
+        let mut after = self.up_to(REQUEST_MOST);
+        if !self.calm && self.random.below(200) < self.options.faults.lost_answers {
+            self.log.count("request late");
+            after = self.random.between(Duration::ZERO, LATE_MOST);
+        }
         let leader = self.service.leader();
         self.at(after, Happening::Request(pid, request, leader, Box::new(what)));
     }
@@ -375,8 +379,8 @@ impl World {
 fn limits(tight: bool) -> Limits {
     let mut limits = Limits {
         chunk_bytes: 8,
-        move_deadline: Duration::from_secs(2),
-        freeze_deadline: Duration::from_millis(500),
+        move_deadline: Duration::from_millis(500),
+        freeze_deadline: Duration::from_millis(200),
         retransmit_after: Duration::from_millis(200),
         tombstone_for: Duration::from_millis(500),
         ..Limits::default()
