@@ -40,6 +40,7 @@
 
 mod bug;
 mod command;
+mod compact_map;
 mod event;
 mod frame;
 mod hosted;

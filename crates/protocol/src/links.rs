@@ -137,7 +137,9 @@ impl Links {
     }
 
     /// The peers with whom something is under way, and what.
-    pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (NodeId, impl ExactSizeIterator<Item = &Body>)> {
+    pub(crate) fn unacknowledged(
+        &self,
+    ) -> impl Iterator<Item = (NodeId, impl ExactSizeIterator<Item = &Body> + DoubleEndedIterator)> {
         self.sessions
             .iter()
             .map(|(peer, session)| (*peer, session.unacknowledged()))

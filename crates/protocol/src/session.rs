@@ -81,7 +81,7 @@ impl Session {
     }
 
     /// Frames said and not acknowledged, oldest first.
-    pub(crate) fn unacknowledged(&self) -> impl ExactSizeIterator<Item = &Body> {
+    pub(crate) fn unacknowledged(&self) -> impl ExactSizeIterator<Item = &Body> + DoubleEndedIterator {
         self.unacknowledged.iter().map(|(_, body)| body)
     }
 

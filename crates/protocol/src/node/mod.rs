@@ -1,7 +1,8 @@
 //! One process's part in the cluster.
 //!
 //! The parts, each an `impl Node` in a file of its own: `calls` (outcomes for callers here),
-//! `sending` (paths to actors), `hosting` (actors here), `moving_out`, `moving_in`, `directory` (slots owned here).
+//! `sending` (paths to actors), `hosting` (actors here), `moving_out`, `moving_in`, `settling` (when a moved actor may run),
+//! `directory` (slots owned here), `slot_changes` (how they change hands).
 
 mod calls;
 mod directory;
@@ -9,6 +10,8 @@ mod hosting;
 mod moving_in;
 mod moving_out;
 mod sending;
+mod settling;
+mod slot_changes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +25,7 @@ use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, Event, Frame, Map, NodeConfig, Slot, View};
 
 use calls::PendingCall;
-use moving_out::SettlingMove;
+use settling::SettlingMove;
 
 /// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
 /// slots that the view gives it.
@@ -33,6 +36,8 @@ pub struct Node {
     /// Calls of callers here, by sequence number.
     calls: Map<u64, PendingCall>,
     routes: Map<ActorId, Route>,
+    /// The routes on which something is under way; some others may be among them for a while.
+    busy_routes: BTreeSet<ActorId>,
     /// Routes to look at when this peer acknowledges something.
     routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
     hosted: Map<ActorId, Hosted>,
@@ -50,6 +55,8 @@ pub struct Node {
     slot_floors: BTreeMap<Slot, SlotEpoch>,
     /// The slots that the view gives to this node.
     slots: BTreeMap<Slot, OwnedSlot>,
+    /// Those of them that are not open.
+    closed_slots: BTreeSet<Slot>,
     /// The owner's epoch for which this node has last said what it knows of a slot.
     handed_over: BTreeMap<Slot, SlotEpoch>,
     /// Slots for which everybody is about to be asked what is there.
@@ -75,6 +82,8 @@ pub struct TableSizes {
     pub unacknowledged: usize,
     /// Directory entries.
     pub entries: usize,
+    /// The bytes that they take, the actors' ids included (what a long key has beyond its id is not).
+    pub entry_bytes: usize,
     /// Slots that this node owns.
     pub owned_slots: usize,
     /// Slots that this node owns and that are not open.
@@ -93,6 +102,7 @@ impl Node {
             links: Links::new(config.me, config.limits),
             calls: Map::default(),
             routes: Map::default(),
+            busy_routes: BTreeSet::new(),
             routes_waiting: BTreeMap::new(),
             hosted: Map::default(),
             limbo: BTreeSet::new(),
@@ -102,6 +112,7 @@ impl Node {
             moving_in: BTreeSet::new(),
             slot_floors: BTreeMap::new(),
             slots: BTreeMap::new(),
+            closed_slots: BTreeSet::new(),
             handed_over: BTreeMap::new(),
             recovery_wanted: BTreeSet::new(),
         }
@@ -149,10 +160,11 @@ impl Node {
             held_most: hosted.chain(routes).max().unwrap_or(0),
             unacknowledged: self.links.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
             entries: self.slots.values().map(|slot| slot.entries.len()).sum(),
+            entry_bytes: self.slots.values().map(|slot| slot.entries.bytes()).sum(),
             owned_slots: self.slots.len(),
             moves_out: self.moving_out.len(),
             moves_in: self.moving_in.len(),
-            closed_slots: self.slots.values().filter(|slot| !slot.is_open()).count(),
+            closed_slots: self.closed_slots.len(),
         }
     }
 
@@ -324,7 +336,7 @@ impl Node {
         for node in &gone {
             self.on_death(*node);
         }
-        self.update_slots();
+        self.update_slots(before.as_ref());
         if let Some(before) = before {
             self.follow_owners(&before);
         }

@@ -20,6 +20,7 @@ use bytes::Bytes;
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Time};
 
 use super::Node;
+use super::settling::SettlingMove;
 use crate::bug::Bug;
 use crate::hosted::{Departed, Hosted, MoveOut, OutStep, Phase, Releasing};
 use crate::timers::Due;
@@ -30,14 +31,6 @@ use crate::{Body, Command, DirectoryBody, MoveBody, MoveError, MoveId, MoveStep}
 const CHUNKS_UNDER_WAY: usize = 4;
 /// Messages of a queue in one frame; with the limit on bytes it bounds the size of the frame.
 const QUEUE_PART_MAX: usize = 256;
-
-/// A move away from here after which the actor may not run yet, because what it sent from here has not settled.
-#[derive(Debug)]
-pub(super) struct SettlingMove {
-    to: NodeId,
-    epoch: ActivationEpoch,
-    attempt: u32,
-}
 
 impl Node {
     /// Somebody wants an actor moved.
@@ -332,30 +325,7 @@ impl Node {
         self.set_phase(&actor, Phase::Departed(departed));
         self.route_follows(&actor, to, to_epoch);
         self.send_elsewhere(held, Some((to, to_epoch)));
-        let settling = SettlingMove { to, epoch, attempt };
-        self.settling.insert(actor, settling);
-    }
-
-    /// Tells the new hosts of those whose own messages have all found their place that they may run.
-    pub(super) fn tell_settled(&mut self) {
-        if self.settling.is_empty() {
-            return;
-        }
-        let actors = self
-            .settling
-            .keys()
-            .filter(|actor| self.links.planted.is(Bug::SkipSettling) || self.is_sender_settled(actor));
-        let settled: Vec<ActorId> = actors.cloned().collect();
-        for actor in settled {
-            let SettlingMove { to, epoch, attempt } = self.settling.remove(&actor).expect("it was there");
-            let body = MoveBody {
-                actor,
-                epoch,
-                attempt,
-                step: MoveStep::Settled,
-            };
-            self.links.say(to, Body::Move(body));
-        }
+        self.settling.insert(actor, SettlingMove::new(to, epoch, attempt));
     }
 
     fn send_queue(
@@ -400,7 +370,7 @@ impl Node {
     /// A target died.
     pub(super) fn moves_out_lost_with(&mut self, node: NodeId) {
         self.stages_waiting.remove(&node);
-        self.settling.retain(|_, settling| settling.to != node);
+        self.settling.retain(|_, settling| !settling.goes_to(node));
         let undecided: Vec<ActorId> = self.moving_out.iter().cloned().collect();
         for actor in undecided {
             if matches!(&self.hosted[&actor].phase, Phase::MovingOut(out) if out.to == node) {
