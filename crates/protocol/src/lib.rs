@@ -60,7 +60,7 @@ mod view;
 #[cfg(feature = "planted-bugs")]
 pub use bug::Bug;
 pub use command::{Command, MoveError, StateSource};
-pub use event::{Event, MoveId};
+pub use event::{Event, MoveId, PlannedMove};
 pub use frame::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep};
 pub use lease::{KeepAliveId, Lease, LeaseCommand};
 pub use limits::{Limits, NodeConfig};

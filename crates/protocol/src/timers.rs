@@ -9,12 +9,16 @@ use elastin_types::{ActorId, NodeId, Time};
 pub(crate) enum Due {
     /// A call's deadline; the call's sequence number.
     Call(u64),
+    /// Say what has landed.
+    Landing,
     /// Acknowledge a peer's frames.
     Acknowledge(NodeId),
     /// Look whether a peer still answers.
     Retransmit(NodeId),
     /// The deadline of a move away from here.
     Move(ActorId),
+    /// Moves that were refused for now.
+    MovesAgain,
     /// The memory of where an actor went.
     Tombstone(ActorId),
 }

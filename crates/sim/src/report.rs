@@ -26,9 +26,13 @@ pub struct Report {
 
 impl Report {
     /// The last of what happened before a violation, shortened to what has to do with it: what happened to the actor that
-    /// it is about, and what became of processes and the network. Without such an actor it is simply the last.
+    /// it is about, and what became of processes and the network. Without such an actor, what happened to any.
     pub fn around(&self, violation: &Violation, lines: usize) -> String {
-        let concerns = |line: &&Line| line.is_of_world || violation.actor.is_none() || line.actor == violation.actor;
+        let concerns = |line: &&Line| match &violation.actor {
+            _ if line.is_of_world => true,
+            None => line.actor.is_some(),
+            actor => line.actor == *actor,
+        };
         let concerned: Vec<String> = self.trace.iter().filter(concerns).map(Line::to_string).collect();
         concerned[concerned.len().saturating_sub(lines)..].join("\n")
     }

@@ -71,6 +71,9 @@ fn work(world: &mut World, random: &mut Random, options: &Options) {
         if let Some(to) = random.pick(&servers).copied() {
             world.move_actor(&actor(random.below(options.actors)), to);
         }
+        if random.chance(5) {
+            world.exchange();
+        }
     }
     if random.chance(2) {
         world.drain_step();

@@ -8,6 +8,7 @@ use super::Node;
 use crate::bug::Bug;
 use crate::hosted::{Held, Hosted, Phase};
 use crate::route::{Path, Place};
+use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, Slot, StateSource};
 
 impl Node {
@@ -42,7 +43,9 @@ impl Node {
         match &hosted.phase {
             Phase::Closed | Phase::Active | Phase::MovingOut(_) if epoch == meant => {
                 if passed {
-                    self.say_landed(&message, meant);
+                    // Said when it is known that the mail did not bounce.
+                    self.landing.push((message.target.clone(), message.header.call, meant));
+                    self.links.timers.set(self.links.now, Due::Landing);
                 }
                 self.deliver(epoch, message);
             }
@@ -82,6 +85,13 @@ impl Node {
     fn say_landed(&mut self, message: &Message, epoch: ActivationEpoch) {
         let (actor, call) = (message.target.clone(), message.header.call);
         self.links.say(call.origin, Body::Landed { actor, call, epoch });
+    }
+
+    /// No mail bounces any more that was delivered before this event: those who wait for it are told.
+    pub(super) fn say_all_landed(&mut self) {
+        for (actor, call, epoch) in std::mem::take(&mut self.landing) {
+            self.links.say(call.origin, Body::Landed { actor, call, epoch });
+        }
     }
 
     /// Keeps a message from another node, whose origin must not take it for settled because it is acknowledged.
@@ -136,11 +146,38 @@ impl Node {
         // Only the present owner can speak of a grant that this node has not heard of, and only of an earlier owner's: its
         // own would have come first.
         let is_on_the_way = known.node == owner && known.epoch > epoch.slot;
-        if is_on_the_way && self.is_listened_to(&message.target, epoch.slot) {
+        if !is_on_the_way {
+            return self.give_back(message, None);
+        }
+        if self.is_listened_to(&message.target, epoch.slot) {
             self.insert_hosted(message.target.clone(), epoch, Phase::Expected);
             self.hold(message, true);
         } else {
+            // The grant would not be listened to, so it is as if it had ended.
+            self.deny(message.target.clone(), epoch);
             self.give_back(message, None);
+        }
+    }
+
+    /// Tells the owner of the slot that an activation that it believes to be here never will be.
+    fn deny(&mut self, actor: ActorId, epoch: ActivationEpoch) {
+        let owner = self.links.directory_of(&actor);
+        let ended = DirectoryBody::Ended { actor, epoch };
+        self.links.say(owner, Body::Directory(ended));
+    }
+
+    /// A node died, and may have taken grants with it that this node waits for: they are waited for no longer, and not
+    /// listened to should they come after all.
+    pub(super) fn grants_lost(&mut self) {
+        let is_expected = |actor: &&ActorId| matches!(self.hosted[*actor].phase, Phase::Expected);
+        let expected: Vec<ActorId> = self.limbo.iter().filter(is_expected).cloned().collect();
+        for actor in expected {
+            let (epoch, owner) = (self.hosted[&actor].epoch, self.links.view().directory_of(&actor));
+            let floor = self.slot_floors.entry(Slot::of(&actor)).or_insert(owner.epoch);
+            *floor = (*floor).max(owner.epoch);
+            self.deny(actor.clone(), epoch);
+            let held = self.remove_hosted(&actor);
+            self.send_elsewhere(held, None);
         }
     }
 
@@ -186,12 +223,7 @@ impl Node {
             Some((ended, Phase::Leaving)) if ended < epoch => {}
             // An earlier activation is still going from here: it went to a node that has died since, of which this node
             // heard late. It can't be taken back in just now, so the directory is told to place the actor anew.
-            Some((earlier, _)) if earlier < epoch => {
-                let owner = self.links.directory_of(&actor);
-                let ended = DirectoryBody::Ended { actor, epoch };
-                self.links.say(owner, Body::Directory(ended));
-                return;
-            }
+            Some((earlier, _)) if earlier < epoch => return self.deny(actor, epoch),
             // INVARIANT: the directory grants an actor only when no activation is left that it knows of, and this node
             // has answered or will answer for what it has; a grant for what is here is a late word.
             Some(_) => return,
@@ -300,6 +332,7 @@ impl Node {
 
     /// Mail found the activation gone: it comes back before anything that was sent after it does.
     pub(super) fn on_bounced(&mut self, epoch: ActivationEpoch, message: Message) {
+        self.landing.retain(|(_, call, _)| *call != message.header.call);
         self.on_passivated(message.target.clone(), epoch);
         if message.header.call.origin == self.links.me {
             self.send_own(message);

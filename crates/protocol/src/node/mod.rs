@@ -7,15 +7,16 @@
 mod calls;
 mod directory;
 mod hosting;
+mod many_moves;
 mod moving_in;
 mod moving_out;
 mod sending;
 mod settling;
 mod slot_changes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, SlotEpoch, Time};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, NotDelivered, SlotEpoch, Time};
 
 use crate::hosted::Hosted;
 use crate::links::Links;
@@ -25,6 +26,7 @@ use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, Event, Frame, Map, NodeConfig, Slot, View};
 
 use calls::PendingCall;
+use many_moves::WaitingMove;
 use settling::SettlingMove;
 
 /// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
@@ -41,13 +43,19 @@ pub struct Node {
     /// Routes to look at when this peer acknowledges something.
     routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
     hosted: Map<ActorId, Hosted>,
+    /// Messages that came through the directory and were delivered in the last event, and may bounce.
+    landing: Vec<(ActorId, CallId, ActivationEpoch)>,
     /// Hosted actors whose held messages may still have to go elsewhere.
     limbo: BTreeSet<ActorId>,
     /// Actors that went from here, and may not run at their new place until what they sent from here has settled.
     settling: BTreeMap<ActorId, SettlingMove>,
     /// Actors that move away from here, before the decision; bounded by [`Limits::moves_out`](crate::Limits).
     moving_out: BTreeSet<ActorId>,
-    /// Of these, the ones whose image goes on when this peer acknowledges something.
+    /// Moves that wait to begin; bounded by [`Limits::moves_waiting`](crate::Limits).
+    moves_waiting: VecDeque<WaitingMove>,
+    /// Until when none of them begins, because a target had too much to do.
+    moves_paused_until: Option<Time>,
+    /// Of the moves under way, the ones whose image goes on when this peer acknowledges something.
     stages_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
     /// Actors that move to here, before they are active; bounded by [`Limits::moves_in`](crate::Limits).
     moving_in: BTreeSet<ActorId>,
@@ -88,6 +96,8 @@ pub struct TableSizes {
     pub owned_slots: usize,
     /// Slots that this node owns and that are not open.
     pub closed_slots: usize,
+    /// Moves away from this node that wait to begin.
+    pub moves_waiting: usize,
     /// Moves away from this node that are not decided.
     pub moves_out: usize,
     /// Moves to this node that have not arrived.
@@ -105,9 +115,12 @@ impl Node {
             busy_routes: BTreeSet::new(),
             routes_waiting: BTreeMap::new(),
             hosted: Map::default(),
+            landing: Vec::new(),
             limbo: BTreeSet::new(),
             settling: BTreeMap::new(),
             moving_out: BTreeSet::new(),
+            moves_waiting: VecDeque::new(),
+            moves_paused_until: None,
             stages_waiting: BTreeMap::new(),
             moving_in: BTreeSet::new(),
             slot_floors: BTreeMap::new(),
@@ -162,6 +175,7 @@ impl Node {
             entries: self.slots.values().map(|slot| slot.entries.len()).sum(),
             entry_bytes: self.slots.values().map(|slot| slot.entries.bytes()).sum(),
             owned_slots: self.slots.len(),
+            moves_waiting: self.moves_waiting.len(),
             moves_out: self.moving_out.len(),
             moves_in: self.moving_in.len(),
             closed_slots: self.closed_slots.len(),
@@ -175,8 +189,10 @@ impl Node {
         self.links.look_at_lease(matches!(event, Event::Timer));
         if !matches!(event, Event::Bounced { .. }) {
             self.links.nothing_bounces();
+            self.say_all_landed();
         }
         self.dispatch(event);
+        self.begin_waiting_moves();
         self.drain_loopback();
         self.tell_settled();
         std::mem::swap(&mut self.links.out, out);
@@ -200,6 +216,7 @@ impl Node {
             Event::Bounced { epoch, message } => self.on_bounced(epoch, message),
             Event::Replied { call, outcome } => self.reply(call, outcome),
             Event::Move { id, actor, to } => self.on_move(id, actor, to),
+            Event::Moves(moves) => self.on_moves(moves),
             Event::Placed { actor, node } => self.on_placed(actor, node),
             Event::Timer => self.on_timer(),
         }
@@ -367,8 +384,10 @@ impl Node {
         self.calls_lost_with(node);
         // Routes come first: what moves give back is sent along them.
         self.routes_lost_with(node, mine);
+        self.waiting_moves_lost_with(node);
         self.moves_out_lost_with(node);
         self.moves_in_lost_with(node);
+        self.grants_lost();
     }
 
     /// Of what certainly never left, the messages of callers here. What was being passed on for others is lost: its origin
@@ -393,6 +412,8 @@ impl Node {
                 Due::Acknowledge(peer) => self.links.acknowledge_due(peer),
                 Due::Retransmit(peer) => self.links.retransmit_due(peer),
                 Due::Move(actor) => self.move_is_late(&actor, at),
+                // Every event does these first or last.
+                Due::MovesAgain | Due::Landing => {}
                 Due::Tombstone(actor) => self.tombstone_due(&actor, at),
             }
         }

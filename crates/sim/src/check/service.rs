@@ -23,7 +23,7 @@ pub(crate) fn what_is_left(world: &World) -> Result<(), Violation> {
     }
     for (node, sizes) in world.table_sizes() {
         let left = sizes.calls + sizes.unsettled + sizes.held + sizes.unacknowledged + sizes.closed_slots;
-        if left + sizes.moves_in + sizes.moves_out > 0 {
+        if left + sizes.moves_in + sizes.moves_out + sizes.moves_waiting > 0 {
             let what = format!("{node} still has {sizes:?}");
             return Violation::of("tables become small again", None, what);
         }

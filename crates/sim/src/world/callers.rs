@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use elastin_protocol::membership::{MembershipEvent, Role};
-use elastin_protocol::{Event, MoveId, TableSizes};
+use elastin_protocol::{Event, MoveId, PlannedMove, TableSizes};
 use elastin_types::{
     ActorId, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, Outcome, Overloaded, TenantId,
 };
@@ -16,6 +16,9 @@ use crate::host::Mail;
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
 /// A server that is emptied leaves when it has had nothing for so long: messages to it may be on their way.
 const LEAVE_AFTER: Duration = Duration::from_millis(200);
+
+/// So many actors of each side are exchanged at once.
+const EXCHANGED: usize = 4;
 
 /// What a simulated message says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -123,14 +126,7 @@ impl World {
     /// Asks for a move of an actor, wherever it is; returns its name if it is anywhere.
     pub(crate) fn move_actor(&mut self, actor: &ActorId, to: NodeId) -> Option<MoveId> {
         let source = self.host_of(actor)?;
-        self.next_move += 1;
-        let id = MoveId(self.next_move);
-        let moving = Moving {
-            source,
-            began: self.now,
-            ended: None,
-        };
-        self.moves.insert(id, moving);
+        let id = self.new_move(source);
         let actor = actor.clone();
         self.handle(source, Event::Move { id, actor, to });
         Some(id)
@@ -175,17 +171,67 @@ impl World {
         let retiring = self.processes.iter().filter(|(_, process)| process.retiring.is_some());
         let retiring: Vec<NodeId> = retiring.map(|(node, _)| *node).collect();
         for node in retiring {
-            let actors: Vec<ActorId> = self.processes[&node].host.activations.keys().cloned().collect();
-            let servers = self.servers();
-            for actor in &actors {
-                if let Some(to) = self.random.pick(&servers).copied() {
-                    self.move_actor(actor, to);
-                }
-            }
-            if actors.is_empty() {
+            let process = &self.processes[&node];
+            let is_moving = process.node.table_sizes().moves_waiting > 0;
+            if process.host.activations.is_empty() {
                 self.leave_if_empty(node);
+            } else if !is_moving && !self.paused.contains_key(&process.pid) {
+                self.move_all(node);
             }
         }
+    }
+
+    /// Everything that a server has shall go elsewhere, in one go.
+    fn move_all(&mut self, source: NodeId) {
+        let actors: Vec<ActorId> = self.processes[&source].host.activations.keys().cloned().collect();
+        let servers = self.servers();
+        let mut moves = Vec::new();
+        for actor in actors {
+            let Some(to) = self.random.pick(&servers).copied() else {
+                return;
+            };
+            let id = self.new_move(source);
+            moves.push(PlannedMove { id, actor, to });
+        }
+        self.log.count("many moves at once");
+        self.handle(source, Event::Moves(moves));
+    }
+
+    /// Two servers exchange some actors, each as many as it can.
+    pub(crate) fn exchange(&mut self) {
+        let servers = self.servers();
+        let (Some(one), Some(other)) = (self.random.pick(&servers).copied(), self.random.pick(&servers).copied())
+        else {
+            return;
+        };
+        for (source, to) in [(one, other), (other, one)] {
+            let Some(process) = self.processes.get(&source) else {
+                return;
+            };
+            if source == to || self.paused.contains_key(&process.pid) {
+                return;
+            }
+            let actors: Vec<ActorId> = process.host.activations.keys().take(EXCHANGED).cloned().collect();
+            let moves = actors.into_iter().map(|actor| {
+                let id = self.new_move(source);
+                PlannedMove { id, actor, to }
+            });
+            let moves = moves.collect();
+            self.log.count("exchange");
+            self.handle(source, Event::Moves(moves));
+        }
+    }
+
+    fn new_move(&mut self, source: NodeId) -> MoveId {
+        self.next_move += 1;
+        let id = MoveId(self.next_move);
+        let moving = Moving {
+            source,
+            began: self.now,
+            ended: None,
+        };
+        self.moves.insert(id, moving);
+        id
     }
 
     fn leave_if_empty(&mut self, node: NodeId) {
