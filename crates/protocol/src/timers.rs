@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use elastin_types::{ActorId, NodeId, Time};
+use elastin_types::{ActivationEpoch, ActorId, NodeId, Time};
 
 /// What is due.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +17,8 @@ pub(crate) enum Due {
     Retransmit(NodeId),
     /// The deadline of a move away from here.
     Move(ActorId),
+    /// A grant that messages wait for.
+    Expected(ActorId, ActivationEpoch),
     /// Moves that were refused for now.
     MovesAgain,
     /// The memory of where an actor went.

@@ -149,35 +149,49 @@ impl Node {
         if !is_on_the_way {
             return self.give_back(message, None);
         }
-        if self.is_listened_to(&message.target, epoch.slot) {
-            self.insert_hosted(message.target.clone(), epoch, Phase::Expected);
+        let actor = message.target.clone();
+        let may_come = known.previous.is_some_and(|granter| !self.links.is_dead(granter));
+        if may_come && self.is_listened_to(&actor, epoch.slot) {
+            self.insert_hosted(actor.clone(), epoch, Phase::Expected);
             self.hold(message, true);
+            // It may also come from an owner before, who may be dead: it is not waited for for ever.
+            let at = self.links.now + self.links.limits.move_deadline;
+            self.links.timers.set(at, Due::Expected(actor, epoch));
         } else {
-            // The grant would not be listened to, so it is as if it had ended.
-            self.deny(message.target.clone(), epoch);
+            self.deny(actor, epoch);
             self.give_back(message, None);
         }
     }
 
-    /// Tells the owner of the slot that an activation that it believes to be here never will be.
+    /// Tells the owner of the slot that an activation that it believes to be here never will be. Should its grant come after
+    /// all, from an earlier owner, it is not listened to.
     fn deny(&mut self, actor: ActorId, epoch: ActivationEpoch) {
-        let owner = self.links.directory_of(&actor);
-        let ended = DirectoryBody::Ended { actor, epoch };
-        self.links.say(owner, Body::Directory(ended));
-    }
-
-    /// A node died, and may have taken grants with it that this node waits for: they are waited for no longer, and not
-    /// listened to should they come after all.
-    pub(super) fn grants_lost(&mut self) {
-        let is_expected = |actor: &&ActorId| matches!(self.hosted[*actor].phase, Phase::Expected);
-        let expected: Vec<ActorId> = self.limbo.iter().filter(is_expected).cloned().collect();
-        for actor in expected {
-            let (epoch, owner) = (self.hosted[&actor].epoch, self.links.view().directory_of(&actor));
+        let owner = self.links.view().directory_of(&actor);
+        if epoch.slot < owner.epoch {
             let floor = self.slot_floors.entry(Slot::of(&actor)).or_insert(owner.epoch);
             *floor = (*floor).max(owner.epoch);
+        }
+        let ended = DirectoryBody::Ended { actor, epoch };
+        self.links.say(owner.node, Body::Directory(ended));
+    }
+
+    /// A grant is waited for no longer.
+    pub(super) fn give_up_grant(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
+        let is_it = |hosted: &Hosted| hosted.epoch == epoch && matches!(hosted.phase, Phase::Expected);
+        if self.hosted.get(actor).is_some_and(is_it) {
             self.deny(actor.clone(), epoch);
-            let held = self.remove_hosted(&actor);
+            let held = self.remove_hosted(actor);
             self.send_elsewhere(held, None);
+        }
+    }
+
+    /// A node died, and may have taken grants with it that this node waits for.
+    pub(super) fn grants_lost(&mut self) {
+        let expected = self.limbo.iter().map(|actor| (actor.clone(), &self.hosted[actor]));
+        let expected = expected.filter(|(_, hosted)| matches!(hosted.phase, Phase::Expected));
+        let expected: Vec<(ActorId, ActivationEpoch)> = expected.map(|(actor, hosted)| (actor, hosted.epoch)).collect();
+        for (actor, epoch) in expected {
+            self.give_up_grant(&actor, epoch);
         }
     }
 

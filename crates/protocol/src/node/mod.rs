@@ -414,6 +414,7 @@ impl Node {
                 Due::Move(actor) => self.move_is_late(&actor, at),
                 // Every event does these first or last.
                 Due::MovesAgain | Due::Landing => {}
+                Due::Expected(actor, epoch) => self.give_up_grant(&actor, epoch),
                 Due::Tombstone(actor) => self.tombstone_due(&actor, at),
             }
         }
