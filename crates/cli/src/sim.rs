@@ -82,7 +82,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         let options = protocol.options(seed)?;
         let report = simulate(seed, &options);
         if protocol.trace {
-            say(&format!("{}\n", run_traced(seed, &options).trace.join("\n")));
+            say(&format!("{}\n", run_traced(seed, &options).whole()));
         }
         if !report.violations.is_empty() {
             say(&protocol.failure(&report, &options));
@@ -116,7 +116,7 @@ impl Protocol {
     fn failure(&self, report: &Report, options: &Options) -> String {
         let seed = report.seed;
         let nodes = self.nodes.map_or_else(String::new, |nodes| format!(" --nodes {nodes}"));
-        let mut text = run_traced(seed, options).last_lines(LINES_SHOWN);
+        let mut text = run_traced(seed, options).around(&report.violations[0], LINES_SHOWN);
         text += "\n\n";
         for violation in &report.violations {
             text += &format!("BROKEN {}: {}\n", violation.invariant, violation.what);

@@ -52,13 +52,15 @@ pub enum Bug {
     CountLeaseFromAnswer,
     /// A node looks at its lease when its timer fires, and not at every event.
     TrustLeaseTimer,
-    /// A view is published whatever the one is that is there.
+    /// Everybody publishes views, whatever the one is that is there.
     PublishBlindly,
     /// A view claims to know of every member that joined before it was written, not before it was put together.
     ViewTooNew,
-    /// An activation runs and writes without having claimed its epoch.
+    /// For drivers: an activation runs and writes without having claimed its epoch.
+    #[cfg(feature = "planted-bugs")]
     SkipClaim,
-    /// An actor answers before its state has been saved.
+    /// For drivers: an actor answers before its state has been saved.
+    #[cfg(feature = "planted-bugs")]
     AnswerBeforeSave,
 }
 

@@ -9,6 +9,17 @@ use crate::{Frame, View};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MoveId(pub u64);
 
+/// A move that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedMove {
+    /// Names it.
+    pub id: MoveId,
+    /// The actor.
+    pub actor: ActorId,
+    /// Where it shall go.
+    pub to: NodeId,
+}
+
 /// Something that happened at a node. See the [crate's page](crate) for the rules that a driver keeps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -109,6 +120,10 @@ pub enum Event {
         /// Where it shall go.
         to: NodeId,
     },
+    /// Somebody wants many actors of this node moved, such as all of them before it leaves. They wait until the limits on
+    /// moves allow them to begin, and a target that has too much to do is asked again. Each one is answered by a
+    /// [`MoveEnded`](crate::Command::MoveEnded) of its own: what becomes of one says nothing about the others.
+    Moves(Vec<PlannedMove>),
     /// Where a new actor goes: the answer to [`NeedPlacement`](crate::Command::NeedPlacement).
     Placed {
         /// The actor.

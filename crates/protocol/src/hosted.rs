@@ -60,6 +60,10 @@ pub(crate) struct MoveOut {
     pub(crate) attempt: u32,
     pub(crate) deadline: Time,
     pub(crate) step: OutStep,
+    /// How often it was begun, if it is one of many and is begun again when the target has too much to do.
+    pub(crate) tries: Option<u32>,
+    /// The size of the state, once it is known.
+    pub(crate) image_bytes: usize,
 }
 
 /// How far a move away from this node is.

@@ -22,7 +22,8 @@
 //! 1. Events are handled one at a time, and the commands of one event are carried out in order before the next event is
 //!    handled. What is answered later (`Activate`, `Freeze`, `NeedPlacement`, …) only has to be *begun* in order.
 //! 2. A [`Bounced`](Event::Bounced) comes back before any other event; a [`Passivated`](Event::Passivated) comes after the
-//!    activation has stopped taking mail.
+//!    activation has stopped taking mail. Mail that waits in an activation that ends by itself is refused: sent again, it
+//!    could come after what its senders have sent since.
 //! 3. A caller on this node may put mail straight into an activation's mailbox from `Open` on until `Release`, and only if
 //!    none of its earlier [`Send`](Event::Send)s to that actor is still waiting to be handled. (A driver that handles a
 //!    `Send` before the sender continues gets this for free.) Everything else comes as `Send`, in each caller's order.
@@ -39,6 +40,7 @@
 
 mod bug;
 mod command;
+mod compact_map;
 mod event;
 mod frame;
 mod hosted;
@@ -58,7 +60,7 @@ mod view;
 #[cfg(feature = "planted-bugs")]
 pub use bug::Bug;
 pub use command::{Command, MoveError, StateSource};
-pub use event::{Event, MoveId};
+pub use event::{Event, MoveId, PlannedMove};
 pub use frame::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep};
 pub use lease::{KeepAliveId, Lease, LeaseCommand};
 pub use limits::{Limits, NodeConfig};

@@ -34,6 +34,10 @@ pub struct Limits {
     pub moves_out: usize,
     /// Moves that may be under way to this node at once; what it holds in memory for them is bounded by it.
     pub moves_in: usize,
+    /// Moves that may wait to begin: all actors of a large server, so that it can be emptied in one go.
+    pub moves_waiting: usize,
+    /// Bytes of state images that moves from this node, or to it, may have in memory before no further move begins.
+    pub move_bytes: usize,
     /// The largest part of a state image or queue in one frame, so that a large state never blocks calls for long.
     pub chunk_bytes: usize,
     /// How long a move may take from its start to the directory's decision. After it the actor goes on where it was.
@@ -58,6 +62,8 @@ impl Default for Limits {
             routes: 1_000_000,
             moves_out: 32,
             moves_in: 32,
+            moves_waiting: 1_000_000,
+            move_bytes: 64 << 20,
             chunk_bytes: 256 * 1024,
             move_deadline: Duration::from_secs(10),
             freeze_deadline: Duration::from_secs(2),

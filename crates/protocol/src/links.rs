@@ -1,6 +1,6 @@
 //! How a node speaks: to its peers over sessions, to itself, and to its driver.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use elastin_types::{ActorId, NodeId, Time};
 
@@ -26,6 +26,12 @@ pub(crate) struct Links {
     /// The lease may have run out: nothing leaves.
     fenced: bool,
     sessions: BTreeMap<NodeId, Session>,
+    /// Mail was delivered in the event at hand, and may bounce.
+    delivered: bool,
+    /// Peers whose frames were handled after that.
+    may_bounce: Vec<NodeId>,
+    /// Nodes that others have named and that are too new for the view. They may be gone before a view names them.
+    newcomers: BTreeSet<NodeId>,
     /// What this node says to itself: handled in order before the event ends.
     loopback: VecDeque<Body>,
     loopback_sent: u64,
@@ -45,6 +51,9 @@ impl Links {
             good_until: Time::ZERO,
             fenced: true,
             sessions: BTreeMap::new(),
+            delivered: false,
+            may_bounce: Vec::new(),
+            newcomers: BTreeSet::new(),
             loopback: VecDeque::new(),
             loopback_sent: 0,
             loopback_handled: 0,
@@ -53,7 +62,18 @@ impl Links {
 
     /// Wants something done.
     pub(crate) fn command(&mut self, command: Command) {
+        self.delivered |= matches!(command, Command::Deliver { .. });
         self.out.push(command);
+    }
+
+    /// An event that is no bounce: all mail that was delivered before has found its activation.
+    pub(crate) fn nothing_bounces(&mut self) {
+        self.delivered = false;
+        for peer in std::mem::take(&mut self.may_bounce) {
+            if let Some(session) = self.sessions.get_mut(&peer) {
+                session.settle();
+            }
+        }
     }
 
     /// The view; only called where there is one, because frames wait for a view and callers are turned away without.
@@ -117,7 +137,9 @@ impl Links {
     }
 
     /// The peers with whom something is under way, and what.
-    pub(crate) fn unacknowledged(&self) -> impl Iterator<Item = (NodeId, impl ExactSizeIterator<Item = &Body>)> {
+    pub(crate) fn unacknowledged(
+        &self,
+    ) -> impl Iterator<Item = (NodeId, impl ExactSizeIterator<Item = &Body> + DoubleEndedIterator)> {
         self.sessions
             .iter()
             .map(|(peer, session)| (*peer, session.unacknowledged()))
@@ -126,6 +148,19 @@ impl Links {
     /// Everybody there is a session with.
     pub(crate) fn peers(&self) -> Vec<NodeId> {
         self.sessions.keys().copied().collect()
+    }
+
+    /// Somebody has named a node.
+    pub(crate) fn notice(&mut self, node: NodeId) {
+        if node.0 > self.revision() {
+            self.newcomers.insert(node);
+        }
+    }
+
+    /// The nodes that were too new for the views before this one, and no longer are.
+    pub(crate) fn take_newcomers(&mut self, revision: u64) -> BTreeSet<NodeId> {
+        let later = self.newcomers.split_off(&NodeId(revision + 1));
+        std::mem::replace(&mut self.newcomers, later)
     }
 
     /// The next thing that this node said to itself. [`Links::loopback_done`] must follow when it was handled.
@@ -167,7 +202,13 @@ impl Links {
             .sessions
             .get_mut(&from)
             .expect("it lives as long as its frames are handled");
-        session.handled(acknowledged)
+        let is_news = session.handled(acknowledged);
+        if !self.delivered {
+            session.settle();
+        } else if self.may_bounce.last() != Some(&from) {
+            self.may_bounce.push(from);
+        }
+        is_news
     }
 
     /// Whether a peer has acknowledged something apart from what it said.
@@ -185,8 +226,12 @@ impl Links {
         if self.fenced || !session.owes_acknowledgement() {
             return;
         }
-        if session.acknowledgement_is_urgent() {
+        if session.acknowledgement_is_urgent() && session.is_settled() {
             session.acknowledge(&mut self.out);
+        } else if session.acknowledgement_is_urgent() {
+            // As soon as it is known that nothing bounces.
+            session.acknowledge_timer = true;
+            self.timers.set(self.now, Due::Acknowledge(peer));
         } else if !session.acknowledge_timer {
             session.acknowledge_timer = true;
             self.timers

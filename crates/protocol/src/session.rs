@@ -37,6 +37,8 @@ pub(crate) struct Session {
     pub(crate) announced: u64,
     /// The number of the last frame from the peer that was handled.
     handled: u64,
+    /// The last one of them from which nothing can bounce any more: so far they may be acknowledged.
+    settled: u64,
     /// Frames after it that came already, and wait for this node's view to catch up; each with its acknowledgement.
     waiting: VecDeque<(u64, Body)>,
     /// An acknowledgement that counts once everything up to the first number has been handled.
@@ -63,6 +65,7 @@ impl Session {
             connected: true,
             announced: 0,
             handled: 0,
+            settled: 0,
             waiting: VecDeque::new(),
             acknowledged_later: None,
             acknowledgement_sent: 0,
@@ -78,7 +81,7 @@ impl Session {
     }
 
     /// Frames said and not acknowledged, oldest first.
-    pub(crate) fn unacknowledged(&self) -> impl ExactSizeIterator<Item = &Body> {
+    pub(crate) fn unacknowledged(&self) -> impl ExactSizeIterator<Item = &Body> + DoubleEndedIterator {
         self.unacknowledged.iter().map(|(_, body)| body)
     }
 
@@ -91,7 +94,7 @@ impl Session {
     pub(crate) fn say(&mut self, now: Time, body: Body, fenced: bool, out: &mut Vec<Command>) -> u64 {
         let number = self.acknowledged + self.unacknowledged.len() as u64 + 1;
         self.unacknowledged_bytes += body.payload_bytes();
-        self.unacknowledged.push_back((self.handled, body));
+        self.unacknowledged.push_back((self.settled, body));
         if self.connected && !fenced && self.transmitted + 1 == number {
             self.transmit(now, number, out);
         }
@@ -152,6 +155,16 @@ impl Session {
         true
     }
 
+    /// Nothing can bounce from what was handled so far.
+    pub(crate) fn settle(&mut self) {
+        self.settled = self.handled;
+    }
+
+    /// Whether all that was handled may be acknowledged.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled == self.handled
+    }
+
     /// Whether handled frames are still to be acknowledged.
     pub(crate) fn owes_acknowledgement(&self) -> bool {
         self.acknowledge_now || self.handled > self.acknowledgement_sent
@@ -164,13 +177,13 @@ impl Session {
 
     /// Transmits an acknowledgement alone.
     pub(crate) fn acknowledge(&mut self, out: &mut Vec<Command>) {
-        self.acknowledgement_sent = self.handled;
+        self.acknowledgement_sent = self.settled;
         self.acknowledge_now = false;
         out.push(Command::Transmit {
             to: self.peer,
             frame: Frame {
                 number: self.acknowledged + self.unacknowledged.len() as u64,
-                acknowledged: self.handled,
+                acknowledged: self.settled,
                 body: None,
             },
         });

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use elastin_types::{ActivationEpoch, ActorId, Message, NodeId, SlotEpoch};
 
-use crate::{DirectoryBody, Entry, Map};
+use crate::compact_map::CompactMap;
+use crate::{DirectoryBody, Entry};
 
 /// One slot, at its owner.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub(crate) struct OwnedSlot {
     /// Whether questions are answered.
     pub(crate) phase: SlotPhase,
     /// Where the actors are.
-    pub(crate) entries: Map<ActorId, Whereabouts>,
+    pub(crate) entries: CompactMap<ActorId, Whereabouts>,
 }
 
 /// Whether a slot's owner may answer.
@@ -78,7 +79,7 @@ impl OwnedSlot {
             epoch,
             counter: 0,
             phase,
-            entries: Map::default(),
+            entries: CompactMap::default(),
         }
     }
 

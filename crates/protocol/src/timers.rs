@@ -2,19 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use elastin_types::{ActorId, NodeId, Time};
+use elastin_types::{ActivationEpoch, ActorId, NodeId, Time};
 
 /// What is due.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
     /// A call's deadline; the call's sequence number.
     Call(u64),
+    /// Say what has landed.
+    Landing,
     /// Acknowledge a peer's frames.
     Acknowledge(NodeId),
     /// Look whether a peer still answers.
     Retransmit(NodeId),
     /// The deadline of a move away from here.
     Move(ActorId),
+    /// A grant that messages wait for.
+    Expected(ActorId, ActivationEpoch),
+    /// Moves that were refused for now.
+    MovesAgain,
     /// The memory of where an actor went.
     Tombstone(ActorId),
 }

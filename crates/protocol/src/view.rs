@@ -186,6 +186,19 @@ impl SlotTable {
             .filter(|slot| self.owner(*slot) != before.owner(*slot))
     }
 
+    /// The table after a node has given so many of its slots to another.
+    pub fn handing_over(&self, from: NodeId, to: NodeId, slots: usize) -> Self {
+        let mut owners = self.owners.to_vec();
+        for owner in owners.iter_mut().filter(|owner| owner.node == from).take(slots) {
+            *owner = SlotOwner {
+                node: to,
+                epoch: SlotEpoch(owner.epoch.0 + 1),
+                previous: Some(from),
+            };
+        }
+        Self { owners: owners.into() }
+    }
+
     /// The table after the owners that are not in `owning` have gone and new ones have come: every owner gets an even
     /// share, as few slots as possible change hands, and those that do get a higher epoch. Every node that computes it
     /// from the same input gets the same table. Returns `None` if nothing changes, or nobody can own anything.

@@ -35,8 +35,6 @@ pub fn count_delays() -> Delays {
         ..Options::default()
     };
     let mut world = World::new(1, &options, false);
-    let soon = world.now + Duration::from_millis(100);
-    world.run_until(soon);
     let clients = world.clients();
     // An actor whose directory is neither at its host nor at the target of the move.
     let called = (0..)

@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use elastin_protocol::StateSource;
-use elastin_types::{ActivationEpoch, ActorId, Message};
+use elastin_types::{ActivationEpoch, ActorId, Message, Time};
 use serde::{Deserialize, Serialize};
 
-/// What a simulated actor keeps, and what therefore moves with it.
+/// What a simulated actor keeps, and what therefore moves with it and is saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
     /// Counts the times that the actor began anew; a planned move keeps it.
     pub(crate) life: u64,
-    /// How many messages it has run in this life.
+    /// How many messages had been run when this life began: none, or as many as were saved.
+    pub(crate) born_with: u64,
+    /// How many messages it has run.
     pub(crate) effects: u64,
     /// Counts what order is promised within: it also changes if the node that the actor came from has crashed meanwhile.
     pub(crate) sender: u64,
@@ -53,7 +54,7 @@ pub(crate) struct Activation {
     pub(crate) status: Status,
     pub(crate) state: State,
     pub(crate) mailbox: VecDeque<Mail>,
-    /// The turn that runs.
+    /// The turn that runs, or whose effect is being saved.
     pub(crate) turn: Option<Mail>,
     /// It shall freeze at the end of the turn.
     pub(crate) freeze_wanted: bool,
@@ -63,17 +64,13 @@ pub(crate) struct Activation {
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     pub(crate) activations: BTreeMap<ActorId, Activation>,
-    /// No turn starts.
-    pub(crate) fenced: bool,
+    /// From then on no turn starts and nothing is saved, on the node's clock.
+    pub(crate) may_act_until: Time,
 }
 
 impl Host {
-    /// Begins an activation; the state is known when it is loaded.
-    pub(crate) fn activate(&mut self, actor: ActorId, epoch: ActivationEpoch, source: &StateSource, fresh: State) {
-        let state = match source {
-            StateSource::Fresh => fresh,
-            StateSource::Staged(image) => State::decode(image),
-        };
+    /// Begins an activation.
+    pub(crate) fn activate(&mut self, actor: ActorId, epoch: ActivationEpoch, state: State) {
         let activation = Activation {
             epoch,
             status: Status::Closed,
@@ -100,9 +97,9 @@ impl Host {
             .is_some_and(|activation| matches!(activation.status, Status::Open | Status::Frozen))
     }
 
-    /// The next message that may run, if any; it is the actor's turn then.
-    pub(crate) fn start_turn(&mut self, actor: &ActorId) -> Option<(ActivationEpoch, Mail, State)> {
-        if self.fenced {
+    /// The next message that may run at this time, if any; it is the actor's turn then.
+    pub(crate) fn start_turn(&mut self, local: Time, actor: &ActorId) -> Option<(ActivationEpoch, Mail, State)> {
+        if local >= self.may_act_until {
             return None;
         }
         let activation = self.activations.get_mut(actor)?;

@@ -1,10 +1,11 @@
-//! The model of the network: connections that keep order, delay, break and hang.
+//! The model of the network: connections that keep order, delay, break and hang, and frames that come twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use elastin_types::{NodeId, Time};
 
+use crate::Options;
 use crate::random::Random;
 
 /// The fastest a frame gets to another node.
@@ -25,17 +26,20 @@ pub(crate) struct Network {
     random: Random,
     delay_least: Duration,
     delay_most: Duration,
+    /// Of a million frames so many come twice.
+    doubled: u64,
     links: BTreeMap<(NodeId, NodeId), Link>,
     /// Directions in which nothing gets through now.
     cut: BTreeSet<(NodeId, NodeId)>,
 }
 
 impl Network {
-    pub(crate) fn new(random: Random, delay_most: Duration, exact: bool) -> Self {
+    pub(crate) fn new(random: Random, options: &Options) -> Self {
         Self {
             random,
-            delay_least: if exact { delay_most } else { DELAY_LEAST },
-            delay_most,
+            delay_least: if options.exact { options.delay_most } else { DELAY_LEAST },
+            delay_most: options.delay_most,
+            doubled: options.faults.duplicates,
             links: BTreeMap::new(),
             cut: BTreeSet::new(),
         }
@@ -50,6 +54,15 @@ impl Network {
         let link = self.links.entry((from, to)).or_default();
         link.last_arrival = link.last_arrival.max(now + delay);
         Some((link.last_arrival, link.connection))
+    }
+
+    /// Whether the next frame comes twice.
+    pub(crate) fn doubles(&mut self) -> bool {
+        self.doubled > 0 && self.random.below(1_000_000) < self.doubled
+    }
+
+    pub(crate) fn doubles_no_more(&mut self) {
+        self.doubled = 0;
     }
 
     /// Whether a frame of this connection still arrives.
@@ -72,12 +85,8 @@ impl Network {
         self.cut.insert((from, to));
     }
 
-    /// Lets everything through again, and returns what was cut.
-    pub(crate) fn heal(&mut self) -> Vec<(NodeId, NodeId)> {
-        std::mem::take(&mut self.cut).into_iter().collect()
-    }
-
-    pub(crate) fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
-        self.cut.contains(&(from, to))
+    /// Lets everything through again.
+    pub(crate) fn heal(&mut self) {
+        self.cut.clear();
     }
 }

@@ -16,6 +16,8 @@ pub struct Options {
     pub supervisor: bool,
     /// How many actors are called.
     pub actors: u64,
+    /// Whether every other actor saves its state after each turn, before anybody hears of it.
+    pub saves: bool,
     /// For how long calls are made.
     pub duration: Duration,
     /// Calls and tells from clients per second; actors send more in turn.
@@ -24,8 +26,12 @@ pub struct Options {
     pub moves_per_second: u64,
     /// The longest that a frame is on its way.
     pub delay_most: Duration,
+    /// How long a member may act after a sign of life.
+    pub lease_ttl: Duration,
     /// Every frame takes exactly `delay_most`, and everything else no time: for counting message delays.
     pub exact: bool,
+    /// Tables and queues are so small that their bounds are met.
+    pub tight: bool,
     /// What goes wrong.
     pub faults: Faults,
     /// A bug that is planted into every node.
@@ -33,25 +39,103 @@ pub struct Options {
     pub bug: Option<elastin_protocol::Bug>,
 }
 
-/// What goes wrong, per second on average (0: never).
+/// What goes wrong, in percent of a second's chance (100: once per second on average; 0: never).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Servers that crash, in percent of a second's chance. A new one joins for each.
+    /// Servers that crash. A new one joins for each.
     pub crashes: u64,
-    /// Connections that break, likewise.
+    /// Processes that stand still, for some time or for longer than their lease.
+    pub pauses: u64,
+    /// Clocks that jump ahead.
+    pub jumps: u64,
+    /// Connections that break.
     pub breaks: u64,
-    /// Directions between two nodes in which nothing gets through for a while, likewise.
+    /// Directions between two nodes in which nothing gets through for a while.
     pub cuts: u64,
-    /// Activations that end by themselves, likewise.
+    /// Nodes that can't reach half of the others, nor be reached by them, for a while.
+    pub partitions: u64,
+    /// Frames that come twice, of a million.
+    pub duplicates: u64,
+    /// Nodes that can't reach the coordination service for a while.
+    pub cut_offs: u64,
+    /// Times in which the coordination service stands still.
+    pub outages: u64,
+    /// Changes of the coordination service's leader.
+    pub leader_changes: u64,
+    /// Answers of the coordination service that are lost or very late, in percent of all.
+    pub lost_answers: u64,
+    /// Nodes that live and whose lease is ended by another.
+    pub suspicions: u64,
+    /// Requests to the state store that fail, in percent of all.
+    pub failed_saves: u64,
+    /// Requests to the state store that take very long, in percent of all.
+    pub slow_saves: u64,
+    /// Activations that end by themselves.
     pub passivations: u64,
-    /// Servers that join, or that are emptied and give up their part of the directory, likewise.
+    /// Servers that join, or that are emptied and leave.
     pub resizes: u64,
 }
 
 impl Faults {
-    /// Whether messages may be lost.
+    /// Whether nodes may be lost, and messages with them.
     pub fn may_lose(&self) -> bool {
-        self.crashes > 0
+        let ends_nodes = [
+            self.crashes,
+            self.pauses,
+            self.jumps,
+            self.cut_offs,
+            self.outages,
+            self.lost_answers,
+            self.suspicions,
+            self.failed_saves,
+            self.resizes,
+        ];
+        ends_nodes.iter().any(|rate| *rate > 0)
+    }
+}
+
+impl Options {
+    /// The same world, with calls for a quarter of the time and faults four times as often: many more of them fit into an
+    /// hour, and what takes long to come about is met less.
+    pub fn shortened(mut self) -> Self {
+        self.duration /= 4;
+        let Faults {
+            crashes,
+            pauses,
+            jumps,
+            breaks,
+            cuts,
+            partitions,
+            cut_offs,
+            outages,
+            leader_changes,
+            suspicions,
+            passivations,
+            resizes,
+            ..
+        } = &mut self.faults;
+        for rate in [
+            crashes,
+            pauses,
+            jumps,
+            breaks,
+            cuts,
+            partitions,
+            cut_offs,
+            outages,
+            leader_changes,
+            suspicions,
+            passivations,
+            resizes,
+        ] {
+            *rate *= 4;
+        }
+        self
+    }
+
+    /// Whether a message may be lost or refused.
+    pub fn may_lose(&self) -> bool {
+        self.tight || self.faults.may_lose()
     }
 }
 
@@ -62,11 +146,14 @@ impl Default for Options {
             clients: 2,
             supervisor: false,
             actors: 20,
+            saves: false,
             duration: Duration::from_secs(2),
             calls_per_second: 500,
             moves_per_second: 50,
             delay_most: Duration::from_millis(2),
+            lease_ttl: Duration::from_millis(300),
             exact: false,
+            tight: false,
             faults: Faults::default(),
             #[cfg(feature = "planted-bugs")]
             bug: None,
@@ -84,23 +171,50 @@ pub fn options_of_seed(seed: u64) -> Options {
             0
         }
     };
-    let faults = Faults {
-        crashes: rate(50, 200),
+    let mut faults = Faults {
+        crashes: rate(40, 200),
+        pauses: rate(25, 300),
+        jumps: rate(15, 200),
         breaks: rate(50, 1000),
-        cuts: rate(40, 500),
+        cuts: rate(30, 500),
+        partitions: rate(15, 200),
+        duplicates: rate(30, 50_000),
+        cut_offs: rate(20, 300),
+        outages: rate(15, 150),
+        leader_changes: rate(15, 200),
+        lost_answers: rate(20, 30),
+        suspicions: rate(20, 150),
+        failed_saves: rate(20, 10),
+        slow_saves: rate(25, 20),
         passivations: rate(50, 3000),
         resizes: rate(40, 300),
     };
+    // Some worlds lose nothing, so that a loss shows.
+    if random.chance(25) {
+        faults = Faults {
+            breaks: faults.breaks,
+            cuts: faults.cuts,
+            partitions: faults.partitions,
+            duplicates: faults.duplicates,
+            leader_changes: faults.leader_changes,
+            slow_saves: faults.slow_saves,
+            passivations: faults.passivations,
+            ..Faults::default()
+        };
+    }
     Options {
         servers: 2 + random.below(4) as usize,
         clients: 1 + random.below(3) as usize,
         supervisor: random.chance(25),
         actors: 1 + random.below(30),
-        duration: Duration::from_millis(500 + random.below(1500)),
-        calls_per_second: 50 + random.below(1500),
+        saves: random.chance(60),
+        duration: Duration::from_millis(400 + random.below(1200)),
+        calls_per_second: 50 + random.below(1200),
         moves_per_second: random.below(400),
         delay_most: Duration::from_micros(100 + random.below(5000)),
+        lease_ttl: Duration::from_millis(100 + random.below(300)),
         exact: false,
+        tight: random.chance(10),
         faults,
         #[cfg(feature = "planted-bugs")]
         bug: None,

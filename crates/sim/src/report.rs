@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::Violation;
+use crate::{Line, Violation};
 
 /// What came out of a run.
 #[derive(Clone, Debug, Default)]
@@ -20,14 +20,27 @@ pub struct Report {
     pub log_hash: u64,
     /// How often each thing that should happen sometimes did.
     pub counters: BTreeMap<&'static str, u64>,
-    /// The last things that happened, for people.
-    pub trace: Vec<String>,
+    /// What happened, the last of it if it was much; empty unless it was asked for.
+    pub trace: Vec<Line>,
 }
 
 impl Report {
-    /// The last things that happened, as text.
-    pub fn last_lines(&self, count: usize) -> String {
-        self.trace[self.trace.len().saturating_sub(count)..].join("\n")
+    /// The last of what happened before a violation, shortened to what has to do with it: what happened to the actor that
+    /// it is about, and what became of processes and the network. Without such an actor, what happened to any.
+    pub fn around(&self, violation: &Violation, lines: usize) -> String {
+        let concerns = |line: &&Line| match &violation.actor {
+            _ if line.is_of_world => true,
+            None => line.actor.is_some(),
+            actor => line.actor == *actor,
+        };
+        let concerned: Vec<String> = self.trace.iter().filter(concerns).map(Line::to_string).collect();
+        concerned[concerned.len().saturating_sub(lines)..].join("\n")
+    }
+
+    /// Everything that happened, as text.
+    pub fn whole(&self) -> String {
+        let lines: Vec<String> = self.trace.iter().map(Line::to_string).collect();
+        lines.join("\n")
     }
 
     /// How often something happened.

@@ -9,7 +9,7 @@ fn check(seed: u64, scenario: MoveScenario) -> Report {
         panic!(
             "seed {seed}, {scenario:?}: {:#?}\n{}",
             report.violations,
-            report.trace.join("\n")
+            report.whole()
         );
     }
     report

@@ -56,6 +56,8 @@ pub struct Membership {
     stopped: BTreeSet<NodeId>,
     wishes: Wishes,
     retry_at: Option<Time>,
+    /// It has stopped acting, and waits for its farewell to be noted.
+    leaving: bool,
     ended: bool,
     planted: Planted,
 }
@@ -97,6 +99,7 @@ impl Membership {
             stopped: BTreeSet::new(),
             wishes: Wishes::default(),
             retry_at: None,
+            leaving: false,
             ended: false,
             planted: Planted::default(),
         };
@@ -123,7 +126,7 @@ impl Membership {
 
     /// When [`MembershipEvent::Timer`] is wanted next.
     pub fn next_timer(&self) -> Option<Time> {
-        if self.ended {
+        if self.ended || self.leaving {
             return None;
         }
         let lease = self.lease.as_ref().and_then(|(_, lease)| lease.next_timer());
@@ -138,7 +141,9 @@ impl Membership {
         if self.ended {
             return;
         }
-        self.tick_lease(now, out);
+        if !self.leaving {
+            self.tick_lease(now, out);
+        }
         self.hold.pass(now);
         match event {
             MembershipEvent::Answered { request, result } => {
@@ -153,7 +158,8 @@ impl Membership {
             MembershipEvent::Drain { node, draining } => self.wishes.drain(node, draining),
             MembershipEvent::Suspect { node } => self.wishes.end(node, false),
             MembershipEvent::Stopped { node } => self.wishes.end(node, true),
-            MembershipEvent::Leave => return self.leave(out),
+            MembershipEvent::Leave if self.leaving => {}
+            MembershipEvent::Leave => self.leave(out),
             MembershipEvent::Timer => {}
         }
         if self.retry_at.is_some_and(|at| at <= now) {
@@ -231,6 +237,7 @@ impl Membership {
     fn leave(&mut self, out: &mut Vec<MembershipCommand>) {
         out.push(MembershipCommand::Fence);
         out.push(MembershipCommand::MayActUntil(Time::ZERO));
+        self.leaving = true;
         self.requests.clear();
         match (&self.lease, self.joined) {
             (Some((lease, _)), Some(_)) => {
@@ -398,7 +405,7 @@ impl Membership {
 
     /// Does what the present state of things asks for.
     fn go_on(&mut self, now: Time, out: &mut Vec<MembershipCommand>) {
-        if self.ended || self.is_asking(|asked| matches!(asked, Asked::Farewell | Asked::Revoke)) {
+        if self.ended || self.leaving {
             return;
         }
         let may_ask = self.retry_at.is_none();
@@ -497,7 +504,7 @@ impl Membership {
             .members
             .iter()
             .filter(|(_, record)| record.role != Role::Client && !record.stopped);
-        let is_mine = may.next().is_some_and(|(first, _)| *first == me);
+        let is_mine = may.next().is_some_and(|(first, _)| *first == me) || self.planted.is(Bug::PublishBlindly);
         if !is_mine || self.is_asking(|asked| *asked == Asked::Publish) {
             return;
         }
@@ -512,9 +519,9 @@ impl Membership {
             return;
         };
         let unchanged = before.map_or(KeyState::Absent, KeyState::ModifiedAt);
-        let mut commit = Commit::put(VIEW_KEY, next.encode()).when(&self.key, KeyState::Present);
+        let mut commit = Commit::put(VIEW_KEY, next.encode());
         if !self.planted.is(Bug::PublishBlindly) {
-            commit = commit.when(VIEW_KEY, unchanged);
+            commit = commit.when(VIEW_KEY, unchanged).when(&self.key, KeyState::Present);
         }
         self.submit(Asked::Publish, commit.into(), out);
     }

@@ -145,8 +145,6 @@ impl Node {
         } else {
             self.complete(call, Err(error));
         }
-        if self.is_asking(&message.target, call) {
-            self.ask_next(&message.target);
-        }
+        self.is_gone(&message.target, call);
     }
 }

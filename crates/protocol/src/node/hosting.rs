@@ -7,7 +7,8 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId
 use super::Node;
 use crate::bug::Bug;
 use crate::hosted::{Held, Hosted, Phase};
-use crate::route::Place;
+use crate::route::{Path, Place};
+use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, Slot, StateSource};
 
 impl Node {
@@ -42,7 +43,9 @@ impl Node {
         match &hosted.phase {
             Phase::Closed | Phase::Active | Phase::MovingOut(_) if epoch == meant => {
                 if passed {
-                    self.say_landed(&message, meant);
+                    // Said when it is known that the mail did not bounce.
+                    self.landing.push((message.target.clone(), message.header.call, meant));
+                    self.links.timers.set(self.links.now, Due::Landing);
                 }
                 self.deliver(epoch, message);
             }
@@ -82,6 +85,13 @@ impl Node {
     fn say_landed(&mut self, message: &Message, epoch: ActivationEpoch) {
         let (actor, call) = (message.target.clone(), message.header.call);
         self.links.say(call.origin, Body::Landed { actor, call, epoch });
+    }
+
+    /// No mail bounces any more that was delivered before this event: those who wait for it are told.
+    pub(super) fn say_all_landed(&mut self) {
+        for (actor, call, epoch) in std::mem::take(&mut self.landing) {
+            self.links.say(call.origin, Body::Landed { actor, call, epoch });
+        }
     }
 
     /// Keeps a message from another node, whose origin must not take it for settled because it is acknowledged.
@@ -136,11 +146,52 @@ impl Node {
         // Only the present owner can speak of a grant that this node has not heard of, and only of an earlier owner's: its
         // own would have come first.
         let is_on_the_way = known.node == owner && known.epoch > epoch.slot;
-        if is_on_the_way && self.is_listened_to(&message.target, epoch.slot) {
-            self.insert_hosted(message.target.clone(), epoch, Phase::Expected);
+        if !is_on_the_way {
+            return self.give_back(message, None);
+        }
+        let actor = message.target.clone();
+        let may_come = known.previous.is_some_and(|granter| !self.links.is_dead(granter));
+        if may_come && self.is_listened_to(&actor, epoch.slot) {
+            self.insert_hosted(actor.clone(), epoch, Phase::Expected);
             self.hold(message, true);
+            // It may also come from an owner before, who may be dead: it is not waited for for ever.
+            let at = self.links.now + self.links.limits.move_deadline;
+            self.links.timers.set(at, Due::Expected(actor, epoch));
         } else {
+            self.deny(actor, epoch);
             self.give_back(message, None);
+        }
+    }
+
+    /// Tells the owner of the slot that an activation that it believes to be here never will be. Should its grant come after
+    /// all, from an earlier owner, it is not listened to.
+    fn deny(&mut self, actor: ActorId, epoch: ActivationEpoch) {
+        let owner = self.links.view().directory_of(&actor);
+        if epoch.slot < owner.epoch {
+            let floor = self.slot_floors.entry(Slot::of(&actor)).or_insert(owner.epoch);
+            *floor = (*floor).max(owner.epoch);
+        }
+        let ended = DirectoryBody::Ended { actor, epoch };
+        self.links.say(owner.node, Body::Directory(ended));
+    }
+
+    /// A grant is waited for no longer.
+    pub(super) fn give_up_grant(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
+        let is_it = |hosted: &Hosted| hosted.epoch == epoch && matches!(hosted.phase, Phase::Expected);
+        if self.hosted.get(actor).is_some_and(is_it) {
+            self.deny(actor.clone(), epoch);
+            let held = self.remove_hosted(actor);
+            self.send_elsewhere(held, None);
+        }
+    }
+
+    /// A node died, and may have taken grants with it that this node waits for.
+    pub(super) fn grants_lost(&mut self) {
+        let expected = self.limbo.iter().map(|actor| (actor.clone(), &self.hosted[actor]));
+        let expected = expected.filter(|(_, hosted)| matches!(hosted.phase, Phase::Expected));
+        let expected: Vec<(ActorId, ActivationEpoch)> = expected.map(|(actor, hosted)| (actor, hosted.epoch)).collect();
+        for (actor, epoch) in expected {
+            self.give_up_grant(&actor, epoch);
         }
     }
 
@@ -184,6 +235,9 @@ impl Node {
             Some((expected, Phase::Expected)) if expected <= epoch => {}
             // A new owner of the slot did not need to hear of the end of the old activation before it granted this one.
             Some((ended, Phase::Leaving)) if ended < epoch => {}
+            // An earlier activation is still going from here: it went to a node that has died since, of which this node
+            // heard late. It can't be taken back in just now, so the directory is told to place the actor anew.
+            Some((earlier, _)) if earlier < epoch => return self.deny(actor, epoch),
             // INVARIANT: the directory grants an actor only when no activation is left that it knows of, and this node
             // has answered or will answer for what it has; a grant for what is here is a late word.
             Some(_) => return,
@@ -263,10 +317,18 @@ impl Node {
         let Some(hosted) = self.hosted.get_mut(actor) else {
             return;
         };
-        let clear = !self.routes.contains_key(actor) || self.links.planted.is(Bug::OpenTooEarly);
-        if matches!(hosted.phase, Phase::Closed) && clear {
+        if !matches!(hosted.phase, Phase::Closed) {
+            return;
+        }
+        let epoch = hosted.epoch;
+        let path = self.routes.get(actor).map(|route| &route.path);
+        if matches!(path, Some(Path::Direct { leaving: None, .. })) {
+            // A message that was on its way through the directory has landed elsewhere, at an activation before this one.
+            return self.leave_path(actor, Place::Host(self.links.me, epoch));
+        }
+        if path.is_none() || self.links.planted.is(Bug::OpenTooEarly) {
             hosted.phase = Phase::Active;
-            let (actor, epoch) = (actor.clone(), hosted.epoch);
+            let actor = actor.clone();
             self.links.command(Command::Open { actor, epoch });
         }
     }
@@ -284,6 +346,7 @@ impl Node {
 
     /// Mail found the activation gone: it comes back before anything that was sent after it does.
     pub(super) fn on_bounced(&mut self, epoch: ActivationEpoch, message: Message) {
+        self.landing.retain(|(_, call, _)| *call != message.header.call);
         self.on_passivated(message.target.clone(), epoch);
         if message.header.call.origin == self.links.me {
             self.send_own(message);

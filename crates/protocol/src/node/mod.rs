@@ -1,18 +1,22 @@
 //! One process's part in the cluster.
 //!
 //! The parts, each an `impl Node` in a file of its own: `calls` (outcomes for callers here),
-//! `sending` (paths to actors), `hosting` (actors here), `moving_out`, `moving_in`, `directory` (slots owned here).
+//! `sending` (paths to actors), `hosting` (actors here), `moving_out`, `moving_in`, `settling` (when a moved actor may run),
+//! `directory` (slots owned here), `slot_changes` (how they change hands).
 
 mod calls;
 mod directory;
 mod hosting;
+mod many_moves;
 mod moving_in;
 mod moving_out;
 mod sending;
+mod settling;
+mod slot_changes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, SlotEpoch, Time};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, NotDelivered, SlotEpoch, Time};
 
 use crate::hosted::Hosted;
 use crate::links::Links;
@@ -22,7 +26,8 @@ use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, Event, Frame, Map, NodeConfig, Slot, View};
 
 use calls::PendingCall;
-use moving_out::SettlingMove;
+use many_moves::WaitingMove;
+use settling::SettlingMove;
 
 /// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
 /// slots that the view gives it.
@@ -33,16 +38,24 @@ pub struct Node {
     /// Calls of callers here, by sequence number.
     calls: Map<u64, PendingCall>,
     routes: Map<ActorId, Route>,
+    /// The routes on which something is under way; some others may be among them for a while.
+    busy_routes: BTreeSet<ActorId>,
     /// Routes to look at when this peer acknowledges something.
     routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
     hosted: Map<ActorId, Hosted>,
+    /// Messages that came through the directory and were delivered in the last event, and may bounce.
+    landing: Vec<(ActorId, CallId, ActivationEpoch)>,
     /// Hosted actors whose held messages may still have to go elsewhere.
     limbo: BTreeSet<ActorId>,
     /// Actors that went from here, and may not run at their new place until what they sent from here has settled.
     settling: BTreeMap<ActorId, SettlingMove>,
     /// Actors that move away from here, before the decision; bounded by [`Limits::moves_out`](crate::Limits).
     moving_out: BTreeSet<ActorId>,
-    /// Of these, the ones whose image goes on when this peer acknowledges something.
+    /// Moves that wait to begin; bounded by [`Limits::moves_waiting`](crate::Limits).
+    moves_waiting: VecDeque<WaitingMove>,
+    /// Until when none of them begins, because a target had too much to do.
+    moves_paused_until: Option<Time>,
+    /// Of the moves under way, the ones whose image goes on when this peer acknowledges something.
     stages_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
     /// Actors that move to here, before they are active; bounded by [`Limits::moves_in`](crate::Limits).
     moving_in: BTreeSet<ActorId>,
@@ -50,6 +63,8 @@ pub struct Node {
     slot_floors: BTreeMap<Slot, SlotEpoch>,
     /// The slots that the view gives to this node.
     slots: BTreeMap<Slot, OwnedSlot>,
+    /// Those of them that are not open.
+    closed_slots: BTreeSet<Slot>,
     /// The owner's epoch for which this node has last said what it knows of a slot.
     handed_over: BTreeMap<Slot, SlotEpoch>,
     /// Slots for which everybody is about to be asked what is there.
@@ -69,12 +84,24 @@ pub struct TableSizes {
     pub hosted: usize,
     /// Messages held for actors.
     pub held: usize,
+    /// Messages held for the one actor that has most.
+    pub held_most: usize,
     /// Frames not acknowledged.
     pub unacknowledged: usize,
     /// Directory entries.
     pub entries: usize,
+    /// The bytes that they take, the actors' ids included (what a long key has beyond its id is not).
+    pub entry_bytes: usize,
+    /// Slots that this node owns.
+    pub owned_slots: usize,
     /// Slots that this node owns and that are not open.
     pub closed_slots: usize,
+    /// Moves away from this node that wait to begin.
+    pub moves_waiting: usize,
+    /// Moves away from this node that are not decided.
+    pub moves_out: usize,
+    /// Moves to this node that have not arrived.
+    pub moves_in: usize,
 }
 
 impl Node {
@@ -85,15 +112,20 @@ impl Node {
             links: Links::new(config.me, config.limits),
             calls: Map::default(),
             routes: Map::default(),
+            busy_routes: BTreeSet::new(),
             routes_waiting: BTreeMap::new(),
             hosted: Map::default(),
+            landing: Vec::new(),
             limbo: BTreeSet::new(),
             settling: BTreeMap::new(),
             moving_out: BTreeSet::new(),
+            moves_waiting: VecDeque::new(),
+            moves_paused_until: None,
             stages_waiting: BTreeMap::new(),
             moving_in: BTreeSet::new(),
             slot_floors: BTreeMap::new(),
             slots: BTreeMap::new(),
+            closed_slots: BTreeSet::new(),
             handed_over: BTreeMap::new(),
             recovery_wanted: BTreeSet::new(),
         }
@@ -129,6 +161,8 @@ impl Node {
     /// How large the tables are.
     pub fn table_sizes(&self) -> TableSizes {
         let unsettled = |route: &&Route| !route.is_quiet();
+        let hosted = self.hosted.values().map(|hosted| hosted.held.len());
+        let routes = self.routes.values().map(|route| route.held.len());
         TableSizes {
             calls: self.calls.len(),
             routes: self.routes.len(),
@@ -136,9 +170,15 @@ impl Node {
             hosted: self.hosted.len(),
             held: self.hosted.values().map(|hosted| hosted.held.len()).sum::<usize>()
                 + self.routes.values().map(|route| route.waiting().count()).sum::<usize>(),
+            held_most: hosted.chain(routes).max().unwrap_or(0),
             unacknowledged: self.links.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
             entries: self.slots.values().map(|slot| slot.entries.len()).sum(),
-            closed_slots: self.slots.values().filter(|slot| !slot.is_open()).count(),
+            entry_bytes: self.slots.values().map(|slot| slot.entries.bytes()).sum(),
+            owned_slots: self.slots.len(),
+            moves_waiting: self.moves_waiting.len(),
+            moves_out: self.moving_out.len(),
+            moves_in: self.moving_in.len(),
+            closed_slots: self.closed_slots.len(),
         }
     }
 
@@ -147,7 +187,12 @@ impl Node {
         self.links.now = self.links.now.max(now);
         std::mem::swap(&mut self.links.out, out);
         self.links.look_at_lease(matches!(event, Event::Timer));
+        if !matches!(event, Event::Bounced { .. }) {
+            self.links.nothing_bounces();
+            self.say_all_landed();
+        }
         self.dispatch(event);
+        self.begin_waiting_moves();
         self.drain_loopback();
         self.tell_settled();
         std::mem::swap(&mut self.links.out, out);
@@ -171,6 +216,7 @@ impl Node {
             Event::Bounced { epoch, message } => self.on_bounced(epoch, message),
             Event::Replied { call, outcome } => self.reply(call, outcome),
             Event::Move { id, actor, to } => self.on_move(id, actor, to),
+            Event::Moves(moves) => self.on_moves(moves),
             Event::Placed { actor, node } => self.on_placed(actor, node),
             Event::Timer => self.on_timer(),
         }
@@ -259,7 +305,8 @@ impl Node {
     fn handle_frames(&mut self, from: NodeId) {
         while let Some((acknowledged, body)) = self.links.next_frame(from) {
             self.on_body(from, body);
-            // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged.
+            // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged; that mail
+            // bounces follows too, so a frame that delivered some is acknowledged with the next event at the earliest.
             self.drain_loopback();
             if self.links.frame_done(from, acknowledged) {
                 self.on_acknowledged(from);
@@ -299,13 +346,14 @@ impl Node {
         }
         let known = before.iter().flat_map(|before| before.members.keys().copied());
         // A session may also be with a node that came and went between two views.
-        let known: BTreeSet<NodeId> = known.chain(self.links.peers()).collect();
+        let newcomers = self.links.take_newcomers(view.revision);
+        let known: BTreeSet<NodeId> = known.chain(self.links.peers()).chain(newcomers).collect();
         let gone: Vec<NodeId> = known.into_iter().filter(|node| view.is_dead(*node)).collect();
         self.links.view = Some(view);
         for node in &gone {
             self.on_death(*node);
         }
-        self.update_slots();
+        self.update_slots(before.as_ref());
         if let Some(before) = before {
             self.follow_owners(&before);
         }
@@ -336,8 +384,10 @@ impl Node {
         self.calls_lost_with(node);
         // Routes come first: what moves give back is sent along them.
         self.routes_lost_with(node, mine);
+        self.waiting_moves_lost_with(node);
         self.moves_out_lost_with(node);
         self.moves_in_lost_with(node);
+        self.grants_lost();
     }
 
     /// Of what certainly never left, the messages of callers here. What was being passed on for others is lost: its origin
@@ -362,6 +412,9 @@ impl Node {
                 Due::Acknowledge(peer) => self.links.acknowledge_due(peer),
                 Due::Retransmit(peer) => self.links.retransmit_due(peer),
                 Due::Move(actor) => self.move_is_late(&actor, at),
+                // Every event does these first or last.
+                Due::MovesAgain | Due::Landing => {}
+                Due::Expected(actor, epoch) => self.give_up_grant(&actor, epoch),
                 Due::Tombstone(actor) => self.tombstone_due(&actor, at),
             }
         }

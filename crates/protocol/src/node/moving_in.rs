@@ -68,7 +68,8 @@ impl Node {
         if !self.hosts || !self.links.view().takes_actors(self.links.me) {
             return Err(MoveError::TargetUnfit);
         }
-        if self.moving_in.len() >= self.links.limits.moves_in {
+        let limits = &self.links.limits;
+        if self.moving_in.len() >= limits.moves_in || self.bytes_moving_in() >= limits.move_bytes {
             return Err(MoveError::TooMany(self.links.me));
         }
         Ok(())

@@ -20,34 +20,36 @@ use bytes::Bytes;
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Time};
 
 use super::Node;
+use super::settling::SettlingMove;
 use crate::bug::Bug;
 use crate::hosted::{Departed, Hosted, MoveOut, OutStep, Phase, Releasing};
 use crate::timers::Due;
-use crate::{Body, Command, DirectoryBody, MoveBody, MoveError, MoveId, MoveStep};
+use crate::{Body, Command, DirectoryBody, MoveBody, MoveError, MoveId, MoveStep, PlannedMove};
 
 /// Parts of an image that may be on their way at once: enough to keep a connection busy, few enough that calls get
 /// through between them.
 const CHUNKS_UNDER_WAY: usize = 4;
+/// How often one of many moves is begun before its target's refusal counts: with [`Limits::moves_in`](crate::Limits) moves
+/// at a time even the last of a large server gets its turn much earlier.
+const TRIES_MAX: u32 = 100_000;
 /// Messages of a queue in one frame; with the limit on bytes it bounds the size of the frame.
 const QUEUE_PART_MAX: usize = 256;
-
-/// A move away from here after which the actor may not run yet, because what it sent from here has not settled.
-#[derive(Debug)]
-pub(super) struct SettlingMove {
-    to: NodeId,
-    epoch: ActivationEpoch,
-    attempt: u32,
-}
 
 impl Node {
     /// Somebody wants an actor moved.
     pub(super) fn on_move(&mut self, id: MoveId, actor: ActorId, to: NodeId) {
-        if let Err(error) = self.begin_move(id, &actor, to) {
+        if let Err(error) = self.begin_move(id, &actor, to, None) {
             self.links.command(Command::MoveEnded { id, result: Err(error) });
         }
     }
 
-    fn begin_move(&mut self, id: MoveId, actor: &ActorId, to: NodeId) -> Result<(), MoveError> {
+    pub(super) fn begin_move(
+        &mut self,
+        id: MoveId,
+        actor: &ActorId,
+        to: NodeId,
+        tries: Option<u32>,
+    ) -> Result<(), MoveError> {
         let hosted = self.hosted.get_mut(actor).ok_or(MoveError::NotHere)?;
         match hosted.phase {
             Phase::Active => {}
@@ -73,6 +75,8 @@ impl Node {
             attempt,
             deadline,
             step,
+            tries,
+            image_bytes: 0,
         });
         self.moving_out.insert(actor.clone());
         self.links.timers.set(deadline, Due::Move(actor.clone()));
@@ -113,7 +117,21 @@ impl Node {
         if let Some(out) = self.move_out_of(actor, epoch, attempt)
             && matches!(out.step, OutStep::Offered)
         {
-            self.move_failed(actor, why);
+            let again = out.tries.map(|tries| (out.id, out.to, tries));
+            match (why, again) {
+                (MoveError::TooMany(_), Some((id, to, tries))) if tries < TRIES_MAX => {
+                    self.end_move_out(actor);
+                    self.move_later(
+                        PlannedMove {
+                            id,
+                            actor: actor.clone(),
+                            to,
+                        },
+                        tries,
+                    );
+                }
+                _ => self.move_failed(actor, why),
+            }
         }
     }
 
@@ -127,16 +145,19 @@ impl Node {
 
     /// The actor stays: everything is as before the move.
     fn move_failed(&mut self, actor: &ActorId, why: MoveError) {
+        let (id, result) = (self.end_move_out(actor), Err(why));
+        self.links.command(Command::MoveEnded { id, result });
+    }
+
+    /// The actor is active here again, and its move forgotten.
+    fn end_move_out(&mut self, actor: &ActorId) -> MoveId {
         let hosted = self.hosted.get_mut(actor).expect("the caller has it");
         let Phase::MovingOut(out) = std::mem::replace(&mut hosted.phase, Phase::Active) else {
             unreachable!("only called for an actor that moves away");
         };
         self.moving_out.remove(actor);
         self.links.timers.unset(out.deadline, Due::Move(actor.clone()));
-        self.links.command(Command::MoveEnded {
-            id: out.id,
-            result: Err(why),
-        });
+        out.id
     }
 
     /// Calls a move off that the directory can't have decided, and has the actor go on.
@@ -164,6 +185,7 @@ impl Node {
             (None, why) => self.call_off(&actor, false, why.unwrap_or(MoveError::NotFrozen)),
             (Some(_), Some(why)) => self.call_off(&actor, true, why),
             (Some(image), None) => {
+                out.image_bytes = image.len();
                 out.step = OutStep::Staging {
                     image,
                     under_way: Default::default(),
@@ -332,30 +354,7 @@ impl Node {
         self.set_phase(&actor, Phase::Departed(departed));
         self.route_follows(&actor, to, to_epoch);
         self.send_elsewhere(held, Some((to, to_epoch)));
-        let settling = SettlingMove { to, epoch, attempt };
-        self.settling.insert(actor, settling);
-    }
-
-    /// Tells the new hosts of those whose own messages have all found their place that they may run.
-    pub(super) fn tell_settled(&mut self) {
-        if self.settling.is_empty() {
-            return;
-        }
-        let actors = self
-            .settling
-            .keys()
-            .filter(|actor| self.links.planted.is(Bug::SkipSettling) || self.is_sender_settled(actor));
-        let settled: Vec<ActorId> = actors.cloned().collect();
-        for actor in settled {
-            let SettlingMove { to, epoch, attempt } = self.settling.remove(&actor).expect("it was there");
-            let body = MoveBody {
-                actor,
-                epoch,
-                attempt,
-                step: MoveStep::Settled,
-            };
-            self.links.say(to, Body::Move(body));
-        }
+        self.settling.insert(actor, SettlingMove::new(to, epoch, attempt));
     }
 
     fn send_queue(
@@ -400,7 +399,7 @@ impl Node {
     /// A target died.
     pub(super) fn moves_out_lost_with(&mut self, node: NodeId) {
         self.stages_waiting.remove(&node);
-        self.settling.retain(|_, settling| settling.to != node);
+        self.settling.retain(|_, settling| !settling.goes_to(node));
         let undecided: Vec<ActorId> = self.moving_out.iter().cloned().collect();
         for actor in undecided {
             if matches!(&self.hosted[&actor].phase, Phase::MovingOut(out) if out.to == node) {

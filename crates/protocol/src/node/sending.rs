@@ -75,7 +75,13 @@ impl Node {
                 returns,
             })
         };
+        self.busy_routes.insert(actor.clone());
         self.routes.insert(actor, Route { path, held });
+    }
+
+    fn remove_route(&mut self, actor: &ActorId) -> Option<Route> {
+        self.busy_routes.remove(actor);
+        self.routes.remove(actor)
     }
 
     /// Makes room: half of the routes on which nothing is under way are forgotten. Which half does not matter for more
@@ -101,11 +107,13 @@ impl Node {
             kept: BTreeMap::new(),
         };
         let held = VecDeque::new();
+        self.busy_routes.remove(actor);
         self.routes.insert(actor.clone(), Route { path, held });
     }
 
     /// A message went from one node to another.
     pub(super) fn on_passed_on(&mut self, actor: ActorId, call: CallId, to: NodeId) {
+        self.links.notice(to);
         let dead = self.links.is_dead(to);
         if dead {
             self.call_is_lost(call);
@@ -127,7 +135,7 @@ impl Node {
 
     /// The message that was on its way through the directory is no longer: the next one is.
     pub(super) fn ask_next(&mut self, actor: &ActorId) {
-        let route = self.routes.remove(actor).expect("the caller has it");
+        let route = self.remove_route(actor).expect("the caller has it");
         self.send_all(route.held);
         self.path_changed(actor);
     }
@@ -154,6 +162,9 @@ impl Node {
             Path::Asking(asking) if asking.call == call => {}
             Path::Direct { kept, .. } => {
                 kept.remove(&call);
+                if route.is_quiet() {
+                    self.busy_routes.remove(&actor);
+                }
                 self.settle_route(&actor);
                 return self.path_changed(&actor);
             }
@@ -161,7 +172,7 @@ impl Node {
         }
         let held = std::mem::take(&mut route.held);
         if from == self.links.me {
-            self.routes.remove(&actor);
+            self.remove_route(&actor);
         } else {
             self.route_follows(&actor, from, epoch);
         }
@@ -175,6 +186,7 @@ impl Node {
             && let Path::Direct { kept, .. } = &mut route.path
         {
             kept.insert(call, caller);
+            self.busy_routes.insert(actor.clone());
         }
     }
 
@@ -190,7 +202,10 @@ impl Node {
         }
         self.call_is_at(call, self.links.me);
         let place = match place {
-            Some((node, epoch)) if !self.links.is_dead(node) => Place::Host(node, epoch),
+            Some((node, epoch)) if !self.links.is_dead(node) => {
+                self.links.notice(node);
+                Place::Host(node, epoch)
+            }
             _ => Place::Directory,
         };
         let Some(route) = self.routes.get_mut(&message.target) else {
@@ -215,6 +230,7 @@ impl Node {
                     leaving.learn(place);
                 }
                 leaving.returned.push_back(message.clone());
+                self.busy_routes.insert(message.target.clone());
                 self.settle_route(&message.target);
             }
             // A message that this node has given up, because it was said to be lost with a node.
@@ -227,7 +243,7 @@ impl Node {
             return self.ask(message, held, returns);
         }
         let actor = message.target.clone();
-        self.routes.remove(&actor);
+        self.remove_route(&actor);
         self.turn_away(message, CallError::NotDelivered(NotDelivered::NotHere));
         self.send_all(held);
         self.path_changed(&actor);
@@ -236,8 +252,23 @@ impl Node {
     /// A message will not run.
     pub(super) fn on_turned_away(&mut self, actor: &ActorId, call: CallId, error: CallError) {
         self.complete(call, Err(error));
+        self.is_gone(actor, call);
+    }
+
+    /// A message will not run, so nothing waits for it any longer.
+    pub(super) fn is_gone(&mut self, actor: &ActorId, call: CallId) {
         if self.is_asking(actor, call) {
-            self.ask_next(actor);
+            return self.ask_next(actor);
+        }
+        if let Some(route) = self.routes.get_mut(actor)
+            && let Path::Direct { kept, .. } = &mut route.path
+            && kept.remove(&call).is_some()
+        {
+            if route.is_quiet() {
+                self.busy_routes.remove(actor);
+            }
+            self.settle_route(actor);
+            self.path_changed(actor);
         }
     }
 
@@ -253,6 +284,7 @@ impl Node {
             && let Path::Direct { leaving, .. } = &mut route.path
         {
             leaving.get_or_insert_with(|| Box::new(Leaving::to(next))).next = next;
+            self.busy_routes.insert(actor.clone());
             self.settle_route(actor);
         }
     }
@@ -293,9 +325,7 @@ impl Node {
         }
         match next {
             Place::Host(node, epoch) if node != self.links.me => self.route_follows(actor, node, epoch),
-            _ => {
-                self.routes.remove(actor);
-            }
+            _ => drop(self.remove_route(actor)),
         }
         self.send_all(messages);
         self.path_changed(actor);
@@ -331,7 +361,7 @@ impl Node {
         concerned.sort_unstable();
         let mut again: Vec<(ActorId, VecDeque<Message>)> = Vec::new();
         for actor in concerned {
-            let route = self.routes.remove(&actor).expect("it was there");
+            let route = self.remove_route(&actor).expect("it was there");
             let mut messages = match route.path {
                 Path::Direct {
                     leaving: Some(leaving), ..
@@ -350,46 +380,10 @@ impl Node {
 
     /// Slots have new owners: what waited for one is sent.
     pub(super) fn routes_follow_owners(&mut self) {
-        let blocked = self
-            .routes
-            .iter()
-            .filter(|(_, route)| matches!(route.path, Path::Blocked));
-        let mut blocked: Vec<ActorId> = blocked.map(|(actor, _)| actor.clone()).collect();
-        blocked.sort_unstable();
+        let is_blocked = |actor: &&ActorId| matches!(self.routes[*actor].path, Path::Blocked);
+        let blocked: Vec<ActorId> = self.busy_routes.iter().filter(is_blocked).cloned().collect();
         for actor in blocked {
             self.ask_next(&actor);
-        }
-    }
-
-    /// Whether everything that an actor sent from here has a place in its receiver's queue.
-    pub(super) fn is_sender_settled(&self, sender: &ActorId) -> bool {
-        let is_it = |caller: &Caller| matches!(caller, Caller::Actor(caller) if caller == sender);
-        let is_its = |message: &Message| is_it(&message.header.caller);
-        let is_under_way = |body: &Body| matches!(body, Body::Message { message, .. } if is_its(message));
-        if self
-            .links
-            .unacknowledged()
-            .any(|(_, mut bodies)| bodies.any(is_under_way))
-        {
-            return false;
-        }
-        let is_held = self.limbo.iter().any(|actor| {
-            let held = &self.hosted[actor].held;
-            held.iter().any(|held| is_its(&held.message))
-        });
-        !is_held && !self.routes.values().any(|route| route.waits_for(is_it))
-    }
-
-    /// Asks everybody to whom messages are on their way to acknowledge at once.
-    pub(super) fn hurry_settling(&mut self) {
-        let is_message = |body: &Body| matches!(body, Body::Message { .. });
-        let peers: Vec<NodeId> = self
-            .links
-            .unacknowledged()
-            .filter_map(|(peer, mut bodies)| bodies.any(is_message).then_some(peer))
-            .collect();
-        for peer in peers {
-            self.links.say(peer, Body::Ping);
         }
     }
 }

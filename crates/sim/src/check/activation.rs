@@ -40,10 +40,7 @@ impl OneActivation {
             executing.latest = turn.epoch;
             return Ok(());
         };
-        Err(Violation {
-            invariant: "one activation at a time",
-            what,
-        })
+        Violation::of("one activation at a time", Some(turn.actor), what)
     }
 
     pub(crate) fn turn_ends(&mut self, actor: &ActorId, epoch: ActivationEpoch) {

@@ -1,18 +1,28 @@
 //! What must hold in every run: one checker per invariant, each fed with what really happens in the world.
 
 mod activation;
+mod lease;
+mod memory;
+mod moves;
 mod order;
 mod outcome;
+mod service;
 mod state;
+mod stored;
 
-use elastin_types::{ActivationEpoch, ActorId, CallId, Caller, NodeId, Outcome};
+use elastin_types::{ActivationEpoch, ActorId, CallId, Caller, NodeId, Outcome, Time};
 
 use crate::host::State;
 
 pub(crate) use activation::OneActivation;
+pub(crate) use lease::NothingAfterTheLease;
+pub(crate) use memory::check_bounds;
+pub(crate) use moves::check_moves;
 pub(crate) use order::OrderPerPair;
 pub(crate) use outcome::TrueOutcomes;
+pub(crate) use service::what_is_left;
 pub(crate) use state::StateMoves;
+pub(crate) use stored::StoredStates;
 
 /// A broken promise: which, and what happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +31,15 @@ pub struct Violation {
     pub invariant: &'static str,
     /// What happened, for people.
     pub what: String,
+    /// The actor that it happened to, if it is about one.
+    pub actor: Option<ActorId>,
+}
+
+impl Violation {
+    fn of(invariant: &'static str, actor: Option<&ActorId>, what: String) -> Result<(), Violation> {
+        let actor = actor.cloned();
+        Err(Violation { invariant, what, actor })
+    }
 }
 
 /// A message begins to run.
@@ -42,16 +61,20 @@ pub(crate) struct Turn<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Checkers {
     pub(crate) activation: OneActivation,
+    pub(crate) lease: NothingAfterTheLease,
     pub(crate) order: OrderPerPair,
     pub(crate) outcome: TrueOutcomes,
     pub(crate) state: StateMoves,
+    pub(crate) stored: StoredStates,
     /// What was broken, in order.
     pub(crate) violations: Vec<Violation>,
 }
 
 impl Checkers {
-    pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) {
+    pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>, now: Time) {
+        self.stored.turn_starts(turn);
         let results = [
+            self.lease.acts(turn.node, now, "starts a turn"),
             self.activation.turn_starts(turn),
             self.order.turn_starts(turn),
             self.outcome.turn_starts(turn),
@@ -66,9 +89,34 @@ impl Checkers {
         self.activation.turn_ends(actor, epoch);
     }
 
+    pub(crate) fn frame_leaves(&mut self, node: NodeId, now: Time) {
+        let result = self.lease.acts(node, now, "lets a frame leave");
+        self.note(result);
+    }
+
+    pub(crate) fn save_leaves(&mut self, node: NodeId, now: Time) {
+        let result = self.lease.acts(node, now, "saves");
+        self.note(result);
+    }
+
+    /// Somebody has a view in which this node has stopped: a turn that it had begun may end unseen.
+    pub(crate) fn taken_over(&mut self, node: NodeId, now: Time) {
+        if self.lease.taken_over(node, now) {
+            self.activation.node_stops(node);
+        }
+    }
+
+    /// A process has stopped, however.
+    pub(crate) fn node_stops(&mut self, node: NodeId) {
+        self.activation.node_stops(node);
+    }
+
     pub(crate) fn call_ends(&mut self, call: CallId, outcome: &Outcome) {
         let result = self.outcome.call_ends(call, outcome);
         self.note(result);
+        if outcome.is_ok() {
+            self.stored.acknowledged(call);
+        }
     }
 
     pub(crate) fn note(&mut self, result: Result<(), Violation>) {
@@ -77,3 +125,6 @@ impl Checkers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

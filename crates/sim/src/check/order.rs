@@ -19,13 +19,11 @@ impl OrderPerPair {
         let pair = (turn.caller.clone(), turn.sender_life, turn.actor.clone());
         let last = self.last.entry(pair).or_insert(0);
         if turn.number <= *last {
-            return Err(Violation {
-                invariant: "order per sender and receiver",
-                what: format!(
-                    "{:?} runs message {} of {:?} after message {last}",
-                    turn.actor, turn.number, turn.caller
-                ),
-            });
+            let what = format!(
+                "{:?} runs message {} of {:?} after message {last}",
+                turn.actor, turn.number, turn.caller
+            );
+            return Violation::of("order per sender and receiver", Some(turn.actor), what);
         }
         *last = turn.number;
         Ok(())

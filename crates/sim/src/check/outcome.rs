@@ -18,6 +18,7 @@ struct Fate {
     one_way: bool,
     ran: bool,
     ended: bool,
+    answered: bool,
     /// It was said that it did not run.
     denied: bool,
 }
@@ -38,16 +39,12 @@ impl TrueOutcomes {
     pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) -> Result<(), Violation> {
         let fate = self.calls.get_mut(&turn.call).expect("only calls that were made run");
         if std::mem::replace(&mut fate.ran, true) {
-            return violated(
-                "no message runs twice",
-                format!("{:?} runs again on {}", turn.call, turn.node),
-            );
+            let what = format!("{:?} runs again on {}", turn.call, turn.node);
+            return Violation::of("no message runs twice", Some(turn.actor), what);
         }
         if fate.denied {
-            return violated(
-                "outcomes are true",
-                format!("{:?} runs on {} after it was said not to have", turn.call, turn.node),
-            );
+            let what = format!("{:?} runs on {} after it was said not to have", turn.call, turn.node);
+            return Violation::of("outcomes are true", Some(turn.actor), what);
         }
         Ok(())
     }
@@ -55,17 +52,23 @@ impl TrueOutcomes {
     pub(crate) fn call_ends(&mut self, call: CallId, outcome: &Outcome) -> Result<(), Violation> {
         let fate = self.calls.get_mut(&call).expect("only calls that were made end");
         if std::mem::replace(&mut fate.ended, true) {
-            return violated("each call ends once", format!("{call:?} ends again with {outcome:?}"));
+            return Violation::of(
+                "each call ends once",
+                None,
+                format!("{call:?} ends again with {outcome:?}"),
+            );
         }
+        fate.answered = outcome.is_ok();
         match outcome {
-            Ok(_) if !fate.ran => violated("outcomes are true", format!("{call:?} was answered and has not run")),
+            Ok(_) if !fate.ran => {
+                let what = format!("{call:?} was answered and has not run");
+                Violation::of("outcomes are true", None, what)
+            }
             Err(CallError::NotDelivered(_) | CallError::Overloaded(_) | CallError::Rejected(_)) => {
                 fate.denied = true;
                 if fate.ran {
-                    return violated(
-                        "outcomes are true",
-                        format!("{call:?} has run and ends with {outcome:?}"),
-                    );
+                    let what = format!("{call:?} has run and ends with {outcome:?}");
+                    return Violation::of("outcomes are true", None, what);
                 }
                 Ok(())
             }
@@ -98,13 +101,14 @@ impl TrueOutcomes {
             .collect()
     }
 
+    /// Whether a call has been answered.
+    pub(crate) fn was_answered(&self, call: CallId) -> bool {
+        self.calls.get(&call).is_some_and(|fate| fate.answered)
+    }
+
     /// How many calls and tells were made, and how many of them ran.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let ran = self.calls.values().filter(|fate| fate.ran).count();
         (self.calls.len() as u64, ran as u64)
     }
-}
-
-fn violated(invariant: &'static str, what: String) -> Result<(), Violation> {
-    Err(Violation { invariant, what })
 }

@@ -15,7 +15,8 @@ pub(crate) struct StateMoves {
 
 impl StateMoves {
     pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) -> Result<(), Violation> {
-        let effects = self.effects.entry((turn.actor.clone(), turn.state.life)).or_insert(0);
+        let life = (turn.actor.clone(), turn.state.life);
+        let effects = self.effects.entry(life).or_insert(turn.state.born_with);
         *effects += 1;
         if *effects == turn.state.effects {
             return Ok(());
@@ -25,9 +26,6 @@ impl StateMoves {
             turn.actor, turn.node, turn.state.effects
         );
         *effects = turn.state.effects;
-        Err(Violation {
-            invariant: "a move keeps the state",
-            what,
-        })
+        Violation::of("a move keeps the state", Some(turn.actor), what)
     }
 }

@@ -1,0 +1,114 @@
+//! The directory of a large cluster at one of its owners.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use elastin_protocol::{Command, Event, Limits, Member, Node, NodeConfig, Slot, SlotTable, View};
+use elastin_types::{
+    ActorId, ActorType, CallId, Caller, ChainId, Header, Message, Method, NodeId, SlotEpoch, TenantId, Time,
+};
+
+/// The nodes of the cluster; the first owns the slots that are looked at.
+const NODES: u64 = 1000;
+const OWNER: NodeId = NodeId(1);
+/// How many slots go to another owner.
+const SLOTS_THAT_GO: usize = 4;
+/// Actors per slot, as in a cluster of a million.
+const PER_SLOT: usize = 250;
+
+fn members() -> Arc<BTreeMap<NodeId, Member>> {
+    Arc::new((1..=NODES).map(|node| (NodeId(node), Member::SERVER)).collect())
+}
+
+/// An owner of the whole directory (or of a part) with so many actors in it.
+fn owner_of(actors: usize) -> (Node, View) {
+    let owned = (actors / PER_SLOT).max(SLOTS_THAT_GO);
+    // The others own what this one does not: with one other node in the table, slots take turns.
+    let others = elastin_protocol::SLOT_COUNT / owned;
+    let owners: Vec<NodeId> = (0..others.max(1) as u64).map(|node| NodeId(1 + node)).collect();
+    let view = View {
+        revision: NODES,
+        members: members(),
+        slots: SlotTable::shared_by(&owners, SlotEpoch(1)),
+    };
+    let mut node = Node::new(NodeConfig {
+        me: OWNER,
+        hosts: true,
+        limits: Limits::default(),
+    });
+    let mut out = Vec::new();
+    node.handle(Time(1), Event::MayActUntil(Time(u64::MAX)), &mut out);
+    node.handle(Time(1), Event::View(view.clone()), &mut out);
+    let kind = ActorType::of("Directory");
+    let mut placed = 0;
+    for key in 0_u64.. {
+        if placed == actors {
+            break;
+        }
+        let actor = ActorId::new(kind, key);
+        if view.directory_of(&actor).node != OWNER {
+            continue;
+        }
+        placed += 1;
+        place(&mut node, actor, &mut out);
+    }
+    (node, view)
+}
+
+/// Has the owner place an actor somewhere, as the first message to it does. That the others never answer does not matter
+/// here: what they were sent is forgotten with them.
+fn place(node: &mut Node, actor: ActorId, out: &mut Vec<Command>) {
+    out.clear();
+    let origin = OWNER;
+    let sequence = 1;
+    let call = CallId { origin, sequence };
+    let header = Header {
+        call,
+        chain: ChainId(call),
+        caller: Caller::Client(OWNER),
+        tenant: TenantId::default(),
+        deadline: None,
+        one_way: true,
+        expected_cost: None,
+        trace: None,
+        source_time_ms: 0,
+        context: None,
+    };
+    let message = Message {
+        target: actor.clone(),
+        header,
+        method: Method::of("run"),
+        body: Vec::new().into(),
+    };
+    node.handle(Time(2), Event::Send { message }, out);
+    // Spread over the other nodes, so that none has too much on its way.
+    let to = NodeId(2 + Slot::of(&actor).index() as u64 % (NODES - 1));
+    node.handle(Time(2), Event::Placed { actor, node: Some(to) }, out);
+}
+
+/// The bytes per actor of an owner of a million, beyond the ids.
+pub fn bytes_per_actor() -> f64 {
+    let (node, _) = owner_of(1_000_000);
+    let sizes = node.table_sizes();
+    sizes.entry_bytes as f64 / sizes.entries as f64 - size_of::<ActorId>() as f64
+}
+
+/// The seconds that an owner of so many actors takes to hand four slots over.
+pub fn slots_change_hands(actors: usize) -> f64 {
+    let (mut node, view) = owner_of(actors);
+    let table = view.slots.handing_over(OWNER, NodeId(NODES), SLOTS_THAT_GO);
+    let next = View {
+        revision: view.revision + 1,
+        members: view.members,
+        slots: table,
+    };
+    let before = node.table_sizes().owned_slots;
+    let mut out = Vec::new();
+    let start = Instant::now();
+    node.handle(Time(3), Event::View(next), &mut out);
+    let took = start.elapsed();
+    let sizes = node.table_sizes();
+    assert_eq!((before - sizes.owned_slots, sizes.closed_slots), (SLOTS_THAT_GO, 0));
+    took.max(Duration::from_nanos(1)).as_secs_f64()
+}

@@ -1,0 +1,31 @@
+//! Source: the project's rule that everything is bounded. While faults go on, no table and no queue of a node grows beyond
+//! its limit.
+
+use elastin_protocol::{Limits, TableSizes};
+use elastin_types::NodeId;
+
+use super::Violation;
+
+/// Tables and queues keep to their limits.
+///
+/// A mailbox that moves comes before what is held, so the two bounds add up.
+pub(crate) fn check_bounds(
+    node: NodeId,
+    sizes: &TableSizes,
+    limits: &Limits,
+    mailbox_max: usize,
+) -> Result<(), Violation> {
+    let held_max = limits.held_per_actor + mailbox_max;
+    let bounds = [
+        ("messages held for one actor", sizes.held_most, held_max),
+        ("moves away", sizes.moves_out, limits.moves_out),
+        ("moves here", sizes.moves_in, limits.moves_in),
+    ];
+    for (what, size, most) in bounds {
+        if size > most {
+            let what = format!("{node} has {size} {what}, and may have {most}");
+            return Violation::of("memory is bounded", None, what);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Source: the contract's "of a persistent type a crash loses nothing that was saved", and the design's "every state write
+//! carries the activation epoch, which the store only lets grow". Nothing that a caller has been answered is missing from
+//! what a later activation finds, epochs in the store only grow, and once a later activation runs no earlier one writes.
+
+use std::collections::BTreeMap;
+
+use elastin_types::{ActivationEpoch, ActorId, CallId};
+
+use super::{Turn, Violation};
+
+/// What was acknowledged is kept.
+#[derive(Debug, Default)]
+pub(crate) struct StoredStates {
+    /// What has been answered and whose answer has not come: which turn it was.
+    answered: BTreeMap<CallId, (ActorId, u64)>,
+    acknowledged: BTreeMap<ActorId, u64>,
+    written: BTreeMap<ActorId, ActivationEpoch>,
+    running: BTreeMap<ActorId, ActivationEpoch>,
+}
+
+impl StoredStates {
+    /// An actor that saves has answered a call, which was the turn of this number.
+    pub(crate) fn answered(&mut self, call: CallId, actor: &ActorId, turn: u64) {
+        self.answered.insert(call, (actor.clone(), turn));
+    }
+
+    /// An answer has come to its caller.
+    pub(crate) fn acknowledged(&mut self, call: CallId) {
+        if let Some((actor, turn)) = self.answered.remove(&call) {
+            let last = self.acknowledged.entry(actor).or_insert(0);
+            *last = (*last).max(turn);
+        }
+    }
+
+    /// An activation finds so many turns in the store.
+    pub(crate) fn loaded(&self, actor: &ActorId, turns: u64) -> Result<(), Violation> {
+        let acknowledged = self.acknowledged.get(actor).copied().unwrap_or(0);
+        if turns >= acknowledged {
+            return Ok(());
+        }
+        let what = format!("{actor:?} finds {turns} turns, but {acknowledged} were acknowledged");
+        Violation::of("nothing acknowledged is lost", Some(actor), what)
+    }
+
+    pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) {
+        let running = self.running.entry(turn.actor.clone()).or_insert(turn.epoch);
+        *running = (*running).max(turn.epoch);
+    }
+
+    /// A claim or a state has been written.
+    pub(crate) fn written(&mut self, actor: &ActorId, epoch: ActivationEpoch) -> Result<(), Violation> {
+        let before = self.written.insert(actor.clone(), epoch).unwrap_or(epoch);
+        if before > epoch {
+            let what = format!("{actor:?} is written by {epoch} after {before}");
+            return Violation::of("stored epochs only grow", Some(actor), what);
+        }
+        match self.running.get(actor) {
+            Some(running) if *running > epoch => {
+                let what = format!("{actor:?} is written by {epoch} while {running} runs");
+                Violation::of("no write of an earlier activation lands", Some(actor), what)
+            }
+            _ => Ok(()),
+        }
+    }
+}

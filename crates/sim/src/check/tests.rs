@@ -1,0 +1,177 @@
+//! The checkers find what they are there for, and nothing else.
+
+use elastin_protocol::{Limits, MoveId, TableSizes};
+use elastin_types::{CallError, NotDelivered, SlotEpoch, Unknown};
+
+use super::*;
+use crate::world::{Moving, actor};
+
+const CLIENT: Caller = Caller::Client(NodeId(9));
+
+fn epoch(counter: u32) -> ActivationEpoch {
+    ActivationEpoch {
+        slot: SlotEpoch(1),
+        counter,
+    }
+}
+
+fn call(sequence: u64) -> CallId {
+    CallId {
+        origin: NodeId(9),
+        sequence,
+    }
+}
+
+/// A turn of an actor's activation with this counter, of the message with this number.
+fn turn<'a>(actor: &'a ActorId, counter: u32, number: u64) -> Turn<'a> {
+    Turn {
+        node: NodeId(u64::from(counter)),
+        actor,
+        epoch: epoch(counter),
+        call: call(number),
+        caller: &CLIENT,
+        sender_life: 0,
+        number,
+        state: State {
+            effects: number,
+            ..State::default()
+        },
+    }
+}
+
+#[test]
+fn turns_that_overlap_or_go_back_are_found() {
+    let (one, mut checker) = (actor(1), OneActivation::default());
+    assert_eq!(checker.turn_starts(&turn(&one, 1, 1)), Ok(()));
+    assert!(
+        checker.turn_starts(&turn(&one, 2, 2)).is_err(),
+        "the first has not ended"
+    );
+    checker.turn_ends(&one, epoch(2));
+    assert_eq!(checker.turn_starts(&turn(&one, 3, 3)), Ok(()));
+    checker.node_stops(NodeId(3));
+    assert!(
+        checker.turn_starts(&turn(&one, 2, 4)).is_err(),
+        "it is an earlier activation"
+    );
+    assert_eq!(OneActivation::default().turn_starts(&turn(&one, 1, 1)), Ok(()));
+}
+
+#[test]
+fn messages_that_overtake_each_other_are_found() {
+    let (one, two, mut checker) = (actor(1), actor(2), OrderPerPair::default());
+    assert_eq!(checker.turn_starts(&turn(&one, 1, 1)), Ok(()));
+    assert_eq!(checker.turn_starts(&turn(&one, 1, 3)), Ok(()), "the second may be lost");
+    assert!(checker.turn_starts(&turn(&one, 1, 2)).is_err());
+    assert_eq!(checker.turn_starts(&turn(&two, 1, 1)), Ok(()), "another receiver");
+    let mut later_life = turn(&one, 1, 1);
+    later_life.sender_life = 7;
+    assert_eq!(checker.turn_starts(&later_life), Ok(()), "another life of the sender");
+}
+
+#[test]
+fn outcomes_that_lie_are_found() {
+    let one = actor(1);
+    let not_delivered = Err(CallError::NotDelivered(NotDelivered::NotHere));
+    let unknown = Err(CallError::Unknown(Unknown::NodeLost));
+    let check = |ran: bool, outcome: &Outcome, runs_later: bool| {
+        let mut checker = TrueOutcomes::default();
+        checker.call_begins(call(1), false);
+        if ran {
+            checker.turn_starts(&turn(&one, 1, 1))?;
+        }
+        checker.call_ends(call(1), outcome)?;
+        if runs_later {
+            checker.turn_starts(&turn(&one, 1, 1))?;
+        }
+        Ok::<(), Violation>(())
+    };
+    let answered = Ok(bytes::Bytes::new());
+    assert_eq!(check(true, &answered, false), Ok(()));
+    assert!(check(false, &answered, false).is_err(), "it has not run");
+    assert!(check(true, &answered, true).is_err(), "it runs twice");
+    assert_eq!(check(false, &not_delivered, false), Ok(()));
+    assert!(check(true, &not_delivered, false).is_err(), "it has run");
+    assert!(check(false, &not_delivered, true).is_err(), "it runs later");
+    assert_eq!(check(true, &unknown, false), Ok(()));
+    assert_eq!(check(false, &unknown, true), Ok(()));
+
+    let mut checker = TrueOutcomes::default();
+    checker.call_begins(call(1), false);
+    assert_eq!(checker.open(|_| true), [call(1)]);
+    assert_eq!(checker.call_ends(call(1), &unknown), Ok(()));
+    assert!(checker.call_ends(call(1), &unknown).is_err(), "it ends twice");
+    assert!(checker.open(|_| true).is_empty());
+}
+
+#[test]
+fn state_that_is_left_behind_is_found() {
+    let (one, mut checker) = (actor(1), StateMoves::default());
+    assert_eq!(checker.turn_starts(&turn(&one, 1, 1)), Ok(()));
+    assert_eq!(checker.turn_starts(&turn(&one, 1, 2)), Ok(()));
+    assert!(checker.turn_starts(&turn(&one, 2, 2)).is_err(), "an old image");
+    let mut saved = turn(&one, 3, 6);
+    saved.state.life = 2;
+    saved.state.born_with = 5;
+    assert_eq!(
+        checker.turn_starts(&saved),
+        Ok(()),
+        "a new life goes on from what was saved"
+    );
+}
+
+#[test]
+fn acts_after_the_end_of_a_lease_are_found() {
+    let mut checker = NothingAfterTheLease::default();
+    assert_eq!(checker.acts(NodeId(1), Time(5), "runs"), Ok(()));
+    checker.taken_over(NodeId(1), Time(6));
+    assert!(checker.acts(NodeId(1), Time(7), "runs").is_err());
+    assert_eq!(checker.acts(NodeId(2), Time(7), "runs"), Ok(()));
+}
+
+#[test]
+fn what_was_acknowledged_and_is_missing_is_found() {
+    let (one, mut checker) = (actor(1), StoredStates::default());
+    checker.answered(call(1), &one, 4);
+    assert_eq!(checker.loaded(&one, 3), Ok(()), "the caller has not heard of it");
+    checker.acknowledged(call(1));
+    assert!(checker.loaded(&one, 3).is_err());
+    assert_eq!(checker.loaded(&one, 4), Ok(()));
+}
+
+#[test]
+fn late_writes_are_found() {
+    let (one, mut checker) = (actor(1), StoredStates::default());
+    assert_eq!(checker.written(&one, epoch(1)), Ok(()));
+    checker.turn_starts(&turn(&one, 2, 1));
+    assert!(checker.written(&one, epoch(1)).is_err(), "a later activation runs");
+    assert_eq!(checker.written(&one, epoch(2)), Ok(()));
+    assert!(checker.written(&one, epoch(1)).is_err(), "the epoch went back");
+}
+
+#[test]
+fn moves_that_never_end_are_found() {
+    let moving = |ended: Option<u64>| Moving {
+        source: NodeId(1),
+        began: Time(0),
+        ended: ended.map(|seconds| (Time(seconds * 1_000_000_000), Ok(epoch(2)))),
+    };
+    let check = |ended, lives| check_moves(&[(MoveId(1), moving(ended))].into(), Time(60_000_000_000), |_| lives);
+    assert_eq!(check(Some(2), true), Ok(()));
+    assert!(check(Some(40), true).is_err());
+    assert!(check(None, true).is_err());
+    assert_eq!(check(None, false), Ok(()), "its source has died with it");
+}
+
+#[test]
+fn tables_beyond_their_limits_are_found() {
+    let limits = Limits::default();
+    let held_most = limits.held_per_actor + 5;
+    let sizes = TableSizes {
+        held_most,
+        ..TableSizes::default()
+    };
+    assert_eq!(check_bounds(NodeId(1), &sizes, &limits, 5), Ok(()));
+    let held_most = held_most + 1;
+    assert!(check_bounds(NodeId(1), &TableSizes { held_most, ..sizes }, &limits, 5).is_err());
+}

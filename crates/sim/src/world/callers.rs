@@ -1,0 +1,265 @@
+//! What callers and operators do: calls, tells, moves, and servers that are emptied.
+
+use std::time::Duration;
+
+use elastin_protocol::membership::{MembershipEvent, Role};
+use elastin_protocol::{Event, MoveId, PlannedMove, TableSizes};
+use elastin_types::{
+    ActorId, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, Outcome, Overloaded, TenantId,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Moving, World};
+use crate::host::Mail;
+
+/// How long a caller waits where messages may be lost.
+pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
+/// A server that is emptied leaves when it has had nothing for so long: messages to it may be on their way.
+const LEAVE_AFTER: Duration = Duration::from_millis(200);
+
+/// So many actors of each side are exchanged at once.
+const EXCHANGED: usize = 4;
+
+/// What a simulated message says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// The sender's life, and the number of this message from it to this receiver.
+    pub(super) sender_life: u64,
+    pub(super) number: u64,
+    /// Whom the receiver shall tell something in turn.
+    pub(super) tells: Vec<ActorId>,
+}
+
+impl Task {
+    pub(super) fn of(message: &Message) -> Self {
+        postcard::from_bytes(&message.body).expect("the workload made it")
+    }
+}
+
+impl World {
+    /// A client calls or tells an actor, which tells others in turn.
+    pub(crate) fn client_sends(&mut self, client: NodeId, to: &ActorId, tells: Vec<ActorId>, one_way: bool) -> CallId {
+        self.send(client, Caller::Client(client), 0, to, tells, one_way)
+    }
+
+    pub(super) fn send(
+        &mut self,
+        node: NodeId,
+        caller: Caller,
+        sender_life: u64,
+        to: &ActorId,
+        tells: Vec<ActorId>,
+        one_way: bool,
+    ) -> CallId {
+        let sequence = self.next_call.entry(node).or_insert(0);
+        *sequence += 1;
+        let call = CallId {
+            origin: node,
+            sequence: *sequence,
+        };
+        let pair = (caller.clone(), sender_life, to.clone());
+        let number = self.pair_numbers.entry(pair).or_insert(0);
+        *number += 1;
+        let task = Task {
+            sender_life,
+            number: *number,
+            tells,
+        };
+        let process = self.processes.get_mut(&node).expect("the sender lives");
+        let deadline = self
+            .options
+            .may_lose()
+            .then(|| process.clock.local(self.now) + CALL_DEADLINE);
+        let message = Message {
+            target: to.clone(),
+            header: Header {
+                call,
+                chain: ChainId(call),
+                caller,
+                tenant: TenantId::default(),
+                deadline: deadline.filter(|_| !one_way),
+                one_way,
+                expected_cost: None,
+                trace: None,
+                source_time_ms: 0,
+                context: None,
+            },
+            method: Method::of("run"),
+            body: postcard::to_stdvec(&task).expect("a task can be encoded").into(),
+        };
+        self.checkers.outcome.call_begins(call, one_way);
+        if !process.host.is_open(to) {
+            self.handle(node, Event::Send { message });
+            return call;
+        }
+        let activation = process.host.activations.get_mut(to).expect("it is open");
+        let waiting = activation.mailbox.len();
+        if waiting >= self.mailbox_max() {
+            self.log.count("mailbox full");
+            self.complete(call, Err(CallError::Overloaded(Overloaded::Actor)));
+            return call;
+        }
+        self.log.count("direct send");
+        let process = self.processes.get_mut(&node).expect("the sender lives");
+        let activation = process.host.activations.get_mut(to).expect("it is open");
+        activation.mailbox.push_back(Mail { message, direct: true });
+        self.run_turns(node, to);
+        call
+    }
+
+    pub(super) fn complete(&mut self, call: CallId, outcome: Outcome) {
+        self.log.mix(call.sequence ^ u64::from(outcome.is_ok()));
+        self.log.count(match &outcome {
+            Ok(_) => "call answered",
+            Err(error) => match error {
+                CallError::Unknown(_) => "call unknown",
+                CallError::NotDelivered(_) => "call not delivered",
+                CallError::DeadlineExceeded => "call late",
+                CallError::Overloaded(_) => "call overloaded",
+                _ => "call refused",
+            },
+        });
+        self.checkers.call_ends(call, &outcome);
+        self.ended.insert(call, self.now);
+    }
+
+    /// Asks for a move of an actor, wherever it is; returns its name if it is anywhere.
+    pub(crate) fn move_actor(&mut self, actor: &ActorId, to: NodeId) -> Option<MoveId> {
+        let source = self.host_of(actor)?;
+        let id = self.new_move(source);
+        let actor = actor.clone();
+        self.handle(source, Event::Move { id, actor, to });
+        Some(id)
+    }
+
+    /// Where an actor is open, if its node does not stand still.
+    pub(crate) fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
+        self.processes
+            .iter()
+            .find(|(_, process)| process.host.is_open(actor) && !self.paused.contains_key(&process.pid))
+            .map(|(node, _)| *node)
+    }
+
+    /// Who owns the actor's directory slot, as the first node knows it.
+    pub(crate) fn directory_of(&self, actor: &ActorId) -> NodeId {
+        let views = self.processes.values().filter_map(|process| process.node.view());
+        let view = views.max_by_key(|view| view.revision).expect("somebody has a view");
+        view.directory_of(actor).node
+    }
+
+    // ---- servers come and go
+
+    /// A server is to leave: it takes no new actors, and gives away those it has.
+    pub(crate) fn retire(&mut self, node: NodeId) {
+        let now = self.now;
+        let Some(process) = self.processes.get_mut(&node) else {
+            return;
+        };
+        process.retiring = Some(now);
+        self.log.note_world(now, || format!("{node} shall leave"));
+        // Any member may say so.
+        let members: Vec<NodeId> = self.processes.keys().copied().collect();
+        if let Some(by) = self.random.pick(&members).copied() {
+            let pid = self.processes[&by].pid;
+            let draining = true;
+            self.membership(pid, MembershipEvent::Drain { node, draining });
+        }
+    }
+
+    /// Servers that are being emptied give away what they have, and leave when they have nothing.
+    pub(crate) fn drain_step(&mut self) {
+        let retiring = self.processes.iter().filter(|(_, process)| process.retiring.is_some());
+        let retiring: Vec<NodeId> = retiring.map(|(node, _)| *node).collect();
+        for node in retiring {
+            let process = &self.processes[&node];
+            let is_moving = process.node.table_sizes().moves_waiting > 0;
+            if process.host.activations.is_empty() {
+                self.leave_if_empty(node);
+            } else if !is_moving && !self.paused.contains_key(&process.pid) {
+                self.move_all(node);
+            }
+        }
+    }
+
+    /// Everything that a server has shall go elsewhere, in one go.
+    fn move_all(&mut self, source: NodeId) {
+        let actors: Vec<ActorId> = self.processes[&source].host.activations.keys().cloned().collect();
+        let servers = self.servers();
+        let mut moves = Vec::new();
+        for actor in actors {
+            let Some(to) = self.random.pick(&servers).copied() else {
+                return;
+            };
+            let id = self.new_move(source);
+            moves.push(PlannedMove { id, actor, to });
+        }
+        self.log.count("many moves at once");
+        self.handle(source, Event::Moves(moves));
+    }
+
+    /// Two servers exchange some actors, each as many as it can.
+    pub(crate) fn exchange(&mut self) {
+        let servers = self.servers();
+        let (Some(one), Some(other)) = (self.random.pick(&servers).copied(), self.random.pick(&servers).copied())
+        else {
+            return;
+        };
+        for (source, to) in [(one, other), (other, one)] {
+            let Some(process) = self.processes.get(&source) else {
+                return;
+            };
+            if source == to || self.paused.contains_key(&process.pid) {
+                return;
+            }
+            let actors: Vec<ActorId> = process.host.activations.keys().take(EXCHANGED).cloned().collect();
+            let moves = actors.into_iter().map(|actor| {
+                let id = self.new_move(source);
+                PlannedMove { id, actor, to }
+            });
+            let moves = moves.collect();
+            self.log.count("exchange");
+            self.handle(source, Event::Moves(moves));
+        }
+    }
+
+    fn new_move(&mut self, source: NodeId) -> MoveId {
+        self.next_move += 1;
+        let id = MoveId(self.next_move);
+        let moving = Moving {
+            source,
+            began: self.now,
+            ended: None,
+        };
+        self.moves.insert(id, moving);
+        id
+    }
+
+    fn leave_if_empty(&mut self, node: NodeId) {
+        let Some(process) = self.processes.get_mut(&node) else {
+            return;
+        };
+        let sizes = process.node.table_sizes();
+        let TableSizes {
+            calls,
+            unsettled,
+            held,
+            unacknowledged,
+            owned_slots,
+            ..
+        } = sizes;
+        let is_known = process.node.view().is_some_and(|view| !view.takes_actors(node));
+        let is_empty = is_known && calls + unsettled + held + unacknowledged + owned_slots == 0;
+        let since = process.retiring.get_or_insert(self.now);
+        if !is_empty {
+            *since = self.now;
+        } else if self.now.since(*since) > LEAVE_AFTER && !self.paused.contains_key(&process.pid) {
+            let pid = process.pid;
+            self.membership(pid, MembershipEvent::Leave);
+        }
+    }
+
+    /// A server joins.
+    pub(crate) fn add_server(&mut self) {
+        self.begin(Role::Server, None);
+    }
+}

@@ -1,0 +1,396 @@
+//! Lives of processes: how they join, what their memberships want done, and how they end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use elastin_protocol::membership::{
+    MemberRecord, Membership, MembershipCommand, MembershipEnd, MembershipEvent, RequestId, Role,
+};
+use elastin_protocol::store::CoordinationRequest;
+use elastin_protocol::{Event, Limits, Node, NodeConfig, View};
+use elastin_types::{ActorId, NodeId, Time};
+
+use super::{Happening, Pid, World};
+use crate::clock::Clock;
+use crate::host::Host;
+use crate::service::{interrupted, unreachable};
+
+/// How long a request to the coordination service, or its answer, is on its way at most.
+const REQUEST_MOST: Duration = Duration::from_millis(3);
+/// How long the news of a change takes to a watch at most.
+const WATCH_MOST: Duration = Duration::from_millis(20);
+/// How long it takes at most until whoever waits for an answer that was lost gives up, and until a very late one comes.
+const LATE_MOST: Duration = Duration::from_millis(600);
+/// How long it takes at most until a process that has ended is replaced.
+const REPLACE_MOST: Duration = Duration::from_millis(100);
+
+/// A process that is no node yet.
+#[derive(Debug)]
+pub(super) struct Joining {
+    membership: Membership,
+    role: Role,
+    name: String,
+    clock: Clock,
+    timer: Option<Time>,
+}
+
+/// A process that has joined.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    pub(super) membership: Membership,
+    pub(super) role: Role,
+    pub(super) name: String,
+    pub(super) clock: Clock,
+    pub(super) node: Node,
+    pub(super) host: Host,
+    /// The time for which a timer of the node is set, and one of the membership.
+    pub(super) timer: Option<Time>,
+    pub(super) membership_timer: Option<Time>,
+    /// Events that must be handled before any other.
+    pub(super) urgent: VecDeque<Event>,
+    /// It shall leave: since when it has been told to move everything away.
+    pub(super) retiring: Option<Time>,
+}
+
+impl World {
+    /// A process begins, and joins the cluster.
+    pub(crate) fn begin(&mut self, role: Role, name: Option<String>) {
+        self.processes_begun += 1;
+        let pid = Pid(self.processes_begun);
+        let name = name.unwrap_or_else(|| format!("p{}", pid.0));
+        let clock = match self.options.exact {
+            true => Clock::exact(self.now),
+            false => Clock::drifting(self.now, &mut self.random),
+        };
+        self.log.note_world(self.now, || format!("{name} begins as {role:?}"));
+        let mut commands = Vec::new();
+        let record = MemberRecord::new(&name, role, None);
+        #[cfg_attr(not(feature = "planted-bugs"), expect(unused_mut, reason = "only a bug changes it"))]
+        let mut membership = Membership::join(clock.local(self.now), record, self.options.lease_ttl, &mut commands);
+        #[cfg(feature = "planted-bugs")]
+        if let Some(bug) = self.options.bug {
+            membership.plant(bug);
+        }
+        let timer = None;
+        let joining = Joining {
+            membership,
+            role,
+            name,
+            clock,
+            timer,
+        };
+        self.joining.insert(pid, joining);
+        self.carry_out_membership(pid, commands);
+    }
+
+    fn membership_of(&mut self, pid: Pid) -> Option<(&mut Membership, Clock, &mut Option<Time>)> {
+        if let Some(node) = self.nodes.get(&pid) {
+            let process = self.processes.get_mut(node)?;
+            return Some((&mut process.membership, process.clock, &mut process.membership_timer));
+        }
+        let joining = self.joining.get_mut(&pid)?;
+        Some((&mut joining.membership, joining.clock, &mut joining.timer))
+    }
+
+    /// Something happens to a process's membership.
+    pub(super) fn membership(&mut self, pid: Pid, event: MembershipEvent) {
+        let now = self.now;
+        let Some((membership, clock, _)) = self.membership_of(pid) else {
+            return;
+        };
+        let mut commands = Vec::new();
+        membership.handle(clock.local(now), event, &mut commands);
+        self.events += 1;
+        self.carry_out_membership(pid, commands);
+    }
+
+    fn carry_out_membership(&mut self, pid: Pid, commands: Vec<MembershipCommand>) {
+        for command in commands {
+            match command {
+                MembershipCommand::Submit { request, what } => self.submit(pid, request, what),
+                MembershipCommand::Watch { watch, from } => {
+                    self.service.watch(pid, watch, from);
+                    self.bring_news();
+                }
+                MembershipCommand::Joined { node } => self.joined(pid, node),
+                MembershipCommand::Roster(_) | MembershipCommand::Fence => {}
+                MembershipCommand::View(view) => self.view(pid, view),
+                MembershipCommand::MayActUntil(until) => self.may_act_until(pid, until),
+                MembershipCommand::Ended(why) => self.ended(pid, &why),
+            }
+        }
+        self.set_membership_timer(pid);
+    }
+
+    pub(super) fn set_membership_timer(&mut self, pid: Pid) {
+        let Some((membership, clock, timer)) = self.membership_of(pid) else {
+            return;
+        };
+        let Some(wanted) = membership.next_timer().map(|at| clock.real(at)) else {
+            return;
+        };
+        if timer.is_none_or(|at| at > wanted) {
+            *timer = Some(wanted);
+            self.at_time(wanted, Happening::MembershipTimer(pid));
+        }
+    }
+
+    pub(super) fn membership_timer(&mut self, pid: Pid) {
+        let now = self.now;
+        if let Some((_, _, timer)) = self.membership_of(pid)
+            && timer.is_some_and(|at| at <= now)
+        {
+            *timer = None;
+            self.membership(pid, MembershipEvent::Timer);
+        }
+    }
+
+    // ---- the coordination service
+
+    fn submit(&mut self, pid: Pid, request: RequestId, what: CoordinationRequest) {
+        let mut after = self.up_to(REQUEST_MOST);
+        if !self.calm && self.random.below(200) < self.options.faults.lost_answers {
+            self.log.count("request late");
+            after = self.random.between(Duration::ZERO, LATE_MOST);
+        }
+        let leader = self.service.leader();
+        self.at(after, Happening::Request(pid, request, leader, Box::new(what)));
+    }
+
+    /// A request gets to the service, or not; and its answer back, or not.
+    pub(super) fn service_handles(&mut self, pid: Pid, request: RequestId, leader: u64, what: CoordinationRequest) {
+        let faults = self.options.faults;
+        let is_lost = !self.calm && faults.lost_answers > 0 && self.random.chance(faults.lost_answers);
+        let mut after = self.up_to(REQUEST_MOST);
+        let result = if self.cut_off.contains_key(&pid) {
+            Err(unreachable("the network is cut"))
+        } else if is_lost {
+            after = self.random.between(Duration::ZERO, LATE_MOST);
+            match self.random.below(3) {
+                0 => {
+                    self.log.count("request lost");
+                    Err(interrupted("it was lost on the way"))
+                }
+                1 => {
+                    self.log.count("answer lost");
+                    let _ = self.service.handle(self.now, leader, what);
+                    Err(interrupted("its answer was lost"))
+                }
+                _ => {
+                    self.log.count("answer late");
+                    self.service.handle(self.now, leader, what)
+                }
+            }
+        } else {
+            self.service.handle(self.now, leader, what)
+        };
+        let event = MembershipEvent::Answered { request, result };
+        self.at(after, Happening::Membership(pid, Box::new(event)));
+        self.bring_news();
+    }
+
+    /// Something may have changed at the service: watches are told, and the next end of a lease is looked for.
+    pub(super) fn bring_news(&mut self) {
+        for pid in self.service.watches_due() {
+            let after = self.up_to(WATCH_MOST);
+            self.at(after, Happening::WatchDue(pid));
+        }
+        if let Some(end) = self.service.next_end()
+            && self.expire_at.is_none_or(|at| end < at)
+        {
+            self.expire_at = Some(end);
+            self.at_time(end, Happening::Expire);
+        }
+    }
+
+    pub(super) fn expire(&mut self) {
+        if self.expire_at.is_some_and(|at| at <= self.now) {
+            self.expire_at = None;
+        }
+        self.service.expire(self.now);
+        self.bring_news();
+    }
+
+    pub(super) fn watch_due(&mut self, pid: Pid) {
+        if self.cut_off.contains_key(&pid) {
+            // It hears of everything when it can reach the service again.
+            return;
+        }
+        if let Some((watch, batch)) = self.service.batch(pid) {
+            if batch.is_err() {
+                self.log.count("watch began anew");
+            }
+            let event = MembershipEvent::Watched { watch, batch };
+            self.happen(Happening::Membership(pid, Box::new(event)));
+        }
+        self.bring_news();
+    }
+
+    // ---- what memberships decide
+
+    fn joined(&mut self, pid: Pid, id: NodeId) {
+        let joining = self.joining.remove(&pid).expect("it was joining");
+        let limits = self.limits();
+        let hosts = joining.role == Role::Server;
+        #[cfg_attr(not(feature = "planted-bugs"), expect(unused_mut, reason = "only a bug changes it"))]
+        let mut node = Node::new(NodeConfig { me: id, hosts, limits });
+        #[cfg(feature = "planted-bugs")]
+        if let Some(bug) = self.options.bug {
+            node.plant(bug);
+        }
+        self.log
+            .note_world(self.now, || format!("{} joins as {id}", joining.name));
+        let process = Process {
+            pid,
+            membership: joining.membership,
+            role: joining.role,
+            name: joining.name,
+            clock: joining.clock,
+            node,
+            host: Host::default(),
+            timer: None,
+            membership_timer: joining.timer,
+            urgent: VecDeque::new(),
+            retiring: None,
+        };
+        self.processes.insert(id, process);
+        self.nodes.insert(pid, id);
+    }
+
+    fn view(&mut self, pid: Pid, view: View) {
+        let now = self.now;
+        for node in self.processes.keys() {
+            if view.is_dead(*node) {
+                self.checkers.taken_over(*node, now);
+            }
+        }
+        if let Some(node) = self.nodes.get(&pid).copied() {
+            self.handle(node, Event::View(view));
+        }
+    }
+
+    fn may_act_until(&mut self, pid: Pid, until: Time) {
+        let Some(node) = self.nodes.get(&pid).copied() else {
+            return;
+        };
+        let now = self.now;
+        if let Some(process) = self.processes.get_mut(&node) {
+            let local = process.clock.local(now);
+            let was_fenced = local >= process.host.may_act_until;
+            process.host.may_act_until = until;
+            if was_fenced && local < until && process.node.view().is_some() {
+                self.log.count("node unfenced");
+            }
+        }
+        self.handle(node, Event::MayActUntil(until));
+        let Some(process) = self.processes.get(&node) else {
+            return;
+        };
+        let actors: Vec<ActorId> = process.host.activations.keys().cloned().collect();
+        for actor in actors {
+            self.run_turns(node, &actor);
+        }
+    }
+
+    fn ended(&mut self, pid: Pid, why: &MembershipEnd) {
+        self.service.forget(pid);
+        let (role, name) = match self.nodes.get(&pid).copied() {
+            Some(node) => {
+                let Some(process) = self.processes.remove(&node) else {
+                    return;
+                };
+                self.log.count(match why {
+                    MembershipEnd::Left => "server left",
+                    _ => "node evicted",
+                });
+                self.log.note_world(self.now, || format!("{node} ends: {why}"));
+                self.checkers.node_stops(node);
+                (process.role, process.name)
+            }
+            None => {
+                let Some(joining) = self.joining.remove(&pid) else {
+                    return;
+                };
+                self.log.count("join failed");
+                (joining.role, joining.name)
+            }
+        };
+        if *why != MembershipEnd::Left {
+            self.replace(role, name);
+        }
+    }
+
+    /// A process has ended, and another takes its place, perhaps under its name.
+    pub(super) fn replace(&mut self, role: Role, name: String) {
+        let after = self.up_to(REPLACE_MOST);
+        let name = self.random.chance(50).then_some(name);
+        self.at(after, Happening::Begin(role, name));
+    }
+
+    // ---- what is there
+
+    /// Whether everybody has joined and has the same view, in which everybody is.
+    pub(crate) fn is_agreed(&self) -> bool {
+        let all: Vec<NodeId> = self.processes.keys().copied().collect();
+        let knows_all = |node: &Node| {
+            let knows = |view: &View| view.members.keys().copied().eq(all.iter().copied());
+            node.view().is_some_and(knows)
+        };
+        self.joining.is_empty() && self.processes.values().all(|process| knows_all(&process.node))
+    }
+
+    /// Servers that take actors.
+    pub(crate) fn servers(&self) -> Vec<NodeId> {
+        let takes = |process: &Process| process.role == Role::Server && process.retiring.is_none();
+        let all = self.processes.iter().filter(|(_, process)| takes(process));
+        all.map(|(node, _)| *node).collect()
+    }
+
+    /// Clients that know the cluster and don't stand still.
+    pub(crate) fn clients(&self) -> Vec<NodeId> {
+        let is_client = |process: &Process| {
+            let is_ready = process.node.view().is_some() && !self.paused.contains_key(&process.pid);
+            process.role == Role::Client && is_ready
+        };
+        let all = self.processes.iter().filter(|(_, process)| is_client(process));
+        all.map(|(node, _)| *node).collect()
+    }
+
+    pub(crate) fn lives(&self, node: NodeId) -> bool {
+        self.processes.contains_key(&node)
+    }
+
+    /// What bounds the tables of nodes here.
+    pub(crate) fn limits(&self) -> Limits {
+        limits(self.options.tight)
+    }
+
+    /// Everybody's roles, for people.
+    pub(crate) fn roles(&self) -> BTreeMap<NodeId, Role> {
+        self.processes
+            .iter()
+            .map(|(node, process)| (*node, process.role))
+            .collect()
+    }
+}
+
+/// Times that suit a world of some seconds; and if it shall be tight, bounds that are met.
+fn limits(tight: bool) -> Limits {
+    let mut limits = Limits {
+        chunk_bytes: 8,
+        move_deadline: Duration::from_millis(500),
+        freeze_deadline: Duration::from_millis(200),
+        retransmit_after: Duration::from_millis(200),
+        tombstone_for: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    if tight {
+        limits.held_per_actor = 4;
+        limits.unacknowledged_per_peer = 40;
+        limits.routes = 8;
+        limits.moves_out = 2;
+        limits.moves_in = 1;
+    }
+    limits
+}
