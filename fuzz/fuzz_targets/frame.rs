@@ -24,13 +24,17 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// All frames of an input that comes in two pieces.
+/// All frames of an input that comes in two pieces, up to the first that is none: a connection ends there.
 fn frames(mut input: BytesMut, rest: &[u8]) -> Vec<(Class, bytes::Bytes)> {
     let mut taken = Vec::new();
     for piece in [&[][..], rest] {
         input.put_slice(piece);
-        while let Ok(Some(frame)) = take_frame(&mut input) {
-            taken.push(frame);
+        loop {
+            match take_frame(&mut input) {
+                Ok(Some(frame)) => taken.push(frame),
+                Ok(None) => break,
+                Err(_) => return taken,
+            }
         }
     }
     taken

@@ -53,6 +53,25 @@ impl Taker {
     }
 }
 
+/// Calls another actor and measures how long it takes.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub(crate) struct Prober {}
+
+#[handlers]
+impl Prober {
+    /// Calls a taker so many times, one after another; the times in nanoseconds.
+    async fn probe(&mut self, ctx: &Ctx, taker: u64, calls: u32) -> Result<Vec<u64>, CallError> {
+        let taker = ctx.actor::<Taker>(taker);
+        let mut times = Vec::with_capacity(calls as usize);
+        for _ in 0..calls {
+            let start = std::time::Instant::now();
+            taker.take(Bytes::from_static(&[7; 64])).await?;
+            times.push(start.elapsed().as_nanos() as u64);
+        }
+        Ok(times)
+    }
+}
+
 /// Knows the last number of each caller.
 #[derive(Actor, Serialize, Deserialize, Default)]
 pub(crate) struct Counter {

@@ -57,6 +57,20 @@ pub(crate) async fn rows() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// What encryption costs, with many calls in flight.
+pub(crate) async fn encrypted() -> Result<Row> {
+    let (mut plain, mut encrypted) = (ours::connect().await?, ours::connect_encrypted().await?);
+    let (mut with, mut without) = (Samples::default(), Samples::default());
+    let work = Work::InFlight(512);
+    for round in 1..=ROUNDS {
+        eprintln!("{} in TLS: round {round} of {ROUNDS}", work.name());
+        without.add(plain.measure(work).await?);
+        with.add(encrypted.measure(work).await?);
+    }
+    let name = format!("{} in TLS", work.name());
+    Ok(Row::new(name, work.unit(), &with, "the same in plain text", &without).goal(Goal::AtLeast(0.7)))
+}
+
 impl Work {
     fn name(self) -> String {
         match self {

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         ["node", ..] => return ours::app().main(),
         ["spin"] => spinner::spin(),
         ["serve", what] => block_on(serve(what)),
-        [] => block_on(measure("calls moves drain crash")),
+        [] => block_on(measure("calls tls moves interleaving drain crash")),
         ["only", parts] => block_on(measure(parts)),
         other => Err(anyhow::anyhow!("unknown arguments: {}", other.join(" "))),
     };
@@ -67,7 +67,9 @@ async fn measure(parts: &str) -> Result<()> {
     for part in parts.split(' ') {
         match part {
             "calls" => rows.extend(calls::rows().await?),
+            "tls" => rows.push(calls::encrypted().await?),
             "moves" => rows.extend(moves::rows().await?),
+            "interleaving" => rows.push(moves::interleaving().await?),
             "drain" => rows.push(losses::drain().await?),
             "crash" => rows.push(losses::crash().await?),
             other => bail!("there is no part called {other}"),

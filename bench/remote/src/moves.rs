@@ -13,7 +13,7 @@ use elastin::{Embedded, ServerStatus};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::bodies::{Mover, Taker};
+use crate::bodies::{Mover, Prober, Taker};
 use crate::ours;
 
 const MOVES: usize = 1_000;
@@ -36,6 +36,63 @@ pub(crate) async fn rows() -> Result<Vec<Row>> {
     }
     cluster.shutdown().await;
     Ok(rows)
+}
+
+const LARGE_BYTES: u32 = 100 << 20;
+/// There and back so many times.
+const LARGE_MOVES: usize = 10;
+const PROBES: u32 = 500;
+
+/// How long calls take on a link over which a large state moves, against the same calls on the quiet link.
+pub(crate) async fn interleaving() -> Result<Row> {
+    let cluster = ours::app().embedded().servers(2).without_policy().start().await?;
+    let client = cluster.client().await?;
+    let names: Vec<String> = cluster.servers().into_iter().map(|server| server.name).collect();
+    let (mover, prober, taker) = (
+        client.actor::<Mover>(9),
+        client.actor::<Prober>(9),
+        client.actor::<Taker>(9),
+    );
+    mover.fill(LARGE_BYTES).await?;
+    taker.take(Bytes::new()).await?;
+    prober.probe(9, 1).await??;
+    // Where they are already they stay.
+    for (actor, server) in [(mover.id(), 0), (prober.id(), 0), (taker.id(), 1)] {
+        let _ = cluster.move_actor(actor, &names[server]).await;
+    }
+    let (mut quiet, mut busy) = (Vec::new(), Vec::new());
+    for number in 0..LARGE_MOVES {
+        eprintln!("a move of 100 MB: {} of {LARGE_MOVES}", number + 1);
+        quiet.extend(prober.probe(9, PROBES).await??);
+        let to = &names[(number + 1) % 2];
+        let mut moving = std::pin::pin!(cluster.move_actor(mover.id(), to));
+        loop {
+            tokio::select! {
+                moved = &mut moving => {
+                    moved?;
+                    break;
+                }
+                times = async { prober.probe(9, 20).await } => busy.extend(times??),
+            }
+        }
+    }
+    cluster.shutdown().await;
+    let sorted = |times: Vec<u64>| {
+        let mut times: Vec<f64> = times.into_iter().map(|time| time as f64 / 1e6).collect();
+        times.sort_by(f64::total_cmp);
+        times
+    };
+    let (busy, quiet) = (sorted(busy), sorted(quiet));
+    anyhow::ensure!(!busy.is_empty(), "no call was made while the state moved");
+    let name = "a call while 100 MB of state move on its link, p99";
+    Ok(Row::new(
+        name,
+        "ms",
+        &at(&busy, 99),
+        "the same on a quiet link, p99",
+        &at(&quiet, 99),
+    )
+    .goal(Goal::AtMost(1.5)))
 }
 
 /// A percentile, as the one thing that was measured.

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use bytes::Bytes;
 use elastin::prelude::*;
-use elastin::{App, Embedded};
+use elastin::{App, Embedded, EmbeddedBuilder};
 
-use crate::bodies::{Counter, Mover, Taker};
+use crate::bodies::{Counter, Mover, Prober, Taker};
 use crate::contestant::{Connected, Remote};
 
 /// Gives back what it is given.
@@ -25,6 +25,7 @@ pub(crate) fn app() -> App {
         .name("bench-remote")
         .actor::<Echo>()
         .actor::<Mover>()
+        .actor::<Prober>()
         .actor::<Taker>()
         .actor::<Counter>()
 }
@@ -33,10 +34,19 @@ pub(crate) fn app() -> App {
 pub(crate) struct Ours(Client);
 
 pub(crate) async fn connect() -> Result<Connected<Ours, Embedded>> {
-    let cluster = app().embedded().servers(1).without_policy().start().await?;
+    connect_to("Elastin", app().embedded()).await
+}
+
+/// The same, in TLS.
+pub(crate) async fn connect_encrypted() -> Result<Connected<Ours, Embedded>> {
+    connect_to("Elastin in TLS", app().embedded().encrypted()).await
+}
+
+async fn connect_to(name: &'static str, cluster: EmbeddedBuilder) -> Result<Connected<Ours, Embedded>> {
+    let cluster = cluster.servers(1).without_policy().start().await?;
     let client = cluster.client().await?;
     Ok(Connected {
-        name: "Elastin",
+        name,
         remote: Ours(client),
         _server: cluster,
     })

@@ -27,11 +27,19 @@ pub struct ClusterAddress {
     #[arg(long, value_name = "DIRECTORY")]
     pub certificates: Option<PathBuf>,
     /// The file of the secret that the processes of an embedded cluster share; `-` is the first line of standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "certificates")]
+    #[arg(long, value_name = "FILE")]
     pub secret: Option<PathBuf>,
     /// Let members trust each other without proof and talk in plain text, on this machine only
     #[arg(long, conflicts_with_all = ["certificates", "secret"])]
     pub plain: bool,
+}
+
+/// What a member shows to others.
+pub(crate) struct Credentials {
+    /// To members.
+    pub(crate) security: Security,
+    /// To a supervisor that serves stores.
+    secret: Option<Secret>,
 }
 
 /// The parts of a cluster that live outside its nodes.
@@ -46,28 +54,28 @@ impl ClusterAddress {
         self.join.is_some()
     }
 
-    /// How members of the cluster of this name make sure that they talk to each other.
-    pub(crate) fn security(&self, cluster: &str) -> anyhow::Result<Security> {
-        if let Some(directory) = &self.certificates {
-            return Ok(Security::Certificates(Arc::new(Certificates::read(
-                directory, cluster,
-            )?)));
-        }
-        if let Some(file) = &self.secret {
-            return read_secret(file).map(Security::Secret);
-        }
-        anyhow::ensure!(
-            self.plain,
-            "say how members of the cluster know each other: `--certificates`, or `--plain` on a machine whose users trust \
-             each other"
-        );
-        Ok(Security::Trusting)
+    /// What a member of the cluster of this name shows to others.
+    pub(crate) fn credentials(&self, cluster: &str) -> anyhow::Result<Credentials> {
+        let secret = self.secret.as_deref().map(read_secret).transpose()?;
+        let security = match (&self.certificates, &secret) {
+            (Some(directory), _) => Security::Certificates(Arc::new(Certificates::read(directory, cluster)?)),
+            (None, Some(secret)) => Security::Secret(secret.clone()),
+            (None, None) => {
+                anyhow::ensure!(
+                    self.plain,
+                    "say how members of the cluster know each other: `--certificates`, or `--plain` on a machine whose \
+                     users trust each other"
+                );
+                Security::Trusting
+            }
+        };
+        Ok(Credentials { security, secret })
     }
 
     /// Opens the stores of the cluster of this name, for a server.
-    pub(crate) async fn open(&self, cluster: &str, security: &Security) -> anyhow::Result<Stores> {
+    pub(crate) async fn open(&self, cluster: &str, credentials: &Credentials) -> anyhow::Result<Stores> {
         if let Some(supervisor) = self.join {
-            let store = Arc::new(served(supervisor, security).await?);
+            let store = Arc::new(served(supervisor, credentials).await?);
             return Ok(Stores {
                 coordination: store.clone(),
                 state: store,
@@ -82,9 +90,9 @@ impl ClusterAddress {
     }
 
     /// Opens what somebody needs who only calls: coordination. What it would save it keeps in memory, but it saves nothing.
-    pub(crate) async fn open_to_call(&self, cluster: &str, security: &Security) -> anyhow::Result<Stores> {
+    pub(crate) async fn open_to_call(&self, cluster: &str, credentials: &Credentials) -> anyhow::Result<Stores> {
         let coordination: Arc<dyn Coordination> = match self.join {
-            Some(supervisor) => Arc::new(served(supervisor, security).await?),
+            Some(supervisor) => Arc::new(served(supervisor, credentials).await?),
             None => self.coordination(cluster)?,
         };
         let state = Arc::new(MemoryState::start());
@@ -110,8 +118,8 @@ impl ClusterAddress {
 }
 
 /// The stores that a supervisor serves to who has its secret.
-async fn served(supervisor: SocketAddr, security: &Security) -> anyhow::Result<StoreClient> {
-    let Security::Secret(secret) = security else {
+async fn served(supervisor: SocketAddr, credentials: &Credentials) -> anyhow::Result<StoreClient> {
+    let Some(secret) = &credentials.secret else {
         anyhow::bail!("a supervisor serves only those who have its secret: name its file with `--secret`");
     };
     Ok(StoreClient::connect(supervisor, secret).await?)

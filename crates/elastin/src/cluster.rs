@@ -35,9 +35,9 @@ pub struct Cluster {
 impl Cluster {
     /// Joins the application's cluster at this address as a client with this name, which must not be in use.
     pub async fn connect(app: &App, address: &ClusterAddress, name: &str) -> anyhow::Result<Cluster> {
-        let security = address.security(app.cluster_name())?;
-        let Stores { coordination, state } = address.open_to_call(app.cluster_name(), &security).await?;
-        let options = MemberOptions::new(name, Role::Client, coordination, state, security);
+        let credentials = address.credentials(app.cluster_name())?;
+        let Stores { coordination, state } = address.open_to_call(app.cluster_name(), &credentials).await?;
+        let options = MemberOptions::new(name, Role::Client, coordination, state, credentials.security);
         let mut member = Member::join(app, options).await?;
         let client = member.runtime.client();
         let (rosters, mut roster) = watch::channel(Roster::default());

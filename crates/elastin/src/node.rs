@@ -64,8 +64,8 @@ pub(crate) struct NodeOptions {
 
 /// Runs a server until its supervisor or a signal ends it or it is no longer a member.
 pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
-    let security = options.address.security(app.cluster_name())?;
-    let Stores { coordination, state } = options.address.open(app.cluster_name(), &security).await?;
+    let credentials = options.address.credentials(app.cluster_name())?;
+    let Stores { coordination, state } = options.address.open(app.cluster_name(), &credentials).await?;
     let settings = if options.address.is_supervised() {
         ClusterSettings::load(&coordination).await?
     } else {
@@ -92,7 +92,7 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
             Role::Server,
             coordination,
             state.clone(),
-            security,
+            credentials.security,
         )
     };
     let member = Member::join(&app, member).await?;

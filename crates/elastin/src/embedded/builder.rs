@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_cluster::{Role, Security};
+use elastin_cluster::{Authority, AuthorityError, CertificateError, Certificates, Role, Security};
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState, OpenError};
 use elastin_stores::secret::Secret;
@@ -42,6 +42,7 @@ pub struct EmbeddedBuilder {
     data: Option<PathBuf>,
     program: Option<PathBuf>,
     node_arguments: Vec<OsString>,
+    encrypted: bool,
 }
 
 /// Why an embedded cluster could not be started. Nothing of it runs.
@@ -72,6 +73,12 @@ pub enum EmbeddedError {
     /// Its metrics can't be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// Its certificates could not be made.
+    #[error("the certificates could not be made: {0}")]
+    Authority(#[from] AuthorityError),
+    /// Its certificates can't be used.
+    #[error(transparent)]
+    Certificates(#[from] CertificateError),
     /// Its supervisor could not join its own cluster.
     #[error("the supervisor could not start: {0}")]
     Supervisor(anyhow::Error),
@@ -92,6 +99,7 @@ impl EmbeddedBuilder {
             data: None,
             program: None,
             node_arguments: vec!["node".into()],
+            encrypted: false,
         }
     }
 
@@ -164,6 +172,13 @@ impl EmbeddedBuilder {
         self
     }
 
+    /// Lets the cluster's processes talk in TLS, by certificates of an authority that is made for this one run. On one
+    /// machine the secret that they share is enough; this is to see what encryption costs.
+    pub fn encrypted(mut self) -> Self {
+        self.encrypted = true;
+        self
+    }
+
     /// Starts the cluster and waits until its servers are there.
     pub async fn start(self) -> Result<Embedded, EmbeddedError> {
         self.app.check()?;
@@ -185,6 +200,15 @@ impl EmbeddedBuilder {
         let state: Arc<dyn StateStore> = measured.clone();
         let secret = Secret::generate();
         secret.write(&directory.join("secret"))?;
+        let certificates = directory.join("certificates");
+        let security = match self.encrypted {
+            true => {
+                let cluster = self.app.cluster_name();
+                Authority::create(cluster)?.issue(cluster, true, &certificates)?;
+                Security::Certificates(Arc::new(Certificates::read(&certificates, cluster)?))
+            }
+            false => Security::Secret(secret.clone()),
+        };
         let stores = TcpListener::bind("127.0.0.1:0").await?;
         let stores = served::serve(stores, Arc::clone(&state), Arc::clone(&coordination), secret.clone())?;
 
@@ -207,7 +231,7 @@ impl EmbeddedBuilder {
             Role::Supervisor,
             Arc::clone(&coordination),
             Arc::clone(&state),
-            Security::Secret(secret.clone()),
+            security.clone(),
         );
         let member = Member::join(&self.app, options).await.map_err(failed)?;
 
@@ -218,6 +242,9 @@ impl EmbeddedBuilder {
         let mut arguments = self.node_arguments;
         arguments.extend(["--join".into(), stores.address().to_string().into()]);
         arguments.extend(["--secret".into(), "-".into()]);
+        if self.encrypted {
+            arguments.extend(["--certificates".into(), certificates.into()]);
+        }
         if let Some(share) = self.cpu_share {
             arguments.extend(["--cpu-share".into(), share.to_string().into()]);
         }
@@ -258,7 +285,7 @@ impl EmbeddedBuilder {
             app: self.app,
             coordination,
             state,
-            secret,
+            security,
             requests,
             status,
             clients: Mutex::default(),

@@ -16,7 +16,6 @@ use elastin_actor::Client;
 use elastin_cluster::{MembershipHandle, Role, Security};
 use elastin_control::{Capacity, Decision};
 use elastin_protocol::store::{Coordination, StateStore};
-use elastin_stores::secret::Secret;
 use elastin_types::ActorId;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -38,7 +37,7 @@ pub struct Embedded {
     app: App,
     coordination: Arc<dyn Coordination>,
     state: Arc<dyn StateStore>,
-    secret: Secret,
+    security: Security,
     requests: mpsc::UnboundedSender<Request>,
     status: Arc<Mutex<Status>>,
     clients: Mutex<Vec<MembershipHandle>>,
@@ -60,7 +59,7 @@ impl Embedded {
             Role::Client,
             Arc::clone(&self.coordination),
             Arc::clone(&self.state),
-            Security::Secret(self.secret.clone()),
+            self.security.clone(),
         );
         let mut member = Member::join(&self.app, options).await?;
         let client = member.runtime.client();
