@@ -10,14 +10,14 @@ const SEEDS_MAX: u64 = 1000;
 /// the protocol or a world changed, all others are tried.
 fn first_seed(bug: Bug) -> u64 {
     match bug {
-        Bug::SkipHold => 92,
-        Bug::HoldFromRecord => 69,
-        Bug::CountLeaseFromAnswer | Bug::TrustLeaseTimer => 64,
+        Bug::SkipHold | Bug::HoldFromRecord => 18,
+        Bug::AcceptTooEarly => 19,
+        Bug::CountLeaseFromAnswer => 71,
+        Bug::AnswerBeforeSave => 75,
         Bug::OpenTooEarly => 80,
-        Bug::KeepSilently => 563,
         Bug::PublishBlindly => 110,
-        Bug::ResumeUndecided => 113,
-        Bug::CommitBlindly => 122,
+        Bug::ResumeUndecided => 125,
+        Bug::KeepSilently => 138,
         _ => 0,
     }
 }

@@ -47,6 +47,21 @@ impl StoredStates {
         *running = (*running).max(turn.epoch);
     }
 
+    /// An activation of an actor that saves starts a turn: it must have claimed its epoch.
+    pub(crate) fn runs(&self, actor: &ActorId, epoch: ActivationEpoch) -> Result<(), Violation> {
+        match self.written.get(actor) {
+            Some(written) if *written >= epoch => Ok(()),
+            written => {
+                let what = format!("{actor:?} runs a turn of {epoch}, and the store has {written:?}");
+                Violation::of(
+                    "an activation claims its epoch before its first turn",
+                    Some(actor),
+                    what,
+                )
+            }
+        }
+    }
+
     /// A claim or a state has been written.
     pub(crate) fn written(&mut self, actor: &ActorId, epoch: ActivationEpoch) -> Result<(), Violation> {
         let before = self.written.insert(actor.clone(), epoch).unwrap_or(epoch);

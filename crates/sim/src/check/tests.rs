@@ -142,7 +142,13 @@ fn what_was_acknowledged_and_is_missing_is_found() {
 #[test]
 fn late_writes_are_found() {
     let (one, mut checker) = (actor(1), StoredStates::default());
+    assert!(checker.runs(&one, epoch(1)).is_err(), "nothing is claimed");
     assert_eq!(checker.written(&one, epoch(1)), Ok(()));
+    assert_eq!(checker.runs(&one, epoch(1)), Ok(()));
+    assert!(
+        checker.runs(&one, epoch(2)).is_err(),
+        "only an earlier epoch is claimed"
+    );
     checker.turn_starts(&turn(&one, 2, 1));
     assert!(checker.written(&one, epoch(1)).is_err(), "a later activation runs");
     assert_eq!(checker.written(&one, epoch(2)), Ok(()));

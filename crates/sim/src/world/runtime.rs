@@ -277,6 +277,10 @@ impl World {
             state,
         };
         self.checkers.turn_starts(&turn, self.now);
+        if self.is_saved(actor) {
+            let result = self.checkers.stored.runs(actor, epoch);
+            self.checkers.note(result);
+        }
         let after = self.up_to(TURN_MOST);
         self.at(after, Happening::TurnEnds(node, actor.clone(), epoch));
     }
