@@ -117,54 +117,6 @@ impl Sleepers {
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicU64;
-
-    use super::*;
-
-    /// A hand-over between a producer and sleeping workers, again and again: a lost wake-up would hang it.
-    #[test]
-    fn no_wake_up_is_lost() {
-        const ROUNDS: u64 = 20_000;
-        const WORKERS: usize = 2;
-        let sleepers = Arc::new(Sleepers::new());
-        let (offered, taken) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let worker = |id: u64| {
-            let (sleepers, offered, taken) = (sleepers.clone(), offered.clone(), taken.clone());
-            std::thread::spawn(move || {
-                let parker = Parker::new();
-                let waits = || taken.load(Ordering::SeqCst) < offered.load(Ordering::SeqCst);
-                let is_over = || taken.load(Ordering::SeqCst) >= ROUNDS;
-                while !is_over() {
-                    if waits() {
-                        let before = taken.load(Ordering::SeqCst);
-                        let _ = taken.compare_exchange(before, before + 1, Ordering::SeqCst, Ordering::SeqCst);
-                    } else {
-                        // As many workers as sleepers: nobody watches, so only wake-ups count.
-                        sleepers.sleep(id, &parker, || 0, || waits() || is_over());
-                    }
-                }
-                sleepers.wake_all();
-            })
-        };
-        let workers: Vec<_> = (0..WORKERS as u64).map(worker).collect();
-        for round in 1..=ROUNDS {
-            offered.store(round, Ordering::SeqCst);
-            sleepers.wake_one();
-            while round % 64 == 0 && taken.load(Ordering::SeqCst) < round {
-                std::thread::yield_now();
-            }
-        }
-        for worker in workers {
-            worker.join().expect("a worker ends well");
-        }
-        assert_eq!(taken.load(Ordering::SeqCst), ROUNDS);
-        assert_eq!(sleepers.sleeping.load(Ordering::SeqCst), sleepers.list.lock().len());
-    }
-}
-
 #[cfg(all(test, feature = "loom"))]
 mod models {
     use loom::sync::Arc;
