@@ -6,7 +6,7 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId
 
 use super::Node;
 use crate::bug::Bug;
-use crate::hosted::{Held, Hosted, Phase};
+use crate::hosted::{Held, Hosted, InStep, Phase};
 use crate::route::{Path, Place};
 use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, Slot, StateSource};
@@ -235,6 +235,12 @@ impl Node {
             Some((expected, Phase::Expected)) if expected <= epoch => {}
             // A new owner of the slot did not need to hear of the end of the old activation before it granted this one.
             Some((ended, Phase::Leaving)) if ended < epoch => {}
+            // The directory took the source of this move for gone before it heard the question that decides the move. It will
+            // answer that question with the activation that is given back here, so the move must not wait for the answer.
+            Some((earlier, Phase::MovingIn(incoming))) if earlier < epoch && incoming.step == InStep::Committing => {
+                self.deny(actor.clone(), epoch);
+                return self.drop_move_in(&actor);
+            }
             // An earlier activation is still going from here: it went to a node that has died since, of which this node
             // heard late. It can't be taken back in just now, so the directory is told to place the actor anew.
             Some((earlier, _)) if earlier < epoch => return self.deny(actor, epoch),

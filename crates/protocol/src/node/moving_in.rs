@@ -186,7 +186,7 @@ impl Node {
     }
 
     /// The actor does not come: what waited for it finds it elsewhere.
-    fn drop_move_in(&mut self, actor: &ActorId) {
+    pub(super) fn drop_move_in(&mut self, actor: &ActorId) {
         self.moving_in.remove(actor);
         let held = self.remove_hosted(actor);
         self.send_elsewhere(held, None);

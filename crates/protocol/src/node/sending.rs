@@ -194,11 +194,8 @@ impl Node {
     pub(super) fn on_returned(&mut self, from: NodeId, message: Message, place: Option<(NodeId, ActivationEpoch)>) {
         let call = message.header.call;
         if !message.header.one_way && !self.is_pending(call) {
-            // Nobody waits for it any more, so it need not run. On the way through the directory others wait for it.
-            if self.is_asking(&message.target, call) {
-                self.ask_next(&message.target);
-            }
-            return;
+            // Nobody waits for it any more, so it need not run; but others may wait for it to be out of the way.
+            return self.is_gone(&message.target, call);
         }
         self.call_is_at(call, self.links.me);
         let place = match place {

@@ -14,6 +14,11 @@ use crate::host::Mail;
 
 /// How long a caller waits where messages may be lost.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Every so many calls of a node one is impatient: it waits about as long as a few messages take, so that replies come too
+/// late in every world that has faults.
+const IMPATIENT_EVERY: u64 = 32;
+const IMPATIENT_DEADLINE: Duration = Duration::from_millis(10);
 /// A server that is emptied leaves when it has had nothing for so long: messages to it may be on their way.
 const LEAVE_AFTER: Duration = Duration::from_millis(200);
 
@@ -66,10 +71,14 @@ impl World {
             tells,
         };
         let process = self.processes.get_mut(&node).expect("the sender lives");
+        let patience = match call.sequence % IMPATIENT_EVERY {
+            0 => IMPATIENT_DEADLINE,
+            _ => CALL_DEADLINE,
+        };
         let deadline = self
             .options
             .may_lose()
-            .then(|| process.clock.local(self.now) + CALL_DEADLINE);
+            .then(|| process.clock.local(self.now) + patience);
         let message = Message {
             target: to.clone(),
             header: Header {

@@ -1,0 +1,115 @@
+//! The directory gives an actor to a node that waits for the decision about moving the same actor to it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use elastin_protocol::{
+    Body, Command, DirectoryBody, Event, Frame, Limits, Member, MoveBody, MoveStep, Node, NodeConfig, SlotTable, View,
+};
+use elastin_types::{ActivationEpoch, ActorId, ActorType, NodeId, SlotEpoch, Time};
+
+const OWNER: NodeId = NodeId(1);
+const TARGET: NodeId = NodeId(2);
+const SOURCE: NodeId = NodeId(3);
+const SLOTS: SlotEpoch = SlotEpoch(1);
+
+/// The target, and how many frames came from each peer.
+struct Target {
+    node: Node,
+    frames: BTreeMap<NodeId, u64>,
+}
+
+impl Target {
+    fn happens(&mut self, event: Event) -> Vec<Command> {
+        let mut commands = Vec::new();
+        self.node.handle(Time::ZERO, event, &mut commands);
+        commands
+    }
+
+    fn hears(&mut self, from: NodeId, body: Body) -> Vec<Command> {
+        let number = self.frames.entry(from).or_default();
+        *number += 1;
+        let frame = Frame {
+            number: *number,
+            acknowledged: 0,
+            body: Some(body),
+        };
+        self.happens(Event::Frame { from, frame })
+    }
+}
+
+fn view(revision: u64, members: &[NodeId]) -> Event {
+    let members: BTreeMap<NodeId, Member> = members.iter().map(|node| (*node, Member::SERVER)).collect();
+    Event::View(View {
+        revision,
+        members: members.into(),
+        slots: SlotTable::owned_by(OWNER, SLOTS),
+    })
+}
+
+fn says(commands: &[Command], wanted: impl Fn(&Body) -> bool) -> bool {
+    commands.iter().any(|command| match command {
+        Command::Transmit { frame, .. } => frame.body.as_ref().is_some_and(&wanted),
+        _ => false,
+    })
+}
+
+#[test]
+fn a_grant_that_was_denied_is_not_taken_for_the_move() {
+    let actor = ActorId::new(ActorType::of("Folder"), 9);
+    let epoch = |counter| ActivationEpoch { slot: SLOTS, counter };
+    let config = NodeConfig {
+        me: TARGET,
+        hosts: true,
+        limits: Limits::default(),
+    };
+    let mut target = Target {
+        node: Node::new(config),
+        frames: BTreeMap::new(),
+    };
+    target.happens(Event::MayActUntil(Time(u64::MAX)));
+    target.happens(view(10, &[OWNER, TARGET, SOURCE]));
+    for peer in [OWNER, SOURCE] {
+        target.happens(Event::LinkUp { peer });
+    }
+    let step = |step| {
+        Body::Move(MoveBody {
+            actor: actor.clone(),
+            epoch: epoch(2),
+            attempt: 0,
+            step,
+        })
+    };
+    target.hears(SOURCE, step(MoveStep::Offer));
+    let chunk = Bytes::from_static(b"state");
+    let staged = target.hears(SOURCE, step(MoveStep::Stage { chunk, last: true }));
+    assert!(says(&staged, |body| matches!(
+        body,
+        Body::Directory(DirectoryBody::Commit { .. })
+    )));
+
+    // The question is held up on its way. Meanwhile the source dies, somebody calls, and the directory gives the actor to
+    // this very node, which can't take it just now.
+    target.happens(view(11, &[OWNER, TARGET]));
+    let grant = DirectoryBody::Grant {
+        actor: actor.clone(),
+        epoch: epoch(3),
+    };
+    let denied = target.hears(OWNER, Body::Directory(grant));
+    let is_end =
+        |body: &Body| matches!(body, Body::Directory(DirectoryBody::Ended { epoch: ended, .. }) if *ended == epoch(3));
+    assert!(says(&denied, is_end));
+
+    // The directory answers the question before it hears that: it still takes the grant for good.
+    let decided = DirectoryBody::Decided {
+        actor,
+        epoch: epoch(2),
+        attempt: 0,
+        node: TARGET,
+        now: epoch(3),
+        by: SLOTS,
+    };
+    let after = target.hears(OWNER, Body::Directory(decided));
+    let activates = after.iter().any(|command| matches!(command, Command::Activate { .. }));
+    assert!(!activates, "what was given back must not run: {after:?}");
+}
