@@ -158,7 +158,7 @@ mod tests {
         let error = chosen(&["lunt"]).err().unwrap().to_string();
         assert_eq!(
             error,
-            "there is no step `lunt`; the steps are format, layers, dependencies, lint, test, doctest, doc"
+            "there is no step `lunt`; the steps are format, layers, dependencies, lint, test, models, doctest, doc"
         );
     }
 }
