@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::port::free_port;
 use crate::process::{BackendError, Process};
+use crate::turn::Turn;
 
 /// How often a start is tried: another process may take a port that was free.
 const STARTS_MAX: u32 = 5;
@@ -22,6 +23,8 @@ pub struct EtcdCluster {
     address: Ipv4Addr,
     members: Vec<Member>,
     directory: TempDir,
+    // Last, so that the next cluster starts when all of this one has ended.
+    _turn: Turn,
 }
 
 #[derive(Debug)]
@@ -61,6 +64,7 @@ impl EtcdCluster {
             address,
             members: (0..members).map(member).collect(),
             directory: tempfile::tempdir()?,
+            _turn: Turn::wait(),
         };
         for index in 0..members {
             let process = cluster.launch(index)?;

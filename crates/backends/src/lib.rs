@@ -10,6 +10,7 @@ mod port;
 mod postgres;
 mod process;
 mod proxy;
+mod turn;
 
 pub use etcd::EtcdCluster;
 pub use network::Network;

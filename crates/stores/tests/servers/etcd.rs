@@ -119,7 +119,7 @@ async fn without_a_quorum_nothing_is_done_and_later_all_is_well() {
     let mut cluster = EtcdCluster::start(3).unwrap();
     let store = connect(cluster.endpoints());
     blocking(|| {
-        ask_coordination(&store, Commit::put("key", "before")).unwrap();
+        put_again(&store, "key", "before").unwrap();
         cluster.kill(0);
         cluster.kill(1);
         let refused = ask_coordination(&store, get("key"));

@@ -1,0 +1,30 @@
+//! One etcd cluster at a time in a process: several that all sync to the same disk answer too slowly for tests that look at
+//! what happens when one does not answer.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+static TAKEN: Mutex<bool> = Mutex::new(false);
+static FREED: Condvar = Condvar::new();
+
+/// The right to run servers; the next one has it when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn(());
+
+impl Turn {
+    /// Waits for it.
+    pub(crate) fn wait() -> Self {
+        let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = FREED
+            .wait_while(taken, |taken| *taken)
+            .unwrap_or_else(PoisonError::into_inner);
+        *taken = true;
+        Self(())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        FREED.notify_one();
+    }
+}
