@@ -34,9 +34,9 @@ pub struct KeepAliveId(pub u64);
 pub enum LeaseCommand {
     /// Send a keep-alive to the coordination service, now, and report its answer under this name.
     KeepAlive(KeepAliveId),
-    /// The lease may have run out: [`Event::Fenced`](crate::Event::Fenced).
+    /// The lease may have run out: see [`Event::MayActUntil`](crate::Event::MayActUntil).
     Fence,
-    /// The lease was found good: [`Event::Unfenced`](crate::Event::Unfenced).
+    /// The lease was found good: see [`Event::MayActUntil`](crate::Event::MayActUntil).
     Unfence,
     /// The lease is gone: the node must end everything, and may join as a new one.
     End,
