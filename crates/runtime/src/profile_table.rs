@@ -277,4 +277,48 @@ mod tests {
         let share = opened as f64 / turns as f64;
         assert!((0.47..0.53).contains(&share), "{share}");
     }
+
+    /// Counts turns of two functions that come at random, as a seat would; gives how far the first one's count is off, as
+    /// a part of its real count.
+    fn sampling_error(turns: u64, share: f64, seed: u64) -> f64 {
+        let mut profile = Tables::default();
+        let mut state = seed;
+        let mut random = || {
+            state = state
+                .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                .wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 33) as f64 / (1_u64 << 31) as f64
+        };
+        let (mut really, mut unmeasured, mut stride) = (0_u64, 0_u16, 1_u16);
+        for _ in 0..turns {
+            let first = random() < share;
+            really += u64::from(first);
+            if unmeasured > 0 {
+                unmeasured -= 1;
+                continue;
+            }
+            let name = if first { "first" } else { "second" };
+            stride = profile.turn(&turn(1, name, u32::from(stride)));
+            unmeasured = stride - 1;
+        }
+        let (calls_in, _) = profile.edges(|_| None);
+        let counted = calls_in.iter().find(|call| call.method == Method::of("first"));
+        (counted.map_or(0.0, |call| call.count as f64) - really as f64) / really as f64
+    }
+
+    #[test]
+    fn the_sampling_error_is_as_stated() {
+        // As in docs/observability.md: two standard deviations are about twice the root of 16 by the turns of the kind.
+        for (turns, share) in [(20_000, 0.5), (100_000, 0.1), (100_000, 0.5)] {
+            let stated = 2.0 * (f64::from(STRIDE) / (turns as f64 * share)).sqrt();
+            let errors: Vec<f64> = (1..=100).map(|seed| sampling_error(turns, share, seed)).collect();
+            let outside = errors.iter().filter(|error| error.abs() > stated).count();
+            assert!(outside <= 10, "{outside} of 100 are off by more than {stated}");
+            let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+            assert!(
+                mean.abs() < stated / 5.0,
+                "{mean} on average, which should be next to nothing"
+            );
+        }
+    }
 }
