@@ -12,7 +12,7 @@ const EXACT_TURNS: u64 = 64;
 
 /// How many turns one measured turn stands for when there are many, on average. The stride varies around it: with a fixed
 /// one, callers that take turns in a pattern would be seen always or never.
-const STRIDE: u16 = 16;
+const STRIDE: u16 = 32;
 
 /// What is known of one activation for snapshots.
 #[derive(Default)]
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_sampling_error_is_as_stated() {
-        // As in docs/observability.md: two standard deviations are about twice the root of 16 by the turns of the kind.
+        // As in docs/observability.md: two standard deviations are about twice the root of 32 by the turns of the kind.
         for (turns, share) in [(20_000, 0.5), (100_000, 0.1), (100_000, 0.5)] {
             let stated = 2.0 * (f64::from(STRIDE) / (turns as f64 * share)).sqrt();
             let errors: Vec<f64> = (1..=100).map(|seed| sampling_error(turns, share, seed)).collect();
