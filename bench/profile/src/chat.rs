@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 /// How many users the paper has.
 pub(crate) const USERS: [u64; 3] = [8, 16, 32];
 
+/// After how many lines the room is waited for. Users tell the room and it calls them: if they filled its mailbox, they
+/// would wait for each other.
+const LINES_AHEAD: u64 = 64;
+
 /// How many lines a room and a user keep.
 const HISTORY_MAX: usize = 100;
 
@@ -35,6 +39,10 @@ fn keep(history: &mut Vec<String>, author: u64, line: &str) {
 impl Room {
     fn join(&mut self, ctx: &Ctx, user: u64) {
         self.members.push(ctx.actor(user));
+    }
+
+    fn lines(&self) -> usize {
+        self.history.len()
     }
 
     async fn post(&mut self, author: u64, line: String) {
@@ -75,9 +83,12 @@ pub(crate) fn run(users: u64, messages: u64, profiling: bool) -> Result<()> {
             let user: Ref<User> = client.actor(message % users);
             user.say(message % users, format!("line {message} of what there is to say"))
                 .await?;
+            if message % LINES_AHEAD == 0 {
+                room.lines().await?;
+            }
         }
         // The room has no more mail when this is answered.
-        room.join(0).await?;
+        room.lines().await?;
         anyhow::Ok(())
     })
 }

@@ -45,7 +45,13 @@ fn main() -> Result<()> {
             &constant(EVENTS_PER_SECOND),
         )
         .goal(Goal::AtLeast(1.0)),
-        Row::new("the same world, simulated time", "s/s", &simulated, "real time", &constant(1.0)),
+        Row::new(
+            "the same world, simulated time",
+            "s/s",
+            &simulated,
+            "real time",
+            &constant(1.0),
+        ),
         Row::new(
             "directory, beyond each actor's id",
             "B",

@@ -192,9 +192,9 @@ pub(crate) fn carried<F: Function>(
     })
 }
 
-/// When a call that has to wait ends: at the host's deadline if it has none.
+/// When a call or tell that has to wait ends: at the host's deadline if it has none.
 #[inline]
-fn waiting_deadline<F: Function>(target: &RawRef<F::Actor>, deadline: Time) -> Time {
+pub(crate) fn waiting_deadline<F: Function>(target: &RawRef<F::Actor>, deadline: Time) -> Time {
     if deadline != NEVER {
         return deadline;
     }

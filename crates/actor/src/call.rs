@@ -58,7 +58,8 @@ impl<'a, F: Function> Call<'a, F> {
         self
     }
 
-    /// Sends without waiting for a reply; waits for room in the actor's mailbox, until the deadline if one is set.
+    /// Sends without waiting for a reply; waits for room in the actor's mailbox, until the deadline (that of the node, if
+    /// none is set).
     ///
     /// What one sender tells one actor arrives in order, also with calls in between. An actor that is not on this node has
     /// its mail taken at once.

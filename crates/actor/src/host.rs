@@ -53,7 +53,7 @@ pub trait Host: Send + Sync + 'static {
     /// Gives up a wake-up that is not needed any longer. One that has happened is no longer known, which is fine.
     fn cancel_wake(&self, wake: WakeId);
 
-    /// The deadline of a call that has to wait and was given none.
+    /// The deadline of a call or tell that has to wait and was given none.
     fn default_deadline(&self) -> Option<Duration>;
 
     /// The tenant of callers outside any turn.

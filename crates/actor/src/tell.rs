@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use elastin_types::{CallError, Overloaded, Time};
 
-use crate::begin::{carried, dispatch_tell};
+use crate::begin::{carried, dispatch_tell, waiting_deadline};
 use crate::call::Call;
 use crate::flow::NEVER;
 use crate::function::Function;
@@ -74,7 +74,7 @@ impl<F: Function> Future for Tell<'_, F> {
                 let mut waiting = Waiting {
                     target,
                     post,
-                    deadline,
+                    deadline: waiting_deadline::<F>(target, deadline),
                     timer: None,
                 };
                 let polled = waiting.poll_deadline(cx);

@@ -4,16 +4,19 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use tempfile::TempDir;
 
 use crate::port::free_port;
-use crate::process::{BackendError, Process, run};
+use crate::process::{BackendError, LOOK_AGAIN_AFTER, Process, START_TIME_MAX, run};
 
 /// How often a start is tried: another process may take a port that was free.
 const STARTS_MAX: u32 = 5;
 /// Where Debian puts the server's programs, one directory for each version.
 const DEBIAN_PROGRAMS: &str = "/usr/lib/postgresql";
+/// What the server says when processes of an earlier one have not ended yet.
+const STILL_IN_USE: &str = "pre-existing shared memory block";
 /// The account that the server runs under if the tests run as root, as which it refuses to.
 const ACCOUNT: &str = "postgres";
 
@@ -85,6 +88,20 @@ impl PostgresServer {
     /// Ends the server, if it runs, as a crash would, and starts it with what it had on its disk.
     pub fn restart(&mut self) -> Result<(), BackendError> {
         self.kill();
+        let until = Instant::now() + START_TIME_MAX;
+        loop {
+            match self.launch() {
+                // The killed server's other processes have yet to notice that it is gone.
+                Err(BackendError::Failed { log, .. }) if log.contains(STILL_IN_USE) && Instant::now() < until => {
+                    std::thread::sleep(LOOK_AGAIN_AFTER);
+                }
+                launched => return launched,
+            }
+        }
+    }
+
+    /// Starts the server with what is on its disk.
+    fn launch(&mut self) -> Result<(), BackendError> {
         let log = self.directory.path().join("log");
         let mut command = self.program("postgres");
         command

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(crate) const START_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How long to wait between two looks at a server that is starting.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// Why a server could not be started or spoken to.
 #[derive(Debug, thiserror::Error)]

@@ -23,7 +23,7 @@ pub struct Settings {
     pub mailbox_max: usize,
     /// How long an actor is idle before it is passivated; `None` for never.
     pub idle_max: Option<Duration>,
-    /// The deadline of a call that has to wait and was given none; `None` for none.
+    /// The deadline of a call or tell that has to wait and was given none; `None` for none.
     pub default_deadline: Option<Duration>,
     /// Whether actors are measured. Policies see nothing without it; off is for measuring what it costs.
     pub profiling: bool,

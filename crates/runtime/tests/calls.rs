@@ -336,6 +336,35 @@ async fn a_full_mailbox_turns_calls_away_and_makes_tells_wait() {
     assert_eq!(within("the reply", waiting).await.unwrap(), Ok(1));
 }
 
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Talkative {}
+
+#[handlers]
+impl Talkative {
+    /// Tells itself more than its mailbox takes, and nobody makes room meanwhile.
+    async fn talk(&mut self, ctx: &Ctx) -> Result<(), CallError> {
+        loop {
+            ctx.me::<Talkative>().nod().tell().await?;
+        }
+    }
+
+    fn nod(&mut self) {}
+}
+
+#[tokio::test]
+async fn a_tell_that_waits_for_itself_ends_at_the_default_deadline() {
+    let settings = elastin_runtime::Settings {
+        default_deadline: Some(Duration::from_millis(5)),
+        ..Default::default()
+    };
+    let builder = Runtime::builder().register::<Talkative>().settings(settings);
+    let runtime = builder.build().unwrap();
+    let talkative: Ref<Talkative> = runtime.client().actor(1);
+    let talk = talkative.talk().deadline(Duration::from_secs(60)).into_future();
+    let overloaded = CallError::Overloaded(Overloaded::Actor);
+    assert_eq!(within("the end", talk).await, Err(CallFailed::Application(overloaded)));
+}
+
 static SLOW_GATE: Gate = Gate::new();
 
 #[derive(Actor, Serialize, Deserialize, Default)]
