@@ -62,7 +62,10 @@ pub(crate) fn measure(rounds: usize) -> Result<(Samples, Samples)> {
 }
 
 fn snapshot(runtime: &Runtime) -> (Duration, usize) {
-    let interest = Interest::Busy([ActorType::of("Worker")].into());
+    let interest = Interest::Types {
+        busy: [ActorType::of("Worker")].into(),
+        always: [].into(),
+    };
     let began = Instant::now();
     let snapshot = runtime.snapshot(&interest);
     (began.elapsed(), snapshot.actors.len())

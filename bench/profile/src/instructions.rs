@@ -6,11 +6,12 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use bench_table::Samples;
 
-/// Two runs of different length: what is there once, such as starting, is in both and does not count.
-const MESSAGES: [u64; 2] = [200, 2200];
+/// Two runs of different length: what is there once, such as starting and the first turns of a period, of which more are
+/// measured, is in both and does not count. A room at full load has many times as many turns in a period of a second.
+const MESSAGES: [u64; 2] = [2000, 6000];
 
 /// How often each is counted, in turn: threads meet differently each time, which costs some wake-ups more or less.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 
 /// The instructions per message of the chat room, with profiling on and off.
 pub(crate) fn of_chat(users: u64) -> Result<(Samples, Samples)> {

@@ -9,9 +9,12 @@ use crate::span::TurnSpan;
 /// How many calls of a measured turn are measured one by one before only some are.
 const EXACT_CALLS: u32 = 64;
 
+/// The same for a turn that stands for others, of which there are many.
+const EXACT_CALLS_OF_MANY: u32 = 8;
+
 /// How many calls of a measured turn one stands for when there are many, on average. The stride varies around it: with a
 /// fixed one, callees that are called in a pattern would be seen always or never.
-const CALL_STRIDE: u32 = 32;
+const CALL_STRIDE: u32 = 16;
 
 /// A turn that is being measured.
 pub(crate) struct Measure {
@@ -23,8 +26,8 @@ pub(crate) struct Measure {
     pub(crate) busy: Duration,
     /// The time of inline calls in the present poll.
     pub(crate) inlined: Duration,
-    /// How many calls the turn has made, until they are too many to measure all.
-    calls: u32,
+    /// How many calls are still to be measured one by one.
+    exact_calls: u32,
     /// How many calls the next measured one stands for, and how many of them are still to come.
     stride: u32,
     to_come: u32,
@@ -47,7 +50,7 @@ impl Measure {
             resumed: now,
             busy: Duration::ZERO,
             inlined: Duration::ZERO,
-            calls: 0,
+            exact_calls: if weight > 1 { EXACT_CALLS_OF_MANY } else { EXACT_CALLS },
             stride: 1,
             to_come: 0,
             dice: 0,
@@ -83,8 +86,8 @@ impl Measure {
 
     /// How many calls the one that is made now stands for, if it is to be measured.
     pub(crate) fn next_call(&mut self) -> Option<u32> {
-        if self.calls < EXACT_CALLS {
-            self.calls += 1;
+        if self.exact_calls > 0 {
+            self.exact_calls -= 1;
             return Some(1);
         }
         if self.to_come > 1 {

@@ -299,7 +299,10 @@ impl Server {
             .is_some_and(|record| record.draining);
         let interest = match self.lem.wants_all_actors() {
             true => Interest::All,
-            false => Interest::Types(self.policy.interest().kinds.clone()),
+            false => Interest::Types {
+                busy: self.policy.interest().kinds.clone(),
+                always: self.policy.kinds_while_idle(),
+            },
         };
         let measured = self.member.runtime.snapshot(&interest);
         let mut server = measured.server;

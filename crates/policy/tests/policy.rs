@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::policy;
@@ -168,6 +169,35 @@ fn profiling_learns_what_to_gather() {
     let methods = [(kind("Folder"), Method::of("open")), (kind("File"), Method::of("read"))];
     assert_eq!(interest.methods, methods.into());
     assert_eq!(interest.properties, [(kind("Folder"), Property::of("files"))].into());
+}
+
+#[test]
+fn idle_actors_are_listed_only_where_a_rule_may_mean_them() {
+    let cases = [
+        ("client.call(Folder(fo).open).perc > 40 => reserve(fo, cpu);", vec![]),
+        (
+            "client.call(Folder(fo).open).perc > 40 and File(fi) in ref(fo.files) => colocate(fo, fi);",
+            vec!["File"],
+        ),
+        // One alternative is enough.
+        (
+            "client.call(Folder(f).open).count > 1 or server.cpu.perc > 80 => pin(f);",
+            vec!["Folder"],
+        ),
+        // Nothing is less than one.
+        ("client.call(Folder(f).open).count < 1 => pin(f);", vec!["Folder"]),
+        ("Folder(f).cpu.perc > 10 => pin(f);", vec![]),
+        ("Folder(f).mem.size > 10 => pin(f);", vec!["Folder"]),
+        ("server.cpu.perc > 80 => balance({Session}, cpu);", vec![]),
+        ("server.mem.perc > 80 => balance({Session}, mem);", vec!["Session"]),
+        ("true => pin(Player(p));", vec!["Player"]),
+    ];
+    for (rules, expected) in cases {
+        let expected: BTreeSet<_> = expected.into_iter().map(kind).collect();
+        assert_eq!(policy(rules).kinds_while_idle(), expected, "{rules}");
+    }
+    let all = policy("server.mem.perc > 80 => balance({any}, mem);");
+    assert_eq!(all.kinds_while_idle(), all.interest().kinds);
 }
 
 #[test]

@@ -10,24 +10,39 @@ use elastin_types::{ActorStats, ActorType, ServerStats};
 pub enum Interest {
     /// All of them.
     All,
-    /// Those of these types: the types that rules name.
-    Types(BTreeSet<ActorType>),
-    /// Those of these types that did something in the period.
-    Busy(BTreeSet<ActorType>),
+    /// Those of some types: the types that rules name.
+    Types {
+        /// The types whose actors are listed if they did something in the period.
+        busy: BTreeSet<ActorType>,
+        /// The types whose actors are listed always. If there is one, a snapshot looks at every actor of the node, and takes
+        /// as long as that takes.
+        always: BTreeSet<ActorType>,
+    },
 }
 
 impl Interest {
-    /// Whether actors of this type are listed.
+    /// Whether actors of this type are listed if they did something.
     pub fn covers(&self, kind: ActorType) -> bool {
         match self {
             Interest::All => true,
-            Interest::Types(types) | Interest::Busy(types) => types.contains(&kind),
+            Interest::Types { busy, always } => busy.contains(&kind) || always.contains(&kind),
         }
     }
 
-    /// Whether actors that did nothing are listed too.
+    /// Whether actors of this type are listed even if they did nothing.
+    pub fn covers_idle(&self, kind: ActorType) -> bool {
+        match self {
+            Interest::All => true,
+            Interest::Types { always, .. } => always.contains(&kind),
+        }
+    }
+
+    /// Whether any actors that did nothing are listed.
     pub fn lists_idle(&self) -> bool {
-        !matches!(self, Interest::Busy(_))
+        match self {
+            Interest::All => true,
+            Interest::Types { always, .. } => !always.is_empty(),
+        }
     }
 }
 

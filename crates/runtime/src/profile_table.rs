@@ -10,9 +10,15 @@ use crate::heavy::HeavyHitters;
 /// How many turns in a period are measured one by one before only some are.
 const EXACT_TURNS: u64 = 64;
 
-/// How many turns one measured turn stands for when there are many, on average. The stride varies around it: with a fixed
-/// one, callers that take turns in a pattern would be seen always or never.
-const STRIDE: u16 = 32;
+/// How many turns one measured turn stands for after that, on average. The stride varies around it: with a fixed one,
+/// callers that take turns in a pattern would be seen always or never.
+const STRIDE: u16 = 16;
+
+/// The same for actors with many turns, where fewer measured ones tell as much.
+const STRIDE_OF_MANY: u16 = 96;
+
+/// How many turns in a period are many.
+const MANY_TURNS: u64 = 1024;
 
 /// What is known of one activation for snapshots.
 #[derive(Default)]
@@ -146,7 +152,12 @@ impl Tables {
     /// From half the stride to one and a half times it, all equally often (a linear congruential generator).
     fn next_stride(&mut self) -> u16 {
         self.dice = self.dice.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7f);
-        STRIDE / 2 + (self.dice >> 16) as u16 % (STRIDE + 1)
+        let stride = if self.turns < MANY_TURNS {
+            STRIDE
+        } else {
+            STRIDE_OF_MANY
+        };
+        stride / 2 + (self.dice >> 16) as u16 % (stride + 1)
     }
 
     /// Takes in a call that a measured turn made.
@@ -308,9 +319,16 @@ mod tests {
 
     #[test]
     fn the_sampling_error_is_as_stated() {
-        // As in docs/observability.md: two standard deviations are about twice the root of 32 by the turns of the kind.
-        for (turns, share) in [(20_000, 0.5), (100_000, 0.1), (100_000, 0.5)] {
-            let stated = 2.0 * (f64::from(STRIDE) / (turns as f64 * share)).sqrt();
+        // As in docs/observability.md: two standard deviations are about twice the root of the stride by the turns of the
+        // kind.
+        let cases = [
+            (1_000, 0.5, STRIDE),
+            (20_000, 0.5, STRIDE_OF_MANY),
+            (100_000, 0.1, STRIDE_OF_MANY),
+            (100_000, 0.5, STRIDE_OF_MANY),
+        ];
+        for (turns, share, stride) in cases {
+            let stated = 2.0 * (f64::from(stride) / (turns as f64 * share)).sqrt();
             let errors: Vec<f64> = (1..=100).map(|seed| sampling_error(turns, share, seed)).collect();
             let outside = errors.iter().filter(|error| error.abs() > stated).count();
             assert!(outside <= 10, "{outside} of 100 are off by more than {stated}");

@@ -72,7 +72,7 @@ impl Periods {
         }
         if interest.lists_idle() {
             shared.registry.each(|seat| {
-                if interest.covers(seat.id().kind) {
+                if interest.covers_idle(seat.id().kind) {
                     actors.extend(seat.report_idle(period));
                 }
             });
