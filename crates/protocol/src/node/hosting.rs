@@ -108,6 +108,9 @@ impl Node {
     }
 
     fn deliver(&mut self, epoch: ActivationEpoch, message: Message) {
+        if message.header.request.is_some() && !self.is_to_run(&message) {
+            return;
+        }
         self.links.command(Command::Deliver {
             actor: message.target.clone(),
             epoch,
@@ -364,6 +367,7 @@ impl Node {
     /// The activation is over: the directory is told, and what comes meanwhile waits for its word.
     fn leave(&mut self, actor: ActorId) {
         self.set_phase(&actor, Phase::Leaving);
+        self.requests.forget_actor(&actor);
         let epoch = self.hosted[&actor].epoch;
         let owner = self.links.directory_of(&actor);
         self.links

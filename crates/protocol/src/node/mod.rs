@@ -1,15 +1,20 @@
 //! One process's part in the cluster.
 //!
 //! The parts, each an `impl Node` in a file of its own: `calls` (outcomes for callers here),
-//! `sending` (paths to actors), `hosting` (actors here), `moving_out`, `moving_in`, `settling` (when a moved actor may run),
+//! `sending` (paths to actors), `hosting` (actors here), `moving_out` and
+//! `releasing`, `group_moves`, `many_moves`, `moving_in`, `settling` (when a moved actor may run), `repeating`
+//! (calls that are made again),
 //! `directory` (slots owned here), `slot_changes` (how they change hands).
 
 mod calls;
 mod directory;
+mod group_moves;
 mod hosting;
 mod many_moves;
 mod moving_in;
 mod moving_out;
+mod releasing;
+mod repeating;
 mod sending;
 mod settling;
 mod slot_changes;
@@ -20,10 +25,11 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId
 
 use crate::hosted::Hosted;
 use crate::links::Links;
+use crate::requests::Requests;
 use crate::route::Route;
 use crate::slots::OwnedSlot;
 use crate::timers::Due;
-use crate::{Body, Command, DirectoryBody, Event, Frame, Map, NodeConfig, Slot, View};
+use crate::{Body, Command, DirectoryBody, Event, Frame, Map, MoveId, NodeConfig, Slot, View};
 
 use calls::PendingCall;
 use many_moves::WaitingMove;
@@ -40,9 +46,16 @@ pub struct Node {
     routes: Map<ActorId, Route>,
     /// The routes on which something is under way; some others may be among them for a while.
     busy_routes: BTreeSet<ActorId>,
+    /// Routes to look at when slots get new owners: nobody could be asked. Some others may be among them for a while.
+    blocked_routes: BTreeSet<ActorId>,
     /// Routes to look at when this peer acknowledges something.
     routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
     hosted: Map<ActorId, Hosted>,
+    /// What the actors here know of requests that may come again.
+    requests: Requests,
+    /// Requests of callers here that may be made again.
+    open_requests: BTreeSet<u64>,
+    last_request: u64,
     /// Messages that came through the directory and were delivered in the last event, and may bounce.
     landing: Vec<(ActorId, CallId, ActivationEpoch)>,
     /// Hosted actors whose held messages may still have to go elsewhere.
@@ -51,6 +64,8 @@ pub struct Node {
     settling: BTreeMap<ActorId, SettlingMove>,
     /// Actors that move away from here, before the decision; bounded by [`Limits::moves_out`](crate::Limits).
     moving_out: BTreeSet<ActorId>,
+    /// The groups that move away from here together and are not frozen yet, by the first move of each.
+    groups: BTreeMap<MoveId, Vec<ActorId>>,
     /// Moves that wait to begin; bounded by [`Limits::moves_waiting`](crate::Limits).
     moves_waiting: VecDeque<WaitingMove>,
     /// Until when none of them begins, because a target had too much to do.
@@ -86,6 +101,8 @@ pub struct TableSizes {
     pub held: usize,
     /// Messages held for the one actor that has most.
     pub held_most: usize,
+    /// Requests that actors here remember.
+    pub requests: usize,
     /// Frames not acknowledged.
     pub unacknowledged: usize,
     /// Directory entries.
@@ -113,12 +130,17 @@ impl Node {
             calls: Map::default(),
             routes: Map::default(),
             busy_routes: BTreeSet::new(),
+            blocked_routes: BTreeSet::new(),
             routes_waiting: BTreeMap::new(),
             hosted: Map::default(),
+            requests: Requests::default(),
+            open_requests: BTreeSet::new(),
+            last_request: 0,
             landing: Vec::new(),
             limbo: BTreeSet::new(),
             settling: BTreeMap::new(),
             moving_out: BTreeSet::new(),
+            groups: BTreeMap::new(),
             moves_waiting: VecDeque::new(),
             moves_paused_until: None,
             stages_waiting: BTreeMap::new(),
@@ -171,6 +193,7 @@ impl Node {
             held: self.hosted.values().map(|hosted| hosted.held.len()).sum::<usize>()
                 + self.routes.values().map(|route| route.waiting().count()).sum::<usize>(),
             held_most: hosted.chain(routes).max().unwrap_or(0),
+            requests: self.requests.len(),
             unacknowledged: self.links.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
             entries: self.slots.values().map(|slot| slot.entries.len()).sum(),
             entry_bytes: self.slots.values().map(|slot| slot.entries.bytes()).sum(),
@@ -201,6 +224,7 @@ impl Node {
     fn dispatch(&mut self, event: Event) {
         match event {
             Event::Send { message } => self.on_send(message),
+            Event::Settle { request } => self.on_settle(request),
             Event::GiveUp { call } => {
                 self.forget_call(call);
             }
@@ -214,16 +238,18 @@ impl Node {
             Event::Released { actor, epoch, queue } => self.on_released(actor, epoch, queue),
             Event::Passivated { actor, epoch } => self.on_passivated(actor, epoch),
             Event::Bounced { epoch, message } => self.on_bounced(epoch, message),
-            Event::Replied { call, outcome } => self.reply(call, outcome),
+            Event::Replied { call, outcome } => self.on_replied(call, outcome),
             Event::Move { id, actor, to } => self.on_move(id, actor, to),
             Event::Moves(moves) => self.on_moves(moves),
+            Event::MoveTogether(moves) => self.on_move_together(moves),
             Event::Placed { actor, node } => self.on_placed(actor, node),
             Event::Timer => self.on_timer(),
         }
     }
 
     /// A caller here sends.
-    fn on_send(&mut self, message: Message) {
+    fn on_send(&mut self, mut message: Message) {
+        self.stamp(&mut message);
         self.expect_outcome(&message);
         if self.links.view.is_none() {
             return self.turn_away(message, CallError::NotDelivered(NotDelivered::Unreachable));
@@ -380,6 +406,7 @@ impl Node {
     fn on_death(&mut self, node: NodeId) {
         let never_sent = self.links.end(node);
         self.routes_waiting.remove(&node);
+        self.requests.forget_origin(node);
         let mine = self.messages_to_send_again(never_sent);
         self.calls_lost_with(node);
         // Routes come first: what moves give back is sent along them.

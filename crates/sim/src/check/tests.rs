@@ -29,6 +29,7 @@ fn turn<'a>(actor: &'a ActorId, counter: u32, number: u64) -> Turn<'a> {
         actor,
         epoch: epoch(counter),
         call: call(number),
+        request: None,
         caller: &CLIENT,
         sender_life: 0,
         number,
@@ -76,7 +77,7 @@ fn outcomes_that_lie_are_found() {
     let unknown = Err(CallError::Unknown(Unknown::NodeLost));
     let check = |ran: bool, outcome: &Outcome, runs_later: bool| {
         let mut checker = TrueOutcomes::default();
-        checker.call_begins(call(1), false);
+        checker.call_begins(call(1), false, None);
         if ran {
             checker.turn_starts(&turn(&one, 1, 1))?;
         }
@@ -97,7 +98,7 @@ fn outcomes_that_lie_are_found() {
     assert_eq!(check(false, &unknown, true), Ok(()));
 
     let mut checker = TrueOutcomes::default();
-    checker.call_begins(call(1), false);
+    checker.call_begins(call(1), false, None);
     assert_eq!(checker.open(|_| true), [call(1)]);
     assert_eq!(checker.call_ends(call(1), &unknown), Ok(()));
     assert!(checker.call_ends(call(1), &unknown).is_err(), "it ends twice");
@@ -158,6 +159,7 @@ fn late_writes_are_found() {
 #[test]
 fn moves_that_never_end_are_found() {
     let moving = |ended: Option<u64>| Moving {
+        actor: actor(1),
         source: NodeId(1),
         began: Time(0),
         ended: ended.map(|seconds| (Time(seconds * 1_000_000_000), Ok(epoch(2)))),

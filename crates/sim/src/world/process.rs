@@ -357,6 +357,12 @@ impl World {
         all.map(|(node, _)| *node).collect()
     }
 
+    /// How many actors a node has in memory.
+    pub(crate) fn activations_of(&self, node: NodeId) -> usize {
+        let process = self.processes.get(&node);
+        process.map_or(0, |process| process.host.activations.len())
+    }
+
     pub(crate) fn lives(&self, node: NodeId) -> bool {
         self.processes.contains_key(&node)
     }

@@ -4,19 +4,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use elastin_protocol::store::{StateError, StateReply, StateRequest, StoreFailure};
-use elastin_protocol::{Event, StateSource};
+use elastin_protocol::{Event, RequestId, StateSource};
 use elastin_types::{
     ActivationEpoch, ActorId, CallError, Caller, Message, NodeId, NotDelivered, Overloaded, Time, Unknown,
 };
 
-use super::callers::Task;
+use super::callers::{Sending, Task};
 use super::{Happening, World};
 use crate::check::Turn;
-use crate::host::{Activation, Mail, State, Status};
+use crate::host::{Activation, Lax, Mail, State, Status};
 use crate::show::{show_call, show_caller};
 
 /// How long a turn takes at most.
 const TURN_MOST: Duration = Duration::from_micros(500);
+/// Some turns take long, so that pauses and the ends of leases fall into them.
+const LONG_TURN_MOST: Duration = Duration::from_millis(20);
+const LONG_TURNS_PERCENT: u64 = 3;
 /// How long loading an actor's state takes at most, and how long the state store takes each way.
 const LOAD_MOST: Duration = Duration::from_millis(3);
 /// How long a slow store takes at most: longer than any lease and the hold after it.
@@ -175,10 +178,11 @@ impl World {
             node,
             actor,
             epoch,
+            request,
             answer,
             staged,
-            ..
         } = stored;
+        let is_save = matches!(request, StateRequest::Save { .. });
         if self.activation(node, &actor, epoch).is_none() {
             return;
         }
@@ -191,6 +195,7 @@ impl World {
             }
             Ok(StateReply::Saved) => self.finish_turn(node, &actor, epoch),
             Ok(other) => unreachable!("nothing is answered by {other:?}"),
+            Err(_) if is_save && self.swallows_failed_save() => self.finish_turn(node, &actor, epoch),
             Err(_) => {
                 let activation = self.activation(node, &actor, epoch).expect("it was just there");
                 match activation.turn.take() {
@@ -213,6 +218,14 @@ impl World {
         let process = self.processes.get_mut(&node).expect("it lives");
         let activation = process.host.activations.remove(&actor).expect("it is there");
         self.answer(node, &mail, Err(CallError::Unknown(Unknown::NotSaved)));
+        if self.resends_lost_mail() {
+            self.handle(node, Event::Passivated { actor, epoch });
+            for mail in activation.mailbox {
+                let message = mail.message;
+                self.handle(node, Event::Bounced { epoch, message });
+            }
+            return;
+        }
         for mail in activation.mailbox {
             self.answer(
                 node,
@@ -227,10 +240,14 @@ impl World {
 
     pub(super) fn deliver(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch, message: Message) {
         let mailbox_max = self.mailbox_max();
+        let runs_refused = self.runs_refused();
         match self.activation(node, actor, epoch) {
             Some(activation) if activation.mailbox.len() >= mailbox_max => {
-                self.log.count("mailbox full");
                 let mail = Mail { message, direct: false };
+                if runs_refused {
+                    activation.mailbox.push_back(mail.clone());
+                }
+                self.log.count("mailbox full");
                 self.answer_soon(node, &mail, Err(CallError::Overloaded(Overloaded::Actor)));
             }
             Some(activation) => {
@@ -247,11 +264,15 @@ impl World {
 
     /// Starts a turn if one may start.
     pub(super) fn run_turns(&mut self, node: NodeId, actor: &ActorId) {
+        let lax = Lax {
+            lease: self.runs_past_lease(),
+            overlap: self.overlaps_turns(),
+        };
         let Some(process) = self.processes.get_mut(&node) else {
             return;
         };
         let local = process.clock.local(self.now);
-        let Some((epoch, mail, state)) = process.host.start_turn(local, actor) else {
+        let Some((epoch, mail, state)) = process.host.start_turn(local, actor, lax) else {
             return;
         };
         let task = Task::of(&mail.message);
@@ -271,6 +292,7 @@ impl World {
             actor,
             epoch,
             call: header.call,
+            request: RequestId::of(&mail.message),
             caller: &header.caller,
             sender_life: task.sender_life,
             number: task.number,
@@ -281,7 +303,8 @@ impl World {
             let result = self.checkers.stored.runs(actor, epoch);
             self.checkers.note(result);
         }
-        let after = self.up_to(TURN_MOST);
+        let is_long = self.random.chance(LONG_TURNS_PERCENT);
+        let after = self.up_to(if is_long { LONG_TURN_MOST } else { TURN_MOST });
         self.at(after, Happening::TurnEnds(node, actor.clone(), epoch));
     }
 
@@ -300,7 +323,15 @@ impl World {
         self.checkers.turn_ends(actor, epoch);
         for to in Task::of(&mail.message).tells {
             let caller = Caller::Actor(actor.clone());
-            self.send(node, caller, sender, &to, Vec::new(), true);
+            let sending = Sending {
+                caller,
+                sender_life: sender,
+                to,
+                tells: Vec::new(),
+                one_way: true,
+                request: None,
+            };
+            self.send(node, sending);
             if !self.lives(node) {
                 return;
             }
@@ -316,11 +347,12 @@ impl World {
     }
 
     fn save(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch, state: Bytes) {
+        let past_lease = self.saves_past_lease();
         let Some(process) = self.processes.get_mut(&node) else {
             return;
         };
         let local = process.clock.local(self.now);
-        if local >= process.host.may_act_until {
+        if local >= process.host.may_act_until && !past_lease {
             let Some(activation) = process.host.get(actor, epoch) else {
                 return;
             };
@@ -415,7 +447,8 @@ impl World {
             return;
         };
         activation.status = Status::Frozen;
-        let image = Some(activation.state.encode());
+        let (life, image) = (activation.state.life, Some(activation.state.encode()));
+        self.checkers.state.frozen(actor, life);
         self.last_freeze = self.now;
         let actor = actor.clone();
         let event = Event::Frozen { actor, epoch, image };
@@ -472,27 +505,5 @@ impl World {
             let event = Event::Passivated { actor, epoch };
             self.at(after, Happening::Node(node, Box::new(event)));
         }
-    }
-
-    // ---- bugs of a driver
-
-    #[cfg(feature = "planted-bugs")]
-    fn skips_claim(&self) -> bool {
-        self.options.bug == Some(elastin_protocol::Bug::SkipClaim)
-    }
-
-    #[cfg(not(feature = "planted-bugs"))]
-    fn skips_claim(&self) -> bool {
-        false
-    }
-
-    #[cfg(feature = "planted-bugs")]
-    fn answers_before_save(&self) -> bool {
-        self.options.bug == Some(elastin_protocol::Bug::AnswerBeforeSave)
-    }
-
-    #[cfg(not(feature = "planted-bugs"))]
-    fn answers_before_save(&self) -> bool {
-        false
     }
 }
