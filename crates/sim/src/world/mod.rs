@@ -1,7 +1,7 @@
 //! The simulated world: processes, the network between them, the services they use, and what happens when.
 //!
 //! The parts, each an `impl World` in a file of its own: `process` (lives of processes and their memberships), `driver`
-//! (what a node wants done), `runtime` (activations and turns), `callers` (calls, moves, drains), `requests`, `faults`.
+//! (what a node wants done), `runtime` (activations and turns), `saving`, `callers` (calls, moves, drains), `requests`, `faults`.
 
 mod bugs;
 mod callers;
@@ -10,6 +10,7 @@ mod faults;
 mod process;
 mod requests;
 mod runtime;
+mod saving;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +29,7 @@ use crate::service::Service;
 
 use process::{Joining, Process};
 use requests::Asked;
-use runtime::Stored;
+use saving::Stored;
 
 /// Names a process, also before it has joined and is a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
