@@ -104,6 +104,8 @@ pub(crate) struct Releasing {
     pub(crate) to_epoch: ActivationEpoch,
     /// Which attempt it was.
     pub(crate) attempt: u32,
+    /// The activation that the move led to is gone already, and the actor began anew where it is now.
+    pub(crate) is_lost: bool,
 }
 
 /// Where an actor went.

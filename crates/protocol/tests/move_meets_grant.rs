@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use elastin_protocol::{
-    Body, Command, DirectoryBody, Event, Frame, Limits, Member, MoveBody, MoveStep, Node, NodeConfig, SlotTable, View,
+    Body, Command, DirectoryBody, Event, Frame, Limits, Member, MoveBody, MoveId, MoveStep, Node, NodeConfig,
+    SlotTable, View,
 };
 use elastin_types::{
     ActivationEpoch, ActorId, ActorType, CallId, Caller, ChainId, Header, Message, Method, NodeId, SlotEpoch, TenantId,
@@ -77,6 +78,30 @@ fn epoch(counter: u32) -> ActivationEpoch {
     ActivationEpoch { slot: SLOTS, counter }
 }
 
+/// A message of a caller on this node.
+fn message(origin: NodeId, one_way: bool) -> Message {
+    let call = CallId { origin, sequence: 1 };
+    let header = Header {
+        call,
+        chain: ChainId(call),
+        caller: Caller::Client(origin),
+        tenant: TenantId::default(),
+        deadline: None,
+        one_way,
+        expected_cost: None,
+        trace: None,
+        source_time_ms: 0,
+        context: None,
+        request: None,
+    };
+    Message {
+        target: folder(),
+        header,
+        method: Method::of("open"),
+        body: Bytes::new(),
+    }
+}
+
 fn says(commands: &[Command], wanted: impl Fn(&Body) -> bool) -> bool {
     commands.iter().any(|command| match command {
         Command::Transmit { frame, .. } => frame.body.as_ref().is_some_and(&wanted),
@@ -136,29 +161,7 @@ fn a_grant_that_was_denied_is_not_taken_for_the_move() {
 fn a_grant_that_was_lost_is_not_taken_for_the_move() {
     let actor = folder();
     let mut owner = Driven::new(OWNER, &[OWNER, TARGET]);
-    let call = CallId {
-        origin: OWNER,
-        sequence: 1,
-    };
-    let header = Header {
-        call,
-        chain: ChainId(call),
-        caller: Caller::Client(OWNER),
-        tenant: TenantId::default(),
-        deadline: None,
-        one_way: true,
-        expected_cost: None,
-        trace: None,
-        source_time_ms: 0,
-        context: None,
-        request: None,
-    };
-    let message = Message {
-        target: actor.clone(),
-        header,
-        method: Method::of("open"),
-        body: Bytes::new(),
-    };
+    let message = message(OWNER, true);
     owner.happens(Event::Send { message });
     let placed = owner.happens(Event::Placed {
         actor: actor.clone(),
@@ -185,4 +188,60 @@ fn a_grant_that_was_lost_is_not_taken_for_the_move() {
         says(&answer, is_it)
     };
     assert!(decides_for(SOURCE) && !decides_for(TARGET), "{answer:?}");
+}
+
+/// The move was decided, the target died at once, and the actor began anew on another node before its old host could be told.
+#[test]
+fn the_queue_does_not_go_to_where_the_move_did_not_lead() {
+    let actor = folder();
+    let mut source = Driven::new(SOURCE, &[OWNER, TARGET, SOURCE]);
+    let granted = epoch(1);
+    let grant = DirectoryBody::Grant {
+        actor: actor.clone(),
+        epoch: granted,
+    };
+    source.hears(OWNER, Body::Directory(grant));
+    source.happens(Event::Activated {
+        actor: actor.clone(),
+        epoch: granted,
+        result: Ok(()),
+    });
+    source.happens(Event::Move {
+        id: MoveId(1),
+        actor: actor.clone(),
+        to: TARGET,
+    });
+    let accept = MoveBody {
+        actor: actor.clone(),
+        epoch: granted,
+        attempt: 0,
+        step: MoveStep::Accept,
+    };
+    source.hears(TARGET, Body::Move(accept));
+    source.happens(Event::Frozen {
+        actor: actor.clone(),
+        epoch: granted,
+        image: Some(Bytes::from_static(b"state")),
+    });
+    let decided = DirectoryBody::Decided {
+        actor: actor.clone(),
+        epoch: granted,
+        attempt: 0,
+        node: OWNER,
+        now: epoch(3),
+        by: SLOTS,
+    };
+    let released = source.hears(OWNER, Body::Directory(decided));
+    let is_release = |command: &Command| matches!(command, Command::Release { .. });
+    assert!(released.iter().any(is_release), "{released:?}");
+    let after = source.happens(Event::Released {
+        actor,
+        epoch: granted,
+        queue: vec![message(OWNER, false)],
+    });
+    assert!(
+        says(&after, |body| matches!(body, Body::TurnedAway { .. })),
+        "{after:?}"
+    );
+    assert!(!says(&after, |body| matches!(body, Body::Move(_))), "{after:?}");
 }

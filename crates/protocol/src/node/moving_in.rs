@@ -125,7 +125,8 @@ impl Node {
     }
 
     /// What the actor knows of requests came.
-    fn on_requests(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, requests: Vec<MovedRequest>) {
+    fn on_requests(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, mut requests: Vec<MovedRequest>) {
+        requests.retain(|moved| !self.links.is_dead(moved.id.origin));
         if self.move_in_of(actor, epoch, attempt).is_some() {
             self.requests.come_with(actor, requests, &self.links.limits);
         }
@@ -224,7 +225,9 @@ impl Node {
         for message in &queue {
             let (actor, call, epoch) = (actor.clone(), message.header.call, to_epoch);
             self.links.say(call.origin, Body::Landed { actor, call, epoch });
-            self.requests.comes_queued(message);
+            if !self.links.is_dead(call.origin) {
+                self.requests.comes_queued(message);
+            }
         }
         if let Some(incoming) = self.move_in_of(actor, epoch, attempt) {
             incoming.queue.extend(queue);

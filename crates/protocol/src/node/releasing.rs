@@ -22,9 +22,18 @@ impl Node {
             unreachable!("only called for an actor that moves away");
         };
         let (id, attempt, deadline) = (out.id, out.attempt, out.deadline);
+        let is_lost = to != out.to;
         self.moving_out.remove(actor);
         self.links.timers.unset(deadline, Due::Move(actor.clone()));
-        self.set_phase(actor, Phase::Releasing(Releasing { to, to_epoch, attempt }));
+        self.set_phase(
+            actor,
+            Phase::Releasing(Releasing {
+                to,
+                to_epoch,
+                attempt,
+                is_lost,
+            }),
+        );
         let result = Ok(to_epoch);
         self.links.command(Command::MoveEnded { id, result });
         let actor = actor.clone();
@@ -40,13 +49,14 @@ impl Node {
             return;
         };
         let (to, to_epoch, attempt) = (releasing.to, releasing.to_epoch, releasing.attempt);
+        let is_lost = releasing.is_lost || self.links.is_dead(to) || to == self.links.me;
         let held = std::mem::take(&mut hosted.held);
         for message in &mut queue {
             message.header.call = self.requests.latest(message.header.call);
             self.expect_outcome(message);
         }
         self.requests.forget_actor(&actor);
-        if self.links.is_dead(to) || to == self.links.me {
+        if is_lost {
             // Its new place is lost already. Nothing of the queue has run or will, and that is what its callers hear: sent
             // on from here it could come after what they have sent since.
             self.remove_hosted(&actor);

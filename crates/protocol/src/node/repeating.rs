@@ -44,6 +44,10 @@ impl Node {
 
     /// Whether a call of a request that has come to its actor runs. Otherwise it gets the outcome of the one that did.
     pub(super) fn is_to_run(&mut self, message: &Message) -> bool {
+        if self.links.is_dead(message.header.call.origin) {
+            // It was held up on its way by another node. Nobody waits for it, and what was known of its request is forgotten.
+            return false;
+        }
         match self.requests.arrives(message, &self.links.limits) {
             Arrival::Runs => true,
             Arrival::Joins => false,

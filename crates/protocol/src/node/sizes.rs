@@ -20,6 +20,8 @@ pub struct TableSizes {
     pub held_most: usize,
     /// Requests that actors here remember.
     pub requests: usize,
+    /// Requests that the one actor remembers that has most.
+    pub requests_most: usize,
     /// Frames not acknowledged.
     pub unacknowledged: usize,
     /// Directory entries.
@@ -53,6 +55,7 @@ impl Node {
                 + self.routes.values().map(|route| route.waiting().count()).sum::<usize>(),
             held_most: hosted.chain(routes).max().unwrap_or(0),
             requests: self.requests.len(),
+            requests_most: self.requests.most(),
             unacknowledged: self.links.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
             entries: self.slots.values().map(|slot| slot.entries.len()).sum(),
             entry_bytes: self.slots.values().map(|slot| slot.entries.bytes()).sum(),

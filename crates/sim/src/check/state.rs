@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use elastin_types::{ActivationEpoch, ActorId};
+use elastin_types::{ActivationEpoch, ActorId, NodeId};
 
 use super::{Turn, Violation};
 
@@ -14,8 +14,8 @@ pub(crate) struct StateMoves {
     effects: BTreeMap<(ActorId, u64), u64>,
     /// The life in which an actor was last frozen.
     frozen: BTreeMap<ActorId, u64>,
-    /// The life that an activation continues, because a move was decided.
-    continues: BTreeMap<(ActorId, ActivationEpoch), u64>,
+    /// The life that an activation on a node continues, because a move to there was decided.
+    continues: BTreeMap<(ActorId, ActivationEpoch, NodeId), u64>,
 }
 
 impl StateMoves {
@@ -24,15 +24,16 @@ impl StateMoves {
         self.frozen.insert(actor.clone(), life);
     }
 
-    /// The move is decided: this activation continues the one that was frozen.
-    pub(crate) fn moves(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
+    /// The move is decided: this activation continues the one that was frozen, if it is where the move was to lead. (If it
+    /// is elsewhere, the one there was lost again.)
+    pub(crate) fn moves(&mut self, actor: &ActorId, epoch: ActivationEpoch, to: NodeId) {
         if let Some(life) = self.frozen.get(actor) {
-            self.continues.insert((actor.clone(), epoch), *life);
+            self.continues.insert((actor.clone(), epoch, to), *life);
         }
     }
 
     pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) -> Result<(), Violation> {
-        let activation = (turn.actor.clone(), turn.epoch);
+        let activation = (turn.actor.clone(), turn.epoch, turn.node);
         if let Some(life) = self.continues.get(&activation)
             && *life != turn.state.life
         {

@@ -170,7 +170,7 @@ impl World {
     /// Asks for a move of an actor, wherever it is; returns its name if it is anywhere.
     pub(crate) fn move_actor(&mut self, actor: &ActorId, to: NodeId) -> Option<MoveId> {
         let source = self.host_of(actor)?;
-        let id = self.new_move(source, actor);
+        let id = self.new_move(actor, source, to);
         let actor = actor.clone();
         self.handle(source, Event::Move { id, actor, to });
         Some(id)
@@ -234,7 +234,7 @@ impl World {
             let Some(to) = self.random.pick(&servers).copied() else {
                 return;
             };
-            let id = self.new_move(source, &actor);
+            let id = self.new_move(&actor, source, to);
             moves.push(PlannedMove { id, actor, to });
         }
         self.log.count("many moves at once");
@@ -257,7 +257,7 @@ impl World {
             }
             let actors: Vec<ActorId> = process.host.activations.keys().take(EXCHANGED).cloned().collect();
             let moves = actors.into_iter().map(|actor| {
-                let id = self.new_move(source, &actor);
+                let id = self.new_move(&actor, source, to);
                 PlannedMove { id, actor, to }
             });
             let moves = moves.collect();
@@ -282,7 +282,7 @@ impl World {
         let activations = &self.processes[&source].host.activations;
         let actors: Vec<ActorId> = activations.keys().skip(skipped).take(count).cloned().collect();
         let moves = actors.into_iter().map(|actor| {
-            let id = self.new_move(source, &actor);
+            let id = self.new_move(&actor, source, to);
             PlannedMove { id, actor, to }
         });
         let moves: Vec<PlannedMove> = moves.collect();
@@ -291,12 +291,13 @@ impl World {
         self.handle(source, Event::MoveTogether(moves));
     }
 
-    fn new_move(&mut self, source: NodeId, actor: &ActorId) -> MoveId {
+    fn new_move(&mut self, actor: &ActorId, source: NodeId, to: NodeId) -> MoveId {
         self.next_move += 1;
         let id = MoveId(self.next_move);
         let moving = Moving {
             actor: actor.clone(),
             source,
+            to,
             began: self.now,
             ended: None,
         };

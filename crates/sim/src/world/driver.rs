@@ -137,7 +137,7 @@ impl World {
                 let in_groups = self.checkers.groups.ends(id, result);
                 self.checkers.note(in_groups);
                 if let Ok(epoch) = result {
-                    self.checkers.state.moves(&moving.actor, epoch);
+                    self.checkers.state.moves(&moving.actor, epoch, moving.to);
                 }
                 let before = moving.ended.replace((now, result));
                 assert!(before.is_none(), "a move ends once: {id:?}");

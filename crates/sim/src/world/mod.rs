@@ -90,6 +90,7 @@ pub(crate) struct CrashPoint {
 pub(crate) struct Moving {
     pub(crate) actor: ActorId,
     pub(crate) source: NodeId,
+    pub(crate) to: NodeId,
     pub(crate) began: Time,
     pub(crate) ended: Option<(Time, Result<ActivationEpoch, MoveError>)>,
 }

@@ -397,6 +397,7 @@ fn limits(tight: bool) -> Limits {
         limits.routes = 8;
         limits.moves_out = 2;
         limits.moves_in = 1;
+        limits.requests_per_actor = 2;
     }
     limits
 }
