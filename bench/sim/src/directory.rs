@@ -74,6 +74,7 @@ fn place(node: &mut Node, actor: ActorId, out: &mut Vec<Command>) {
         trace: None,
         source_time_ms: 0,
         context: None,
+        request: None,
     };
     let message = Message {
         target: actor.clone(),

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use bench_table::{Goal, Row, Samples, Table};
-use elastin_sim::{Faults, Options, run};
+use elastin_sim::{Faults, Options, empty_a_server, run};
 
 /// Each thing is measured so many times, in turn, so that a disturbance hits all of them.
 const ROUNDS: u64 = 5;
 /// How long calls are made in the measured world.
 const SIMULATED: Duration = Duration::from_secs(10);
+/// A server of so many actors is emptied.
+const EMPTIED: u64 = 100_000;
 /// What is wanted of one core.
 const EVENTS_PER_SECOND: f64 = 200_000.0;
 /// What an actor may take in the directory beyond its id.
@@ -27,6 +29,8 @@ fn main() -> Result<()> {
     let mut bytes = Samples::default();
     let mut few = Samples::default();
     let mut many = Samples::default();
+    let mut emptied = Samples::default();
+    let mut emptying = Samples::default();
     for round in 0..ROUNDS {
         eprintln!("round {} of {ROUNDS}", round + 1);
         let (events_per_second, seconds_per_second) = world(round)?;
@@ -35,6 +39,9 @@ fn main() -> Result<()> {
         bytes.add(directory::bytes_per_actor());
         few.add(directory::slots_change_hands(4_000) * 1e6);
         many.add(directory::slots_change_hands(1_000_000) * 1e6);
+        let (in_simulated, in_real) = server_is_emptied(round)?;
+        emptied.add(in_simulated);
+        emptying.add(in_real);
     }
     let rows = vec![
         Row::new(
@@ -69,6 +76,13 @@ fn main() -> Result<()> {
             &few,
         )
         .goal(Goal::AtMost(3.0)),
+        Row::new(
+            "a server of 100,000 is emptied, simulated",
+            "s",
+            &emptied,
+            "real time",
+            &emptying,
+        ),
     ];
     Table { rows }.finish("sim")
 }
@@ -77,6 +91,15 @@ fn constant(value: f64) -> Samples {
     let mut samples = Samples::default();
     samples.add(value);
     samples
+}
+
+/// The simulated and the real seconds in which a large server is emptied while its actors are called.
+fn server_is_emptied(seed: u64) -> Result<(f64, f64)> {
+    let start = Instant::now();
+    let drain = black_box(empty_a_server(seed, EMPTIED));
+    ensure!(drain.violations.is_empty(), "seed {seed}: {:?}", drain.violations);
+    ensure!(drain.moved >= EMPTIED, "seed {seed}: {drain:?}");
+    Ok((drain.simulated.as_secs_f64(), start.elapsed().as_secs_f64()))
 }
 
 /// Events and simulated seconds per real second of a world with a thousand calls and a fault per second.

@@ -275,6 +275,7 @@ impl Carried {
             trace: rare.and_then(|rare| rare.trace),
             source_time_ms: rare.map_or(0, |rare| rare.source_time_ms),
             context: rare.and_then(|rare| rare.values.clone()),
+            request: None,
         }
     }
 }

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use elastin_cluster::WIRE_VERSIONS;
-use elastin_protocol::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveError, MoveStep, Slot};
+use elastin_protocol::{
+    Body, DirectoryBody, Entry, Frame, MoveBody, MoveError, MoveStep, MovedRequest, RequestId, Slot,
+};
 use elastin_types::{
     ActivationEpoch, ActorId, ActorType, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId,
-    NotDelivered, SlotEpoch, TenantId, Time,
+    NotDelivered, Request, SlotEpoch, TenantId, Time,
 };
 
 fn actor() -> ActorId {
@@ -43,6 +45,10 @@ fn message() -> Message {
             trace: None,
             source_time_ms: 0,
             context: None,
+            request: Some(Request {
+                number: 3,
+                settled_below: 2,
+            }),
         },
         method: Method::of("open"),
         body: Bytes::from_static(b"args"),
@@ -158,6 +164,16 @@ fn bodies() -> Vec<(&'static str, Body)> {
                 queue: vec![message],
                 last: true,
             }),
+        ),
+        (
+            "requests",
+            named(MoveStep::Requests(vec![MovedRequest {
+                id: RequestId {
+                    origin: NodeId(5),
+                    number: 3,
+                },
+                outcome: Some(Ok(Bytes::from_static(b"reply"))),
+            }])),
         ),
         ("settled", named(MoveStep::Settled)),
         ("arrived", named(MoveStep::Arrived)),

@@ -56,6 +56,38 @@ pub enum Bug {
     PublishBlindly,
     /// A view claims to know of every member that joined before it was written, not before it was put together.
     ViewTooNew,
+    /// Two activations of an actor get the same epoch.
+    ReuseEpoch,
+    /// A moved actor begins anew at its new host.
+    ForgetState,
+    /// A tell that was on a connection when it broke is not transmitted again.
+    LoseTells,
+    /// An actor whose move is called off stays frozen.
+    StayFrozen,
+    /// What an actor knows of requests stays behind when it is moved.
+    ForgetRequests,
+    /// A node says that requests are settled whose calls may be made again.
+    SettleTooEarly,
+    /// Actors that are to move together move each for itself.
+    SplitGroup,
+    /// For drivers: a node starts turns after its lease may have run out.
+    #[cfg(feature = "planted-bugs")]
+    RunPastLease,
+    /// For drivers: a node saves after its lease may have run out.
+    #[cfg(feature = "planted-bugs")]
+    SavePastLease,
+    /// For drivers: a turn whose effect could not be saved is answered as if it had been.
+    #[cfg(feature = "planted-bugs")]
+    SwallowFailedSave,
+    /// For drivers: what waited for an activation that is lost is sent again.
+    #[cfg(feature = "planted-bugs")]
+    ResendLostMail,
+    /// For drivers: a turn starts before the one before it has ended.
+    #[cfg(feature = "planted-bugs")]
+    OverlapTurns,
+    /// For drivers: a message that is refused because a mailbox is full gets into it all the same.
+    #[cfg(feature = "planted-bugs")]
+    RunRefused,
     /// For drivers: an activation runs and writes without having claimed its epoch.
     #[cfg(feature = "planted-bugs")]
     SkipClaim,
@@ -67,7 +99,7 @@ pub enum Bug {
 impl Bug {
     /// All of them.
     #[cfg(feature = "planted-bugs")]
-    pub const ALL: [Bug; 26] = [
+    pub const ALL: [Bug; 39] = [
         Bug::SkipSettling,
         Bug::OpenTooEarly,
         Bug::TakeAnyEpoch,
@@ -92,6 +124,19 @@ impl Bug {
         Bug::TrustLeaseTimer,
         Bug::PublishBlindly,
         Bug::ViewTooNew,
+        Bug::ReuseEpoch,
+        Bug::ForgetState,
+        Bug::LoseTells,
+        Bug::StayFrozen,
+        Bug::ForgetRequests,
+        Bug::SettleTooEarly,
+        Bug::SplitGroup,
+        Bug::RunPastLease,
+        Bug::SavePastLease,
+        Bug::SwallowFailedSave,
+        Bug::ResendLostMail,
+        Bug::OverlapTurns,
+        Bug::RunRefused,
         Bug::SkipClaim,
         Bug::AnswerBeforeSave,
     ];

@@ -35,6 +35,12 @@ pub enum Event {
         /// The call.
         call: CallId,
     },
+    /// A caller here makes no call again of a request that it began with
+    /// [`begin_request`](crate::Node::begin_request): what is remembered of it elsewhere may be forgotten.
+    Settle {
+        /// The request's number.
+        request: u64,
+    },
     /// A frame came from a peer.
     Frame {
         /// Who sent it, as its connection has proven.
@@ -104,7 +110,8 @@ pub enum Event {
         message: Message,
     },
     /// The runtime finished a call that came with [`Deliver`](crate::Command::Deliver): the outcome goes to its origin,
-    /// which may be this node. Tells must not be reported.
+    /// which may be this node. Tells must not be reported. `NotDelivered`, `Overloaded`, `Rejected`, `CallCycle` and
+    /// `DeadlineExceeded` say that it has not run.
     Replied {
         /// The call.
         call: CallId,
@@ -124,6 +131,10 @@ pub enum Event {
     /// moves allow them to begin, and a target that has too much to do is asked again. Each one is answered by a
     /// [`MoveEnded`](crate::Command::MoveEnded) of its own: what becomes of one says nothing about the others.
     Moves(Vec<PlannedMove>),
+    /// Somebody wants actors of this node moved together: none is frozen before targets have taken all of them, and if one
+    /// can't be frozen or taken none is moved. From when all are frozen each move is decided for itself. Each is answered
+    /// by a [`MoveEnded`](crate::Command::MoveEnded).
+    MoveTogether(Vec<PlannedMove>),
     /// Where a new actor goes: the answer to [`NeedPlacement`](crate::Command::NeedPlacement).
     Placed {
         /// The actor.

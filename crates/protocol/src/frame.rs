@@ -7,7 +7,7 @@ use bytes::Bytes;
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, Outcome, SlotEpoch, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::{MoveError, Slot};
+use crate::{MoveError, MovedRequest, Slot};
 
 /// What travels in one piece from node to node. Drivers encode it as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -126,6 +126,8 @@ pub enum MoveStep {
     Accept,
     /// Target to source: no.
     Refuse(MoveError),
+    /// Source to target, before the state image: what the actor knows of requests that may come again.
+    Requests(Vec<MovedRequest>),
     /// Source to target: a part of the state image, in order.
     Stage {
         /// The part.
@@ -258,11 +260,17 @@ impl Body {
             Body::Reply { outcome, .. } => outcome.as_ref().map_or(0, |reply| reply.len()),
             Body::Move(MoveBody { step, .. }) => match step {
                 MoveStep::Stage { chunk, .. } => chunk.len(),
+                MoveStep::Requests(requests) => requests.iter().map(MovedRequest::bytes).sum(),
                 MoveStep::Release { queue, .. } => queue.iter().map(|message| message.body.len()).sum(),
                 _ => 0,
             },
             _ => 0,
         }
+    }
+
+    /// Whether it is a message that nobody waits for a reply to.
+    pub(crate) fn is_tell(&self) -> bool {
+        matches!(self, Body::Message { message, .. } if message.header.one_way)
     }
 
     /// Applies `change` to every message inside.

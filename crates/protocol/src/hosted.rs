@@ -7,6 +7,10 @@ use elastin_types::{ActivationEpoch, Message, NodeId, Time};
 
 use crate::{MoveError, MoveId};
 
+/// The number of the first attempt to move an activation that itself came by a move; of others it is 0. So the directory
+/// can tell an activation that a move has led to from one that was granted anew and has never been moved.
+pub(crate) const FIRST_ATTEMPT_AFTER_MOVE: u32 = 1;
+
 /// One actor on this node.
 #[derive(Debug)]
 pub(crate) struct Hosted {
@@ -60,6 +64,8 @@ pub(crate) struct MoveOut {
     pub(crate) attempt: u32,
     pub(crate) deadline: Time,
     pub(crate) step: OutStep,
+    /// The group that it is one of, until all of the group are frozen.
+    pub(crate) group: Option<MoveId>,
     /// How often it was begun, if it is one of many and is begun again when the target has too much to do.
     pub(crate) tries: Option<u32>,
     /// The size of the state, once it is known.
@@ -71,8 +77,12 @@ pub(crate) struct MoveOut {
 pub(crate) enum OutStep {
     /// The target was asked.
     Offered,
+    /// The target takes it, and others of its group are waited for.
+    Taken,
     /// The runtime was asked to freeze it. If the reason is set, the move is off as soon as it answers.
     Freezing(Option<MoveError>),
+    /// It is frozen, and others of its group are waited for.
+    Frozen(Bytes),
     /// The image is on its way.
     Staging {
         image: Bytes,
@@ -94,6 +104,8 @@ pub(crate) struct Releasing {
     pub(crate) to_epoch: ActivationEpoch,
     /// Which attempt it was.
     pub(crate) attempt: u32,
+    /// The activation that the move led to is gone already, and the actor began anew where it is now.
+    pub(crate) is_lost: bool,
 }
 
 /// Where an actor went.

@@ -50,6 +50,7 @@ mod links;
 pub mod membership;
 mod node;
 pub mod reminders;
+mod requests;
 mod route;
 mod session;
 mod slots;
@@ -65,6 +66,7 @@ pub use frame::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep};
 pub use lease::{KeepAliveId, Lease, LeaseCommand};
 pub use limits::{Limits, NodeConfig};
 pub use node::{Node, TableSizes};
+pub use requests::{MovedRequest, RequestId};
 pub use view::{Member, SLOT_COUNT, Slot, SlotOwner, SlotTable, View};
 
 /// A table with a fixed hash: the same input gives the same order of everything, on every run.

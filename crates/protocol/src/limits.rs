@@ -40,6 +40,13 @@ pub struct Limits {
     pub move_bytes: usize,
     /// The largest part of a state image or queue in one frame, so that a large state never blocks calls for long.
     pub chunk_bytes: usize,
+    /// Requests that one activation remembers, so that they don't run twice. Beyond it further ones are turned away: their
+    /// callers have not settled the earlier ones.
+    pub requests_per_actor: usize,
+    /// The bytes of replies that a node keeps for calls that are made again. Beyond it only that they ran is remembered.
+    pub request_bytes: usize,
+    /// Requests of callers here that may be made again, and that every call of another one must not settle.
+    pub requests_open: usize,
     /// How long a move may take from its start to the directory's decision. After it the actor goes on where it was.
     pub move_deadline: Duration,
     /// How long a frozen actor waits for the end of its current turn before the move is given up.
@@ -65,6 +72,9 @@ impl Default for Limits {
             moves_waiting: 1_000_000,
             move_bytes: 64 << 20,
             chunk_bytes: 256 * 1024,
+            requests_per_actor: 1024,
+            request_bytes: 64 << 20,
+            requests_open: 100_000,
             move_deadline: Duration::from_secs(10),
             freeze_deadline: Duration::from_secs(2),
             acknowledge_after: Duration::from_millis(5),

@@ -102,7 +102,10 @@ impl Links {
             return 0;
         }
         let revision = self.revision();
-        let session = self.sessions.entry(to).or_insert_with(|| Session::new(to));
+        let session = self
+            .sessions
+            .entry(to)
+            .or_insert_with(|| Session::new(to, self.planted));
         if session.announced < revision {
             session.announced = revision;
             session.say(self.now, Body::ViewIs { revision }, self.fenced, &mut self.out);
@@ -178,7 +181,10 @@ impl Links {
             body.make_absolute(self.now);
         }
         let waiting_max = self.limits.unacknowledged_per_peer;
-        let session = self.sessions.entry(from).or_insert_with(|| Session::new(from));
+        let session = self
+            .sessions
+            .entry(from)
+            .or_insert_with(|| Session::new(from, self.planted));
         if self.planted.is(Bug::AcknowledgeTooEarly) {
             session.take_acknowledgement(frame.acknowledged);
         }
@@ -276,7 +282,10 @@ impl Links {
         if self.fenced || self.is_dead(peer) {
             return;
         }
-        let session = self.sessions.entry(peer).or_insert_with(|| Session::new(peer));
+        let session = self
+            .sessions
+            .entry(peer)
+            .or_insert_with(|| Session::new(peer, self.planted));
         session.connected(self.now, &mut self.out);
     }
 

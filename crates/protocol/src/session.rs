@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use elastin_types::{NodeId, Time};
 
+use crate::bug::{Bug, Planted};
 use crate::{Body, Command, Frame};
 
 /// After this many handled frames an acknowledgement is not put off any longer, so that the peer can forget them.
@@ -21,6 +22,7 @@ const RETRANSMIT_BURST: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Session {
     peer: NodeId,
+    planted: Planted,
     /// Everything up to this number has been handled by the peer.
     acknowledged: u64,
     /// What follows it, oldest first, each with what had been handled when it was said.
@@ -54,9 +56,10 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(peer: NodeId) -> Self {
+    pub(crate) fn new(peer: NodeId, planted: Planted) -> Self {
         Self {
             peer,
+            planted,
             acknowledged: 0,
             unacknowledged: VecDeque::new(),
             unacknowledged_bytes: 0,
@@ -225,6 +228,9 @@ impl Session {
 
     fn transmit(&mut self, now: Time, number: u64, out: &mut Vec<Command>) {
         let (acknowledged, mut body) = self.unacknowledged[(number - self.acknowledged - 1) as usize].clone();
+        if self.planted.is(Bug::LoseTells) && number <= self.transmitted && body.is_tell() {
+            body = Body::Ping;
+        }
         body.make_relative(now);
         self.transmitted = self.transmitted.max(number);
         self.acknowledgement_sent = self.acknowledgement_sent.max(acknowledged);
@@ -259,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_for_a_peer_is_counted_until_it_is_acknowledged_or_taken_back() {
-        let mut session = Session::new(NodeId(2));
+        let mut session = Session::new(NodeId(2), Planted::default());
         let mut out = Vec::new();
         for bytes in [100, 20, 3] {
             session.say(Time::ZERO, chunk(bytes), false, &mut out);

@@ -13,7 +13,7 @@ pub(crate) struct OwnedSlot {
     /// This node's epoch as the owner.
     pub(crate) epoch: SlotEpoch,
     /// Counts the activations granted in this epoch.
-    counter: u32,
+    pub(crate) counter: u32,
     /// Whether questions are answered.
     pub(crate) phase: SlotPhase,
     /// Where the actors are.

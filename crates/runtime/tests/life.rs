@@ -284,6 +284,7 @@ async fn messages_that_make_no_sense_are_rejected() {
                 trace: None,
                 source_time_ms: 0,
                 context: None,
+                request: None,
             },
             method: Method::of(method),
             body: Bytes::from_static(body),

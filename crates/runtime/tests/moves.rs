@@ -12,7 +12,7 @@ use common::pair::Pair;
 use common::{Gate, within};
 use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_runtime::{FreezeError, StateImage};
-use elastin_types::{CallError, Unknown};
+use elastin_types::{CallError, NotDelivered, Unknown};
 use serde::{Deserialize, Serialize};
 
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -138,6 +138,7 @@ struct Gated {
 
 static GATE: Gate = Gate::new();
 static FOREVER: Gate = Gate::new();
+static FAILING: Gate = Gate::new();
 
 #[handlers]
 impl Gated {
@@ -145,6 +146,11 @@ impl Gated {
         GATE.passed().await;
         self.done += 1;
         self.done
+    }
+
+    async fn fail(&mut self) {
+        FAILING.passed().await;
+        panic!("as asked");
     }
 
     async fn wait_forever(&mut self) {
@@ -255,5 +261,32 @@ async fn a_fenced_node_starts_no_turn_and_lets_no_reply_leave() {
     );
     pair.runtime(0).fence(false);
     assert_eq!(within("the reply", waiting).await.unwrap(), Ok(0));
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn what_waits_for_an_activation_that_is_lost_is_refused() {
+    let pair = Pair::start(|builder| builder.register::<Gated>());
+    let gated: Ref<Gated> = pair.runtime(0).client().actor(1);
+    let call = |fails: bool| {
+        let gated = gated.clone();
+        tokio::spawn(async move {
+            if fails {
+                gated.fail().await
+            } else {
+                gated.done().await.map(drop)
+            }
+        })
+    };
+    let failing = call(true);
+    within("the handler", FAILING.reached(1)).await;
+    let waiting = call(false);
+    tokio::task::yield_now().await;
+    FAILING.open();
+    assert_eq!(within("the panic", failing).await.unwrap(), Err(CallError::Panicked));
+    // Sent again it could come after what its sender has sent since.
+    let refused = Err(CallError::NotDelivered(NotDelivered::NotHere));
+    assert_eq!(within("the outcome", waiting).await.unwrap(), refused);
+    assert_eq!(gated.done().await, Ok(0));
     pair.stop().await;
 }

@@ -60,6 +60,15 @@ pub(crate) struct Activation {
     pub(crate) freeze_wanted: bool,
 }
 
+/// What a planted bug does not look at before a turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lax {
+    /// Whether the lease is still good.
+    pub(crate) lease: bool,
+    /// Whether another turn is running.
+    pub(crate) overlap: bool,
+}
+
 /// One node's activations.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
@@ -98,12 +107,18 @@ impl Host {
     }
 
     /// The next message that may run at this time, if any; it is the actor's turn then.
-    pub(crate) fn start_turn(&mut self, local: Time, actor: &ActorId) -> Option<(ActivationEpoch, Mail, State)> {
-        if local >= self.may_act_until {
+    pub(crate) fn start_turn(
+        &mut self,
+        local: Time,
+        actor: &ActorId,
+        lax: Lax,
+    ) -> Option<(ActivationEpoch, Mail, State)> {
+        if local >= self.may_act_until && !lax.lease {
             return None;
         }
         let activation = self.activations.get_mut(actor)?;
-        if activation.status != Status::Open || activation.turn.is_some() || activation.freeze_wanted {
+        let is_busy = activation.turn.is_some() && !lax.overlap;
+        if activation.status != Status::Open || is_busy || activation.freeze_wanted {
             return None;
         }
         let mail = activation.mailbox.pop_front()?;

@@ -8,6 +8,7 @@
 mod check;
 mod clock;
 mod delays;
+mod drain;
 mod host;
 mod log;
 mod network;
@@ -21,6 +22,7 @@ mod world;
 
 pub use check::Violation;
 pub use delays::{Delays, count_delays};
+pub use drain::{Drain, empty_a_server};
 pub use log::Line;
 pub use options::{Faults, Options, options_of_seed};
 pub use report::Report;

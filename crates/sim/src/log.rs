@@ -79,6 +79,11 @@ impl Log {
         *self.counters.entry(what).or_insert(0) += 1;
     }
 
+    /// How often something happened.
+    pub(crate) fn times(&self, what: &str) -> u64 {
+        self.counters.get(what).copied().unwrap_or(0)
+    }
+
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }

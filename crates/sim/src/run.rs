@@ -63,16 +63,20 @@ fn work(world: &mut World, random: &mut Random, options: &Options) {
         let tells = (0..random.below(3))
             .map(|_| actor(random.below(options.actors)))
             .collect();
-        let one_way = random.chance(50);
-        world.client_sends(client, &to, tells, one_way);
+        match random.below(8) {
+            0 => world.client_requests(client, &to, tells),
+            kind => drop(world.client_sends(client, &to, tells, kind < 5)),
+        }
     }
     if random.below(steps_per_second) < options.moves_per_second {
         let servers = world.servers();
         if let Some(to) = random.pick(&servers).copied() {
             world.move_actor(&actor(random.below(options.actors)), to);
         }
-        if random.chance(5) {
-            world.exchange();
+        match random.below(20) {
+            0 => world.exchange(),
+            1 | 2 => world.move_together(),
+            _ => {}
         }
     }
     if random.chance(2) {

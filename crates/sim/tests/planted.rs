@@ -10,14 +10,21 @@ const SEEDS_MAX: u64 = 1000;
 /// the protocol or a world changed, all others are tried.
 fn first_seed(bug: Bug) -> u64 {
     match bug {
-        Bug::SkipHold | Bug::HoldFromRecord => 18,
-        Bug::AcceptTooEarly => 19,
-        Bug::CountLeaseFromAnswer => 71,
+        Bug::OpenSlotTooEarly => 27,
+        Bug::RunRefused => 40,
+        Bug::RunPastLease => 47,
+        Bug::DenyLost => 49,
+        Bug::SavePastLease => 64,
+        Bug::SkipHold => 69,
         Bug::AnswerBeforeSave => 75,
-        Bug::OpenTooEarly => 80,
+        Bug::AcceptTooEarly => 80,
+        Bug::ResendLostMail => 99,
+        Bug::HoldFromRecord => 106,
         Bug::PublishBlindly => 110,
-        Bug::ResumeUndecided => 125,
-        Bug::KeepSilently => 138,
+        Bug::OpenTooEarly => 114,
+        Bug::ResumeUndecided => 292,
+        Bug::KeepSilently => 507,
+        Bug::CountLeaseFromAnswer => 516,
         _ => 0,
     }
 }
@@ -32,10 +39,10 @@ fn shows(bug: Bug, seed: u64) -> bool {
 
 #[test]
 fn every_planted_bug_is_found() {
-    let finds = |bug: &Bug| {
+    let is_found = |bug: &Bug| {
         let mut seeds = std::iter::once(first_seed(*bug)).chain(0..SEEDS_MAX);
         seeds.any(|seed| shows(*bug, seed))
     };
-    let missed: Vec<Bug> = Bug::ALL.into_iter().filter(|bug| !finds(bug)).collect();
+    let missed: Vec<Bug> = Bug::ALL.into_iter().filter(|bug| !is_found(bug)).collect();
     assert!(missed.is_empty(), "not found within {SEEDS_MAX} seeds: {missed:?}");
 }

@@ -17,7 +17,7 @@ mod trace;
 pub use epoch::{ActivationEpoch, SlotEpoch};
 pub use id::{ActorId, ActorType, CallId, ChainId, KEY_BYTES_MAX, Key, KeyTooLong, Method, NodeId, Property, TenantId};
 pub use message::{
-    CallError, Caller, Header, Message, NotDelivered, Outcome, Overloaded, Rejected, RequestContext, Unknown,
+    CallError, Caller, Header, Message, NotDelivered, Outcome, Overloaded, Rejected, Request, RequestContext, Unknown,
 };
 pub use reminder::{REMINDER_NAME_BYTES_MAX, Reminder};
 pub use resource::{PerResource, Resource, Usage};

@@ -43,6 +43,17 @@ pub struct Header {
     pub source_time_ms: u64,
     /// Values that flow along; `None` is the same as empty and costs nothing.
     pub context: Option<RequestContext>,
+    /// The request that this call is one of, if it may be made again.
+    pub request: Option<Request>,
+}
+
+/// What makes a call one of several of the same request: an activation runs one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The request's number among those of the node that the call comes from.
+    pub number: u64,
+    /// That node makes no call again of a request before this number, so what is remembered of them may be forgotten.
+    pub settled_below: u64,
 }
 
 impl Header {

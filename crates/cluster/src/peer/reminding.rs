@@ -75,6 +75,7 @@ impl Tell for Inner {
             trace: None,
             source_time_ms: row.due_ms,
             context: None,
+            request: None,
         };
         let arguments = (row.reminder(),);
         Message {

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Overloaded};
+use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Overloaded, SlotEpoch};
 
 use super::Node;
 use crate::bug::Bug;
+use crate::hosted::FIRST_ATTEMPT_AFTER_MOVE;
 use crate::slots::{Placing, Question, SlotPhase, Whereabouts};
 use crate::{Body, Command, DirectoryBody, Slot};
 
@@ -121,6 +122,9 @@ impl Node {
             Some(node) if self.links.view().may_take_actors(node) => {
                 let owned = self.slots.get_mut(&slot).expect("it has the entry");
                 let epoch = owned.grant();
+                if self.links.planted.is(Bug::ReuseEpoch) {
+                    owned.counter -= 1;
+                }
                 let whereabouts = Whereabouts::Hosted {
                     node,
                     epoch,
@@ -203,16 +207,30 @@ impl Node {
     /// The target of a move has the image and wants to be the host: the compare-and-swap that decides every move.
     fn on_commit(&mut self, target: NodeId, actor: ActorId, source: NodeId, epoch: ActivationEpoch, attempt: u32) {
         let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has looked");
-        let may = matches!(owned.entries.get(&actor), Some(Whereabouts::Hosted { node, epoch: now, attempts_void })
-            if *node == source && *now == epoch && attempt >= *attempts_void);
-        if !may && !self.links.planted.is(Bug::CommitBlindly) {
+        let (mut may, mut was_given_anew) = (self.links.planted.is(Bug::CommitBlindly), false);
+        if let Some(Whereabouts::Hosted {
+            node,
+            epoch: now,
+            attempts_void,
+        }) = owned.entries.get(&actor)
+        {
+            may |= *node == source && *now == epoch && attempt >= *attempts_void;
+            // The source was gone, and the target was to begin anew; it asks because it has not heard of that, and must not
+            // take what it asks about for decided: the source may have called the move off and gone on before it died.
+            was_given_anew = *node == target && *attempts_void < FIRST_ATTEMPT_AFTER_MOVE;
+        }
+        if !may && was_given_anew {
+            let (by, now) = (owned.epoch, owned.grant());
+            return self.say(target, &actor, (epoch, attempt), (source, now), by);
+        }
+        if !may {
             return self.say_decided(target, &actor, epoch, attempt, source);
         }
         let now = owned.grant();
         let whereabouts = Whereabouts::Hosted {
             node: target,
             epoch: now,
-            attempts_void: 0,
+            attempts_void: FIRST_ATTEMPT_AFTER_MOVE,
         };
         owned.entries.insert(actor.clone(), whereabouts);
         self.say_decided(source, &actor, epoch, attempt, source);
@@ -245,6 +263,18 @@ impl Node {
             // it must not go on, to the target that it must not begin.
             Some(Whereabouts::Placing(_)) | None => (source, owned.grant()),
         };
+        self.say(to, actor, (epoch, attempt), (node, now), by);
+    }
+
+    /// Says that an actor is at this place now, to one who has asked about this attempt.
+    fn say(
+        &mut self,
+        to: NodeId,
+        actor: &ActorId,
+        (epoch, attempt): (ActivationEpoch, u32),
+        (node, now): (NodeId, ActivationEpoch),
+        by: SlotEpoch,
+    ) {
         let body = DirectoryBody::Decided {
             actor: actor.clone(),
             epoch,

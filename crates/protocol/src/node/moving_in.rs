@@ -7,9 +7,9 @@ use elastin_types::{ActivationEpoch, ActorId, Message, NodeId};
 
 use super::Node;
 use crate::bug::Bug;
-use crate::hosted::{Held, InStep, MoveIn, Phase};
+use crate::hosted::{FIRST_ATTEMPT_AFTER_MOVE, Held, InStep, MoveIn, Phase};
 use crate::route::{Path, Place};
-use crate::{Body, DirectoryBody, MoveBody, MoveError, MoveStep, StateSource};
+use crate::{Body, DirectoryBody, MoveBody, MoveError, MoveStep, MovedRequest, StateSource};
 
 impl Node {
     /// The other side of a move says something.
@@ -24,6 +24,7 @@ impl Node {
             MoveStep::Offer => self.on_offer(from, actor, epoch, attempt),
             MoveStep::Accept => self.on_accept(from, actor, epoch, attempt),
             MoveStep::Refuse(why) => self.on_refuse(&actor, epoch, attempt, why),
+            MoveStep::Requests(requests) => self.on_requests(&actor, epoch, attempt, requests),
             MoveStep::Stage { chunk, last } => self.on_stage(&actor, epoch, attempt, chunk, last),
             MoveStep::Cancel => self.on_cancel(&actor, epoch, attempt),
             MoveStep::Release { to_epoch, queue, last } => {
@@ -123,6 +124,14 @@ impl Node {
         }
     }
 
+    /// What the actor knows of requests came.
+    fn on_requests(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, mut requests: Vec<MovedRequest>) {
+        requests.retain(|moved| !self.links.is_dead(moved.id.origin));
+        if self.move_in_of(actor, epoch, attempt).is_some() {
+            self.requests.come_with(actor, requests, &self.links.limits);
+        }
+    }
+
     /// A part of the image came.
     fn on_stage(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, chunk: Bytes, last: bool) {
         let Some(incoming) = self.move_in_of(actor, epoch, attempt) else {
@@ -188,6 +197,7 @@ impl Node {
     /// The actor does not come: what waited for it finds it elsewhere.
     pub(super) fn drop_move_in(&mut self, actor: &ActorId) {
         self.moving_in.remove(actor);
+        self.requests.forget_actor(actor);
         let held = self.remove_hosted(actor);
         self.send_elsewhere(held, None);
     }
@@ -215,6 +225,9 @@ impl Node {
         for message in &queue {
             let (actor, call, epoch) = (actor.clone(), message.header.call, to_epoch);
             self.links.say(call.origin, Body::Landed { actor, call, epoch });
+            if !self.links.is_dead(call.origin) {
+                self.requests.comes_queued(message);
+            }
         }
         if let Some(incoming) = self.move_in_of(actor, epoch, attempt) {
             incoming.queue.extend(queue);
@@ -252,8 +265,12 @@ impl Node {
             false => queue.rev().for_each(|held| hosted.held.push_front(held)),
         }
         hosted.epoch = epoch;
-        hosted.attempts = 0;
-        self.activate(actor.clone(), StateSource::Staged(image));
+        hosted.attempts = FIRST_ATTEMPT_AFTER_MOVE;
+        let source = match self.links.planted.is(Bug::ForgetState) {
+            true => StateSource::Fresh,
+            false => StateSource::Staged(image),
+        };
+        self.activate(actor.clone(), source);
     }
 
     /// A source died. If it was asked before the directory decided, the answer will still come: the image is complete,

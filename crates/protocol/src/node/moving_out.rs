@@ -17,12 +17,11 @@
 //! can: the source asks it to, stays frozen until it answers, and goes on or releases, whatever the answer says.
 
 use bytes::Bytes;
-use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Time};
+use elastin_types::{ActivationEpoch, ActorId, NodeId, Time};
 
 use super::Node;
-use super::settling::SettlingMove;
 use crate::bug::Bug;
-use crate::hosted::{Departed, Hosted, MoveOut, OutStep, Phase, Releasing};
+use crate::hosted::{Hosted, MoveOut, OutStep, Phase};
 use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, MoveBody, MoveError, MoveId, MoveStep, PlannedMove};
 
@@ -32,8 +31,6 @@ const CHUNKS_UNDER_WAY: usize = 4;
 /// How often one of many moves is begun before its target's refusal counts: with [`Limits::moves_in`](crate::Limits) moves
 /// at a time even the last of a large server gets its turn much earlier.
 const TRIES_MAX: u32 = 100_000;
-/// Messages of a queue in one frame; with the limit on bytes it bounds the size of the frame.
-const QUEUE_PART_MAX: usize = 256;
 
 impl Node {
     /// Somebody wants an actor moved.
@@ -75,6 +72,7 @@ impl Node {
             attempt,
             deadline,
             step,
+            group: None,
             tries,
             image_bytes: 0,
         });
@@ -85,7 +83,7 @@ impl Node {
     }
 
     /// Says something to the target of a move that is not decided.
-    fn tell_target(&mut self, actor: &ActorId, step: MoveStep) -> u64 {
+    pub(super) fn tell_target(&mut self, actor: &ActorId, step: MoveStep) -> u64 {
         let hosted = &self.hosted[actor];
         let Phase::MovingOut(out) = &hosted.phase else {
             unreachable!("only called for an actor that moves away");
@@ -105,11 +103,24 @@ impl Node {
             return;
         };
         if out.to == from && matches!(out.step, OutStep::Offered) {
-            out.step = OutStep::Freezing(None);
-            let before = out.deadline;
-            let deadline = before.min(self.links.now + self.links.limits.freeze_deadline);
-            self.links.command(Command::Freeze { actor, epoch, deadline });
+            out.step = OutStep::Taken;
+            match out.group {
+                Some(group) => self.freeze_group(group),
+                None => self.freeze(&actor),
+            }
         }
+    }
+
+    /// Has the runtime freeze an actor that its target takes.
+    pub(super) fn freeze(&mut self, actor: &ActorId) {
+        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let Phase::MovingOut(out) = &mut hosted.phase else {
+            unreachable!("only called for an actor that moves away");
+        };
+        out.step = OutStep::Freezing(None);
+        let (actor, epoch) = (actor.clone(), hosted.epoch);
+        let deadline = out.deadline.min(self.links.now + self.links.limits.freeze_deadline);
+        self.links.command(Command::Freeze { actor, epoch, deadline });
     }
 
     /// The target does not take the actor.
@@ -117,6 +128,10 @@ impl Node {
         if let Some(out) = self.move_out_of(actor, epoch, attempt)
             && matches!(out.step, OutStep::Offered)
         {
+            if let Some(group) = out.group.take() {
+                self.move_failed(actor, why);
+                return self.group_fails(group, why);
+            }
             let again = out.tries.map(|tries| (out.id, out.to, tries));
             match (why, again) {
                 (MoveError::TooMany(_), Some((id, to, tries))) if tries < TRIES_MAX => {
@@ -144,7 +159,7 @@ impl Node {
     }
 
     /// The actor stays: everything is as before the move.
-    fn move_failed(&mut self, actor: &ActorId, why: MoveError) {
+    pub(super) fn move_failed(&mut self, actor: &ActorId, why: MoveError) {
         let (id, result) = (self.end_move_out(actor), Err(why));
         self.links.command(Command::MoveEnded { id, result });
     }
@@ -161,10 +176,10 @@ impl Node {
     }
 
     /// Calls a move off that the directory can't have decided, and has the actor go on.
-    fn call_off(&mut self, actor: &ActorId, frozen: bool, why: MoveError) {
+    pub(super) fn call_off(&mut self, actor: &ActorId, frozen: bool, why: MoveError) {
         self.tell_target(actor, MoveStep::Cancel);
         self.move_failed(actor, why);
-        if frozen {
+        if frozen && !self.links.planted.is(Bug::StayFrozen) {
             let (actor, epoch) = (actor.clone(), self.hosted[actor].epoch);
             self.links.command(Command::Resume { actor, epoch });
         }
@@ -181,19 +196,39 @@ impl Node {
         let OutStep::Freezing(given_up) = out.step else {
             return;
         };
+        let group = out.group;
         match (image, given_up) {
-            (None, why) => self.call_off(&actor, false, why.unwrap_or(MoveError::NotFrozen)),
+            (None, why) => {
+                let why = why.unwrap_or(MoveError::NotFrozen);
+                out.group = None;
+                self.call_off(&actor, false, why);
+                self.group_fails_if_any(group, why);
+            }
             (Some(_), Some(why)) => self.call_off(&actor, true, why),
             (Some(image), None) => {
                 out.image_bytes = image.len();
-                out.step = OutStep::Staging {
-                    image,
-                    under_way: Default::default(),
-                };
-                self.hurry_settling();
-                self.stage(&actor);
+                out.step = OutStep::Frozen(image);
+                match group {
+                    Some(group) => self.stage_group(group),
+                    None => self.begin_staging(&actor),
+                }
             }
         }
+    }
+
+    /// The image of a frozen actor begins to leave.
+    pub(super) fn begin_staging(&mut self, actor: &ActorId) {
+        let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) else {
+            unreachable!("only called for an actor that moves away");
+        };
+        let OutStep::Frozen(image) = &mut out.step else {
+            unreachable!("only called for an actor that is frozen");
+        };
+        let (image, under_way) = (std::mem::take(image), Default::default());
+        out.step = OutStep::Staging { image, under_way };
+        self.hurry_settling();
+        self.stage_requests(actor);
+        self.stage(actor);
     }
 
     /// Sends as much of the image as may be on its way.
@@ -249,12 +284,15 @@ impl Node {
         let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) else {
             return;
         };
+        if let Some(group) = out.group {
+            return self.group_fails(group, why);
+        }
         match &mut out.step {
-            OutStep::Offered => self.call_off(actor, false, why),
+            OutStep::Offered | OutStep::Taken => self.call_off(actor, false, why),
             OutStep::Freezing(given_up) => {
                 given_up.get_or_insert(why);
             }
-            OutStep::Staging { .. } => self.call_off(actor, true, why),
+            OutStep::Frozen(_) | OutStep::Staging { .. } => self.call_off(actor, true, why),
             OutStep::Deciding if self.links.planted.is(Bug::ResumeUndecided) => self.call_off(actor, true, why),
             OutStep::Deciding => {
                 out.step = OutStep::Aborting(why);
@@ -278,8 +316,10 @@ impl Node {
 
     /// The actor ended by itself while it was to be moved.
     pub(super) fn move_out_ended_by_itself(&mut self, actor: &ActorId) {
-        if let Phase::MovingOut(_) = &self.hosted[actor].phase {
+        if let Phase::MovingOut(out) = &mut self.hosted.get_mut(actor).expect("the caller has it").phase {
+            let group = out.group.take();
             self.call_off(actor, false, MoveError::Ended);
+            self.group_fails_if_any(group, MoveError::Ended);
         }
     }
 
@@ -299,100 +339,6 @@ impl Node {
             OutStep::Deciding | OutStep::Aborting(_) if now > epoch => self.begin_release(actor, node, now),
             OutStep::Aborting(why) => self.call_off(actor, true, why),
             _ => {}
-        }
-    }
-
-    fn begin_release(&mut self, actor: &ActorId, to: NodeId, to_epoch: ActivationEpoch) {
-        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
-        let epoch = hosted.epoch;
-        let Phase::MovingOut(out) = &hosted.phase else {
-            unreachable!("only called for an actor that moves away");
-        };
-        let (id, attempt, deadline) = (out.id, out.attempt, out.deadline);
-        self.moving_out.remove(actor);
-        self.links.timers.unset(deadline, Due::Move(actor.clone()));
-        self.set_phase(actor, Phase::Releasing(Releasing { to, to_epoch, attempt }));
-        let result = Ok(to_epoch);
-        self.links.command(Command::MoveEnded { id, result });
-        let actor = actor.clone();
-        self.links.command(Command::Release { actor, epoch });
-    }
-
-    /// The runtime has given up the activation and its queue: both it and what has come since follow the actor.
-    pub(super) fn on_released(&mut self, actor: ActorId, epoch: ActivationEpoch, queue: Vec<Message>) {
-        let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch == epoch) else {
-            return;
-        };
-        let Phase::Releasing(releasing) = &mut hosted.phase else {
-            return;
-        };
-        let (to, to_epoch, attempt) = (releasing.to, releasing.to_epoch, releasing.attempt);
-        let held = std::mem::take(&mut hosted.held);
-        for message in &queue {
-            self.expect_outcome(message);
-        }
-        if self.links.is_dead(to) || to == self.links.me {
-            // Its new place is lost already. Nothing of the queue has run or will, and that is what its callers hear: sent
-            // on from here it could come after what they have sent since.
-            self.remove_hosted(&actor);
-            for message in queue {
-                self.turn_away(message, CallError::NotDelivered(NotDelivered::NotHere));
-            }
-            self.send_elsewhere(held, None);
-            return;
-        }
-        let queue = match self.links.planted.is(Bug::LoseQueue) {
-            true => Vec::new(),
-            false => queue,
-        };
-        self.send_queue(&actor, epoch, attempt, to, to_epoch, queue);
-        let departed = Departed {
-            to,
-            to_epoch,
-            until: None,
-        };
-        self.set_phase(&actor, Phase::Departed(departed));
-        self.route_follows(&actor, to, to_epoch);
-        self.send_elsewhere(held, Some((to, to_epoch)));
-        self.settling.insert(actor, SettlingMove::new(to, epoch, attempt));
-    }
-
-    fn send_queue(
-        &mut self,
-        actor: &ActorId,
-        epoch: ActivationEpoch,
-        attempt: u32,
-        to: NodeId,
-        to_epoch: ActivationEpoch,
-        queue: Vec<Message>,
-    ) {
-        for message in &queue {
-            let call = message.header.call;
-            let actor = actor.clone();
-            self.links.say(call.origin, Body::PassedOn { actor, call, to });
-        }
-        let mut parts = in_parts(queue, self.links.limits.chunk_bytes).into_iter().peekable();
-        while let Some(queue) = parts.next() {
-            let last = parts.peek().is_none();
-            let body = MoveBody {
-                actor: actor.clone(),
-                epoch,
-                attempt,
-                step: MoveStep::Release { to_epoch, queue, last },
-            };
-            self.links.say(to, Body::Move(body));
-        }
-    }
-
-    /// The target has everything.
-    pub(super) fn on_arrived(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
-        if let Some(hosted) = self.hosted.get_mut(actor)
-            && hosted.epoch == epoch
-            && let Phase::Departed(departed) = &mut hosted.phase
-        {
-            let until = self.links.now + self.links.limits.tombstone_for;
-            departed.until = Some(until);
-            self.links.timers.set(until, Due::Tombstone(actor.clone()));
         }
     }
 
@@ -419,21 +365,4 @@ impl Node {
             }
         }
     }
-}
-
-/// Cuts a queue into parts of bounded size; at least one, even if it is empty.
-fn in_parts(queue: Vec<Message>, bytes_max: usize) -> Vec<Vec<Message>> {
-    let mut parts = vec![Vec::new()];
-    let mut bytes = 0;
-    for message in queue {
-        let part = parts.last_mut().expect("there is always one");
-        if part.len() >= QUEUE_PART_MAX || (bytes > 0 && bytes + message.body.len() > bytes_max) {
-            bytes = message.body.len();
-            parts.push(vec![message]);
-        } else {
-            bytes += message.body.len();
-            part.push(message);
-        }
-    }
-    parts
 }

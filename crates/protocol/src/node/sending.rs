@@ -61,6 +61,7 @@ impl Node {
         let owner = self.links.directory_of(&actor);
         let path = if self.links.is_dead(owner) {
             held.push_front(message);
+            self.blocked_routes.insert(actor.clone());
             Path::Blocked
         } else {
             let call = message.header.call;
@@ -377,10 +378,11 @@ impl Node {
 
     /// Slots have new owners: what waited for one is sent.
     pub(super) fn routes_follow_owners(&mut self) {
-        let is_blocked = |actor: &&ActorId| matches!(self.routes[*actor].path, Path::Blocked);
-        let blocked: Vec<ActorId> = self.busy_routes.iter().filter(is_blocked).cloned().collect();
-        for actor in blocked {
-            self.ask_next(&actor);
+        for actor in std::mem::take(&mut self.blocked_routes) {
+            let path = self.routes.get(&actor).map(|route| &route.path);
+            if matches!(path, Some(Path::Blocked)) {
+                self.ask_next(&actor);
+            }
         }
     }
 }

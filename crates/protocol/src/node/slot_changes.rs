@@ -7,7 +7,7 @@ use elastin_types::{ActorId, Message, NodeId, SlotEpoch};
 
 use super::Node;
 use crate::bug::Bug;
-use crate::hosted::{Hosted, InStep, OutStep, Phase};
+use crate::hosted::{FIRST_ATTEMPT_AFTER_MOVE, Hosted, InStep, OutStep, Phase};
 use crate::slots::{OwnedSlot, Question, SlotPhase, Whereabouts};
 use crate::{Body, DirectoryBody, Entry, Slot, View};
 
@@ -328,20 +328,20 @@ impl Node {
                 Some(here(hosted.epoch, void))
             }
             Phase::MovingIn(incoming) => match incoming.step {
-                InStep::Committed(epoch) => Some(here(epoch, 0)),
+                InStep::Committed(epoch) => Some(here(epoch, FIRST_ATTEMPT_AFTER_MOVE)),
                 _ => None,
             },
             Phase::Releasing(releasing) => Some(Entry {
                 actor: actor.clone(),
                 node: releasing.to,
                 epoch: releasing.to_epoch,
-                attempts_void: 0,
+                attempts_void: FIRST_ATTEMPT_AFTER_MOVE,
             }),
             Phase::Departed(departed) if departed.until.is_none() => Some(Entry {
                 actor: actor.clone(),
                 node: departed.to,
                 epoch: departed.to_epoch,
-                attempts_void: 0,
+                attempts_void: FIRST_ATTEMPT_AFTER_MOVE,
             }),
             Phase::Departed(_) | Phase::Expected | Phase::Leaving => None,
         }

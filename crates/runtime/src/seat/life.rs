@@ -138,8 +138,8 @@ impl<A: Handlers> ActorSeat<A> {
         self.tell_passivated(epoch);
     }
 
-    /// The state is gone: the actor starts again from what was saved, here or wherever it may, and its mail goes along. With
-    /// an error it does not start again, and its mail gets that error.
+    /// The state is gone: the actor starts again from what was saved. If it may do so here, its mail goes along; otherwise the
+    /// mail is refused. With an error it does not start again, and its mail gets that error.
     pub(super) fn lose(&self, error: Option<CallError>) {
         let mut mailbox = self.mailbox.lock();
         if mailbox.orphan {
@@ -167,7 +167,7 @@ impl<A: Handlers> ActorSeat<A> {
         self.reroute();
     }
 
-    /// Finds out where the mail of a lost activation goes. Mail that comes meanwhile queues behind it.
+    /// Finds out whether a lost activation starts again here, with its mail. Mail that comes meanwhile queues behind it.
     fn reroute(&self) {
         loop {
             let grant = if self.shared.is_stopped() {
@@ -197,8 +197,10 @@ impl<A: Handlers> ActorSeat<A> {
                 return;
             };
             drop(mailbox);
-            for turn in queue {
-                self.send_out(turn);
+            // Sent again it could come after what its senders have sent since, so it is refused.
+            for mut turn in queue {
+                let error = CallError::NotDelivered(NotDelivered::NotHere);
+                self.shared.when_unfenced(move || turn.as_mut().fail(error));
             }
         }
     }

@@ -18,6 +18,11 @@ pub(crate) fn check_bounds(
     let held_max = limits.held_per_actor + mailbox_max;
     let bounds = [
         ("messages held for one actor", sizes.held_most, held_max),
+        (
+            "requests remembered for one actor",
+            sizes.requests_most,
+            limits.requests_per_actor,
+        ),
         ("moves away", sizes.moves_out, limits.moves_out),
         ("moves here", sizes.moves_in, limits.moves_in),
     ];

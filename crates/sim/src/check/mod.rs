@@ -1,25 +1,30 @@
 //! What must hold in every run: one checker per invariant, each fed with what really happens in the world.
 
 mod activation;
+mod groups;
 mod lease;
 mod memory;
 mod moves;
 mod order;
 mod outcome;
+mod requests;
 mod service;
 mod state;
 mod stored;
 
+use elastin_protocol::RequestId;
 use elastin_types::{ActivationEpoch, ActorId, CallId, Caller, NodeId, Outcome, Time};
 
 use crate::host::State;
 
 pub(crate) use activation::OneActivation;
+pub(crate) use groups::WholeGroups;
 pub(crate) use lease::NothingAfterTheLease;
 pub(crate) use memory::check_bounds;
 pub(crate) use moves::check_moves;
 pub(crate) use order::OrderPerPair;
 pub(crate) use outcome::TrueOutcomes;
+pub(crate) use requests::OncePerRequest;
 pub(crate) use service::what_is_left;
 pub(crate) use state::StateMoves;
 pub(crate) use stored::StoredStates;
@@ -49,6 +54,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) actor: &'a ActorId,
     pub(crate) epoch: ActivationEpoch,
     pub(crate) call: CallId,
+    /// The request that it is a call of.
+    pub(crate) request: Option<RequestId>,
     pub(crate) caller: &'a Caller,
     /// The sender's life, and the number of this message from it to this actor.
     pub(crate) sender_life: u64,
@@ -61,9 +68,11 @@ pub(crate) struct Turn<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Checkers {
     pub(crate) activation: OneActivation,
+    pub(crate) groups: WholeGroups,
     pub(crate) lease: NothingAfterTheLease,
     pub(crate) order: OrderPerPair,
     pub(crate) outcome: TrueOutcomes,
+    pub(crate) requests: OncePerRequest,
     pub(crate) state: StateMoves,
     pub(crate) stored: StoredStates,
     /// What was broken, in order.
@@ -78,6 +87,7 @@ impl Checkers {
             self.activation.turn_starts(turn),
             self.order.turn_starts(turn),
             self.outcome.turn_starts(turn),
+            self.requests.turn_starts(turn),
             self.state.turn_starts(turn),
         ];
         for result in results {

@@ -1,8 +1,9 @@
 //! Source: the design's "outcomes of a call". Nothing runs twice; each call ends once; a call that was said not to have run
 //! has not and never will, one that was answered has run; and where nothing crashed, nothing is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use elastin_protocol::RequestId;
 use elastin_types::{CallError, CallId, NodeId, Outcome};
 
 use super::{Turn, Violation};
@@ -11,11 +12,14 @@ use super::{Turn, Violation};
 #[derive(Debug, Default)]
 pub(crate) struct TrueOutcomes {
     calls: BTreeMap<CallId, Fate>,
+    /// Requests of which a call has run.
+    requests: BTreeSet<RequestId>,
 }
 
 #[derive(Debug, Default)]
 struct Fate {
     one_way: bool,
+    request: Option<RequestId>,
     ran: bool,
     ended: bool,
     answered: bool,
@@ -24,10 +28,11 @@ struct Fate {
 }
 
 impl TrueOutcomes {
-    /// A call or tell is made.
-    pub(crate) fn call_begins(&mut self, call: CallId, one_way: bool) {
+    /// A call or tell is made, perhaps for a request.
+    pub(crate) fn call_begins(&mut self, call: CallId, one_way: bool, request: Option<RequestId>) {
         let fate = Fate {
             one_way,
+            request,
             ..Fate::default()
         };
         assert!(
@@ -37,6 +42,7 @@ impl TrueOutcomes {
     }
 
     pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) -> Result<(), Violation> {
+        self.requests.extend(turn.request);
         let fate = self.calls.get_mut(&turn.call).expect("only calls that were made run");
         if std::mem::replace(&mut fate.ran, true) {
             let what = format!("{:?} runs again on {}", turn.call, turn.node);
@@ -59,8 +65,10 @@ impl TrueOutcomes {
             );
         }
         fate.answered = outcome.is_ok();
+        // The answer may be that of another call of the same request.
+        let ran = fate.ran || fate.request.is_some_and(|request| self.requests.contains(&request));
         match outcome {
-            Ok(_) if !fate.ran => {
+            Ok(_) if !ran => {
                 let what = format!("{call:?} was answered and has not run");
                 Violation::of("outcomes are true", None, what)
             }

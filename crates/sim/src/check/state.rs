@@ -1,9 +1,10 @@
 //! Source: the design's "nothing is lost or run twice by a planned move". An actor's state counts what it ran in this
-//! life: a move that left something behind, or went on from an old image, shows as a wrong count.
+//! life: a move that left something behind, or went on from an old image, shows as a wrong count. And the activation at the
+//! target of a decided move continues the life that was frozen.
 
 use std::collections::BTreeMap;
 
-use elastin_types::ActorId;
+use elastin_types::{ActivationEpoch, ActorId, NodeId};
 
 use super::{Turn, Violation};
 
@@ -11,10 +12,34 @@ use super::{Turn, Violation};
 #[derive(Debug, Default)]
 pub(crate) struct StateMoves {
     effects: BTreeMap<(ActorId, u64), u64>,
+    /// The life in which an actor was last frozen.
+    frozen: BTreeMap<ActorId, u64>,
+    /// The life that an activation on a node continues, because a move to there was decided.
+    continues: BTreeMap<(ActorId, ActivationEpoch, NodeId), u64>,
 }
 
 impl StateMoves {
+    /// An actor is frozen for a move.
+    pub(crate) fn frozen(&mut self, actor: &ActorId, life: u64) {
+        self.frozen.insert(actor.clone(), life);
+    }
+
+    /// The move is decided: this activation continues the one that was frozen, if it is where the move was to lead. (If it
+    /// is elsewhere, the one there was lost again.)
+    pub(crate) fn moves(&mut self, actor: &ActorId, epoch: ActivationEpoch, to: NodeId) {
+        if let Some(life) = self.frozen.get(actor) {
+            self.continues.insert((actor.clone(), epoch, to), *life);
+        }
+    }
+
     pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) -> Result<(), Violation> {
+        let activation = (turn.actor.clone(), turn.epoch, turn.node);
+        if let Some(life) = self.continues.get(&activation)
+            && *life != turn.state.life
+        {
+            let what = format!("{:?} begins anew on {} after a move", turn.actor, turn.node);
+            return Violation::of("a move keeps the state", Some(turn.actor), what);
+        }
         let life = (turn.actor.clone(), turn.state.life);
         let effects = self.effects.entry(life).or_insert(turn.state.born_with);
         *effects += 1;

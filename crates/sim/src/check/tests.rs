@@ -1,6 +1,6 @@
 //! The checkers find what they are there for, and nothing else.
 
-use elastin_protocol::{Limits, MoveId, TableSizes};
+use elastin_protocol::{Limits, MoveError, MoveId, TableSizes};
 use elastin_types::{CallError, NotDelivered, SlotEpoch, Unknown};
 
 use super::*;
@@ -29,6 +29,7 @@ fn turn<'a>(actor: &'a ActorId, counter: u32, number: u64) -> Turn<'a> {
         actor,
         epoch: epoch(counter),
         call: call(number),
+        request: None,
         caller: &CLIENT,
         sender_life: 0,
         number,
@@ -76,7 +77,7 @@ fn outcomes_that_lie_are_found() {
     let unknown = Err(CallError::Unknown(Unknown::NodeLost));
     let check = |ran: bool, outcome: &Outcome, runs_later: bool| {
         let mut checker = TrueOutcomes::default();
-        checker.call_begins(call(1), false);
+        checker.call_begins(call(1), false, None);
         if ran {
             checker.turn_starts(&turn(&one, 1, 1))?;
         }
@@ -97,7 +98,7 @@ fn outcomes_that_lie_are_found() {
     assert_eq!(check(false, &unknown, true), Ok(()));
 
     let mut checker = TrueOutcomes::default();
-    checker.call_begins(call(1), false);
+    checker.call_begins(call(1), false, None);
     assert_eq!(checker.open(|_| true), [call(1)]);
     assert_eq!(checker.call_ends(call(1), &unknown), Ok(()));
     assert!(checker.call_ends(call(1), &unknown).is_err(), "it ends twice");
@@ -118,6 +119,64 @@ fn state_that_is_left_behind_is_found() {
         Ok(()),
         "a new life goes on from what was saved"
     );
+    checker.frozen(&one, 2);
+    checker.moves(&one, epoch(4), NodeId(4));
+    let mut moved = turn(&one, 4, 7);
+    moved.state.life = 2;
+    assert_eq!(checker.turn_starts(&moved), Ok(()));
+    moved.state.life = 3;
+    assert!(checker.turn_starts(&moved).is_err(), "it begins anew after a move");
+}
+
+#[test]
+fn requests_that_run_twice_are_found() {
+    let (one, mut checker, mut outcomes) = (actor(1), OncePerRequest::default(), TrueOutcomes::default());
+    let request = Some(RequestId {
+        origin: NodeId(9),
+        number: 1,
+    });
+    let attempt = |number: u64, life: u64| {
+        let mut turn = turn(&one, 1, number);
+        turn.request = request;
+        turn.state.life = life;
+        turn
+    };
+    assert_eq!(checker.turn_starts(&turn(&one, 1, 1)), Ok(()), "no request");
+    assert_eq!(checker.turn_starts(&attempt(2, 1)), Ok(()));
+    assert!(checker.turn_starts(&attempt(3, 1)).is_err());
+    assert_eq!(
+        checker.turn_starts(&attempt(3, 2)),
+        Ok(()),
+        "another life knows nothing of it"
+    );
+
+    let answered = Ok(bytes::Bytes::new());
+    for number in [2, 3, 4] {
+        outcomes.call_begins(call(number), false, request);
+    }
+    assert!(outcomes.call_ends(call(4), &answered).is_err(), "none has run");
+    assert_eq!(outcomes.turn_starts(&attempt(2, 1)), Ok(()));
+    assert_eq!(outcomes.call_ends(call(3), &answered), Ok(()), "another one has run");
+}
+
+#[test]
+fn groups_that_come_apart_are_found() {
+    let check = |results: [Result<ActivationEpoch, MoveError>; 2]| {
+        let mut checker = WholeGroups::default();
+        checker.begins([MoveId(1), MoveId(2)].into_iter());
+        checker.ends(MoveId(1), results[0])?;
+        checker.ends(MoveId(2), results[1])?;
+        checker.ends(MoveId(3), Err(MoveError::NotFrozen))
+    };
+    assert_eq!(check([Ok(epoch(2)), Ok(epoch(2))]), Ok(()));
+    assert_eq!(check([Err(MoveError::NotFrozen), Err(MoveError::NotFrozen)]), Ok(()));
+    assert_eq!(
+        check([Ok(epoch(2)), Err(MoveError::TargetLost)]),
+        Ok(()),
+        "a crash parts them"
+    );
+    assert!(check([Ok(epoch(2)), Err(MoveError::NotFrozen)]).is_err());
+    assert!(check([Err(MoveError::TargetUnfit), Ok(epoch(2))]).is_err());
 }
 
 #[test]
@@ -158,7 +217,9 @@ fn late_writes_are_found() {
 #[test]
 fn moves_that_never_end_are_found() {
     let moving = |ended: Option<u64>| Moving {
+        actor: actor(1),
         source: NodeId(1),
+        to: NodeId(2),
         began: Time(0),
         ended: ended.map(|seconds| (Time(seconds * 1_000_000_000), Ok(epoch(2)))),
     };

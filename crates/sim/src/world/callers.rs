@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use elastin_protocol::membership::{MembershipEvent, Role};
-use elastin_protocol::{Event, MoveId, PlannedMove, TableSizes};
+use elastin_protocol::{Event, MoveId, PlannedMove, RequestId, TableSizes};
 use elastin_types::{
-    ActorId, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, Outcome, Overloaded, TenantId,
+    ActorId, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, Outcome, Overloaded, Request,
+    TenantId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,9 @@ const LEAVE_AFTER: Duration = Duration::from_millis(200);
 /// So many actors of each side are exchanged at once.
 const EXCHANGED: usize = 4;
 
+/// How many actors move together at most.
+const GROUP_MOST: u64 = 4;
+
 /// What a simulated message says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Task {
@@ -33,6 +37,19 @@ pub(super) struct Task {
     pub(super) number: u64,
     /// Whom the receiver shall tell something in turn.
     pub(super) tells: Vec<ActorId>,
+}
+
+/// Something that is to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Sending {
+    pub(super) caller: Caller,
+    pub(super) sender_life: u64,
+    pub(super) to: ActorId,
+    /// Whom the receiver shall tell something in turn.
+    pub(super) tells: Vec<ActorId>,
+    pub(super) one_way: bool,
+    /// The request that it is a call of.
+    pub(super) request: Option<u64>,
 }
 
 impl Task {
@@ -44,18 +61,26 @@ impl Task {
 impl World {
     /// A client calls or tells an actor, which tells others in turn.
     pub(crate) fn client_sends(&mut self, client: NodeId, to: &ActorId, tells: Vec<ActorId>, one_way: bool) -> CallId {
-        self.send(client, Caller::Client(client), 0, to, tells, one_way)
+        let sending = Sending {
+            caller: Caller::Client(client),
+            sender_life: 0,
+            to: to.clone(),
+            tells,
+            one_way,
+            request: None,
+        };
+        self.send(client, sending)
     }
 
-    pub(super) fn send(
-        &mut self,
-        node: NodeId,
-        caller: Caller,
-        sender_life: u64,
-        to: &ActorId,
-        tells: Vec<ActorId>,
-        one_way: bool,
-    ) -> CallId {
+    pub(super) fn send(&mut self, node: NodeId, sending: Sending) -> CallId {
+        let Sending {
+            caller,
+            sender_life,
+            to,
+            tells,
+            one_way,
+            request,
+        } = sending;
         let sequence = self.next_call.entry(node).or_insert(0);
         *sequence += 1;
         let call = CallId {
@@ -71,9 +96,13 @@ impl World {
             tells,
         };
         let process = self.processes.get_mut(&node).expect("the sender lives");
-        let patience = match call.sequence % IMPATIENT_EVERY {
-            0 => IMPATIENT_DEADLINE,
-            _ => CALL_DEADLINE,
+        let is_impatient = match request {
+            None => call.sequence.is_multiple_of(IMPATIENT_EVERY),
+            Some(_) => call.sequence.is_multiple_of(2),
+        };
+        let patience = match is_impatient {
+            true => IMPATIENT_DEADLINE,
+            false => CALL_DEADLINE,
         };
         let deadline = self
             .options
@@ -92,16 +121,21 @@ impl World {
                 trace: None,
                 source_time_ms: 0,
                 context: None,
+                request: request.map(|number| Request {
+                    number,
+                    settled_below: 0,
+                }),
             },
             method: Method::of("run"),
             body: postcard::to_stdvec(&task).expect("a task can be encoded").into(),
         };
-        self.checkers.outcome.call_begins(call, one_way);
-        if !process.host.is_open(to) {
+        let id = RequestId::of(&message);
+        self.checkers.outcome.call_begins(call, one_way, id);
+        if id.is_some() || !process.host.is_open(&to) {
             self.handle(node, Event::Send { message });
             return call;
         }
-        let activation = process.host.activations.get_mut(to).expect("it is open");
+        let activation = process.host.activations.get_mut(&to).expect("it is open");
         let waiting = activation.mailbox.len();
         if waiting >= self.mailbox_max() {
             self.log.count("mailbox full");
@@ -110,9 +144,9 @@ impl World {
         }
         self.log.count("direct send");
         let process = self.processes.get_mut(&node).expect("the sender lives");
-        let activation = process.host.activations.get_mut(to).expect("it is open");
+        let activation = process.host.activations.get_mut(&to).expect("it is open");
         activation.mailbox.push_back(Mail { message, direct: true });
-        self.run_turns(node, to);
+        self.run_turns(node, &to);
         call
     }
 
@@ -130,12 +164,13 @@ impl World {
         });
         self.checkers.call_ends(call, &outcome);
         self.ended.insert(call, self.now);
+        self.request_ended(call, &outcome);
     }
 
     /// Asks for a move of an actor, wherever it is; returns its name if it is anywhere.
     pub(crate) fn move_actor(&mut self, actor: &ActorId, to: NodeId) -> Option<MoveId> {
         let source = self.host_of(actor)?;
-        let id = self.new_move(source);
+        let id = self.new_move(actor, source, to);
         let actor = actor.clone();
         self.handle(source, Event::Move { id, actor, to });
         Some(id)
@@ -199,7 +234,7 @@ impl World {
             let Some(to) = self.random.pick(&servers).copied() else {
                 return;
             };
-            let id = self.new_move(source);
+            let id = self.new_move(&actor, source, to);
             moves.push(PlannedMove { id, actor, to });
         }
         self.log.count("many moves at once");
@@ -222,7 +257,7 @@ impl World {
             }
             let actors: Vec<ActorId> = process.host.activations.keys().take(EXCHANGED).cloned().collect();
             let moves = actors.into_iter().map(|actor| {
-                let id = self.new_move(source);
+                let id = self.new_move(&actor, source, to);
                 PlannedMove { id, actor, to }
             });
             let moves = moves.collect();
@@ -231,11 +266,38 @@ impl World {
         }
     }
 
-    fn new_move(&mut self, source: NodeId) -> MoveId {
+    /// Some actors of a server shall go to another one together.
+    pub(crate) fn move_together(&mut self) {
+        let servers = self.servers();
+        let (Some(source), Some(to)) = (self.random.pick(&servers).copied(), self.random.pick(&servers).copied())
+        else {
+            return;
+        };
+        let process = &self.processes[&source];
+        if self.paused.contains_key(&process.pid) {
+            return;
+        }
+        let skipped = self.random.below(4) as usize;
+        let count = 2 + self.random.below(GROUP_MOST - 1) as usize;
+        let activations = &self.processes[&source].host.activations;
+        let actors: Vec<ActorId> = activations.keys().skip(skipped).take(count).cloned().collect();
+        let moves = actors.into_iter().map(|actor| {
+            let id = self.new_move(&actor, source, to);
+            PlannedMove { id, actor, to }
+        });
+        let moves: Vec<PlannedMove> = moves.collect();
+        self.log.count("group");
+        self.checkers.groups.begins(moves.iter().map(|planned| planned.id));
+        self.handle(source, Event::MoveTogether(moves));
+    }
+
+    fn new_move(&mut self, actor: &ActorId, source: NodeId, to: NodeId) -> MoveId {
         self.next_move += 1;
         let id = MoveId(self.next_move);
         let moving = Moving {
+            actor: actor.clone(),
             source,
+            to,
             began: self.now,
             ended: None,
         };

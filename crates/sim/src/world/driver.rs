@@ -134,6 +134,11 @@ impl World {
                 self.log.count(if result.is_ok() { "move done" } else { "move failed" });
                 let now = self.now;
                 let moving = self.moves.get_mut(&id).expect("only moves that were asked for end");
+                let in_groups = self.checkers.groups.ends(id, result);
+                self.checkers.note(in_groups);
+                if let Ok(epoch) = result {
+                    self.checkers.state.moves(&moving.actor, epoch, moving.to);
+                }
                 let before = moving.ended.replace((now, result));
                 assert!(before.is_none(), "a move ends once: {id:?}");
             }

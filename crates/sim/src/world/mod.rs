@@ -1,13 +1,16 @@
 //! The simulated world: processes, the network between them, the services they use, and what happens when.
 //!
 //! The parts, each an `impl World` in a file of its own: `process` (lives of processes and their memberships), `driver`
-//! (what a node wants done), `runtime` (activations and turns), `callers` (calls, moves, drains), `faults`.
+//! (what a node wants done), `runtime` (activations and turns), `saving`, `callers` (calls, moves, drains), `requests`, `faults`.
 
+mod bugs;
 mod callers;
 mod driver;
 mod faults;
 mod process;
+mod requests;
 mod runtime;
+mod saving;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +28,8 @@ use crate::random::Random;
 use crate::service::Service;
 
 use process::{Joining, Process};
-use runtime::Stored;
+use requests::Asked;
+use saving::Stored;
 
 /// Names a process, also before it has joined and is a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +45,8 @@ enum Happening {
         connection: u64,
         frame: Box<Frame>,
     },
+    /// A client calls again for a request.
+    Again(NodeId, Box<Asked>),
     /// Something happens to a node.
     Node(NodeId, Box<Event>),
     TurnEnds(NodeId, ActorId, ActivationEpoch),
@@ -80,9 +86,11 @@ pub(crate) struct CrashPoint {
 }
 
 /// A move that was asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Moving {
+    pub(crate) actor: ActorId,
     pub(crate) source: NodeId,
+    pub(crate) to: NodeId,
     pub(crate) began: Time,
     pub(crate) ended: Option<(Time, Result<ActivationEpoch, MoveError>)>,
 }
@@ -109,6 +117,8 @@ pub(crate) struct World {
     /// When the coordination service is looked at next for leases that end.
     expire_at: Option<Time>,
     next_call: BTreeMap<NodeId, u64>,
+    /// Calls of requests that have not ended.
+    asked: BTreeMap<CallId, Asked>,
     pair_numbers: BTreeMap<(Caller, u64, ActorId), u64>,
     lives: u64,
     /// Where each actor was last activated.
@@ -160,6 +170,7 @@ impl World {
             processes_begun: 0,
             expire_at: None,
             next_call: BTreeMap::new(),
+            asked: BTreeMap::new(),
             pair_numbers: BTreeMap::new(),
             lives: 0,
             last_host: BTreeMap::new(),
@@ -233,6 +244,7 @@ impl World {
         let node = match happening {
             Happening::Frame { to, .. } => to,
             Happening::Node(node, _)
+            | Happening::Again(node, _)
             | Happening::TurnEnds(node, ..)
             | Happening::FreezeDeadline(node, ..)
             | Happening::Timer(node) => node,
@@ -263,6 +275,7 @@ impl World {
                 }
             }
             Happening::Node(node, event) => self.handle(node, *event),
+            Happening::Again(client, asked) => self.ask(client, *asked),
             Happening::TurnEnds(node, actor, epoch) => self.turn_ends(node, &actor, epoch),
             Happening::FreezeDeadline(node, actor, epoch) => self.freeze_deadline(node, actor, epoch),
             Happening::Store(request) => self.store_handles(*request),

@@ -357,6 +357,12 @@ impl World {
         all.map(|(node, _)| *node).collect()
     }
 
+    /// How many actors a node has in memory.
+    pub(crate) fn activations_of(&self, node: NodeId) -> usize {
+        let process = self.processes.get(&node);
+        process.map_or(0, |process| process.host.activations.len())
+    }
+
     pub(crate) fn lives(&self, node: NodeId) -> bool {
         self.processes.contains_key(&node)
     }
@@ -391,6 +397,7 @@ fn limits(tight: bool) -> Limits {
         limits.routes = 8;
         limits.moves_out = 2;
         limits.moves_in = 1;
+        limits.requests_per_actor = 2;
     }
     limits
 }

@@ -3,36 +3,23 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use elastin_protocol::store::{StateError, StateReply, StateRequest, StoreFailure};
-use elastin_protocol::{Event, StateSource};
-use elastin_types::{
-    ActivationEpoch, ActorId, CallError, Caller, Message, NodeId, NotDelivered, Overloaded, Time, Unknown,
-};
+use elastin_protocol::store::StateRequest;
+use elastin_protocol::{Event, RequestId, StateSource};
+use elastin_types::{ActivationEpoch, ActorId, CallError, Caller, Message, NodeId, Overloaded, Time};
 
-use super::callers::Task;
+use super::callers::{Sending, Task};
 use super::{Happening, World};
 use crate::check::Turn;
-use crate::host::{Activation, Mail, State, Status};
+use crate::host::{Activation, Lax, Mail, State, Status};
 use crate::show::{show_call, show_caller};
 
 /// How long a turn takes at most.
 const TURN_MOST: Duration = Duration::from_micros(500);
+/// Some turns take long, so that pauses and the ends of leases fall into them.
+const LONG_TURN_MOST: Duration = Duration::from_millis(20);
+const LONG_TURNS_PERCENT: u64 = 3;
 /// How long loading an actor's state takes at most, and how long the state store takes each way.
-const LOAD_MOST: Duration = Duration::from_millis(3);
-/// How long a slow store takes at most: longer than any lease and the hold after it.
-const SLOW_MOST: Duration = Duration::from_millis(1500);
-
-/// What a node wants of the state store, and its answer.
-#[derive(Debug)]
-pub(super) struct Stored {
-    pub(super) node: NodeId,
-    actor: ActorId,
-    epoch: ActivationEpoch,
-    request: StateRequest,
-    answer: Option<Result<StateReply, StateError>>,
-    /// The state that came with a move.
-    staged: Option<State>,
-}
+pub(super) const LOAD_MOST: Duration = Duration::from_millis(3);
 
 impl World {
     pub(super) fn activation(
@@ -81,7 +68,7 @@ impl World {
     }
 
     /// Gives an activation its state: what came with the move, or what was saved, or nothing.
-    fn bear(
+    pub(super) fn bear(
         &mut self,
         node: NodeId,
         actor: &ActorId,
@@ -105,132 +92,18 @@ impl World {
         activation.state = state;
     }
 
-    // ---- the state store
-
-    fn ask_store(
-        &mut self,
-        node: NodeId,
-        actor: ActorId,
-        epoch: ActivationEpoch,
-        request: StateRequest,
-        staged: Option<State>,
-    ) {
-        let after = self.store_takes();
-        let stored = Stored {
-            node,
-            actor,
-            epoch,
-            request,
-            answer: None,
-            staged,
-        };
-        self.at(after, Happening::Store(Box::new(stored)));
-    }
-
-    fn store_takes(&mut self) -> Duration {
-        let percent = self.options.faults.slow_saves;
-        if !self.calm && percent > 0 && self.random.chance(percent) {
-            self.log.count("slow store");
-            return self.random.between(LOAD_MOST, SLOW_MOST);
-        }
-        self.up_to(LOAD_MOST)
-    }
-
-    /// A request gets to the store.
-    pub(super) fn store_handles(&mut self, mut stored: Stored) {
-        let percent = self.options.faults.failed_saves;
-        let fails = !self.calm && percent > 0 && self.random.chance(percent);
-        let is_lost = fails && self.random.chance(50);
-        let mut answer = match fails && !is_lost {
-            true => Err(StateError::Failed(StoreFailure::Io {
-                reason: "simulated".into(),
-            })),
-            false => self.store.handle(self.now, stored.request.clone()),
-        };
-        if answer.is_ok() && stored.request.is_write() {
-            let result = self.checkers.stored.written(&stored.actor, stored.epoch);
-            self.checkers.note(result);
-        }
-        if let Ok(StateReply::Claimed { state } | StateReply::Loaded { state, .. }) = &answer {
-            let turns = state.as_ref().map_or(0, |state| State::decode(state).effects);
-            let result = self.checkers.stored.loaded(&stored.actor, turns);
-            self.checkers.note(result);
-        }
-        if fails {
-            self.log.count("store failed");
-        }
-        if is_lost {
-            answer = Err(StateError::Failed(StoreFailure::Interrupted {
-                reason: "simulated".into(),
-            }));
-        }
-        stored.answer = Some(answer);
-        let after = self.store_takes();
-        self.at(after, Happening::Stored(Box::new(stored)));
-    }
-
-    /// The store has answered.
-    pub(super) fn stored(&mut self, stored: Stored) {
-        let Stored {
-            node,
-            actor,
-            epoch,
-            answer,
-            staged,
-            ..
-        } = stored;
-        if self.activation(node, &actor, epoch).is_none() {
-            return;
-        }
-        match answer.expect("the store has handled it") {
-            Ok(StateReply::Claimed { state } | StateReply::Loaded { state, .. }) => {
-                let saved = state.as_ref().map(State::decode);
-                self.bear(node, &actor, epoch, staged, saved);
-                let result = Ok(());
-                self.handle(node, Event::Activated { actor, epoch, result });
-            }
-            Ok(StateReply::Saved) => self.finish_turn(node, &actor, epoch),
-            Ok(other) => unreachable!("nothing is answered by {other:?}"),
-            Err(_) => {
-                let activation = self.activation(node, &actor, epoch).expect("it was just there");
-                match activation.turn.take() {
-                    Some(mail) => self.not_saved(node, actor, epoch, mail),
-                    None => {
-                        self.log.count("claim failed");
-                        let process = self.processes.get_mut(&node).expect("it lives");
-                        process.host.activations.remove(&actor);
-                        let result = Err(CallError::NotDelivered(NotDelivered::StateUnavailable));
-                        self.handle(node, Event::Activated { actor, epoch, result });
-                    }
-                }
-            }
-        }
-    }
-
-    /// A turn's effect could not be saved: the activation ends, what waits in it is refused, and the caller can't know.
-    fn not_saved(&mut self, node: NodeId, actor: ActorId, epoch: ActivationEpoch, mail: Mail) {
-        self.log.count("effect not saved");
-        let process = self.processes.get_mut(&node).expect("it lives");
-        let activation = process.host.activations.remove(&actor).expect("it is there");
-        self.answer(node, &mail, Err(CallError::Unknown(Unknown::NotSaved)));
-        for mail in activation.mailbox {
-            self.answer(
-                node,
-                &mail,
-                Err(CallError::NotDelivered(NotDelivered::StateUnavailable)),
-            );
-        }
-        self.handle(node, Event::Passivated { actor, epoch });
-    }
-
     // ---- turns
 
     pub(super) fn deliver(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch, message: Message) {
         let mailbox_max = self.mailbox_max();
+        let runs_refused = self.runs_refused();
         match self.activation(node, actor, epoch) {
             Some(activation) if activation.mailbox.len() >= mailbox_max => {
-                self.log.count("mailbox full");
                 let mail = Mail { message, direct: false };
+                if runs_refused {
+                    activation.mailbox.push_back(mail.clone());
+                }
+                self.log.count("mailbox full");
                 self.answer_soon(node, &mail, Err(CallError::Overloaded(Overloaded::Actor)));
             }
             Some(activation) => {
@@ -247,11 +120,15 @@ impl World {
 
     /// Starts a turn if one may start.
     pub(super) fn run_turns(&mut self, node: NodeId, actor: &ActorId) {
+        let lax = Lax {
+            lease: self.runs_past_lease(),
+            overlap: self.overlaps_turns(),
+        };
         let Some(process) = self.processes.get_mut(&node) else {
             return;
         };
         let local = process.clock.local(self.now);
-        let Some((epoch, mail, state)) = process.host.start_turn(local, actor) else {
+        let Some((epoch, mail, state)) = process.host.start_turn(local, actor, lax) else {
             return;
         };
         let task = Task::of(&mail.message);
@@ -271,6 +148,7 @@ impl World {
             actor,
             epoch,
             call: header.call,
+            request: RequestId::of(&mail.message),
             caller: &header.caller,
             sender_life: task.sender_life,
             number: task.number,
@@ -281,7 +159,8 @@ impl World {
             let result = self.checkers.stored.runs(actor, epoch);
             self.checkers.note(result);
         }
-        let after = self.up_to(TURN_MOST);
+        let is_long = self.random.chance(LONG_TURNS_PERCENT);
+        let after = self.up_to(if is_long { LONG_TURN_MOST } else { TURN_MOST });
         self.at(after, Happening::TurnEnds(node, actor.clone(), epoch));
     }
 
@@ -300,7 +179,15 @@ impl World {
         self.checkers.turn_ends(actor, epoch);
         for to in Task::of(&mail.message).tells {
             let caller = Caller::Actor(actor.clone());
-            self.send(node, caller, sender, &to, Vec::new(), true);
+            let sending = Sending {
+                caller,
+                sender_life: sender,
+                to,
+                tells: Vec::new(),
+                one_way: true,
+                request: None,
+            };
+            self.send(node, sending);
             if !self.lives(node) {
                 return;
             }
@@ -315,30 +202,8 @@ impl World {
         self.save(node, actor, epoch, state);
     }
 
-    fn save(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch, state: Bytes) {
-        let Some(process) = self.processes.get_mut(&node) else {
-            return;
-        };
-        let local = process.clock.local(self.now);
-        if local >= process.host.may_act_until {
-            let Some(activation) = process.host.get(actor, epoch) else {
-                return;
-            };
-            let mail = activation.turn.take().expect("its turn is over and not finished");
-            return self.not_saved(node, actor.clone(), epoch, mail);
-        }
-        self.checkers.save_leaves(node, self.now);
-        let actor = actor.clone();
-        let request = StateRequest::Save {
-            actor: actor.clone(),
-            epoch,
-            state,
-        };
-        self.ask_store(node, actor, epoch, request, None);
-    }
-
     /// Everybody may hear of the turn.
-    fn finish_turn(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch) {
+    pub(super) fn finish_turn(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch) {
         let Some(activation) = self.activation(node, actor, epoch) else {
             return;
         };
@@ -367,7 +232,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, node: NodeId, mail: &Mail, outcome: elastin_types::Outcome) {
+    pub(super) fn answer(&mut self, node: NodeId, mail: &Mail, outcome: elastin_types::Outcome) {
         let call = mail.message.header.call;
         if mail.message.header.one_way {
             return;
@@ -415,7 +280,8 @@ impl World {
             return;
         };
         activation.status = Status::Frozen;
-        let image = Some(activation.state.encode());
+        let (life, image) = (activation.state.life, Some(activation.state.encode()));
+        self.checkers.state.frozen(actor, life);
         self.last_freeze = self.now;
         let actor = actor.clone();
         let event = Event::Frozen { actor, epoch, image };
@@ -472,27 +338,5 @@ impl World {
             let event = Event::Passivated { actor, epoch };
             self.at(after, Happening::Node(node, Box::new(event)));
         }
-    }
-
-    // ---- bugs of a driver
-
-    #[cfg(feature = "planted-bugs")]
-    fn skips_claim(&self) -> bool {
-        self.options.bug == Some(elastin_protocol::Bug::SkipClaim)
-    }
-
-    #[cfg(not(feature = "planted-bugs"))]
-    fn skips_claim(&self) -> bool {
-        false
-    }
-
-    #[cfg(feature = "planted-bugs")]
-    fn answers_before_save(&self) -> bool {
-        self.options.bug == Some(elastin_protocol::Bug::AnswerBeforeSave)
-    }
-
-    #[cfg(not(feature = "planted-bugs"))]
-    fn answers_before_save(&self) -> bool {
-        false
     }
 }

@@ -1,0 +1,140 @@
+//! The end of a move away from this node: the directory has decided, and the queue follows the actor. See `moving_out` for
+//! the picture.
+
+use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered};
+
+use super::Node;
+use super::settling::SettlingMove;
+use crate::bug::Bug;
+use crate::hosted::{Departed, Phase, Releasing};
+use crate::timers::Due;
+use crate::{Body, Command, MoveBody, MoveStep};
+
+/// Messages of a queue in one frame; with the limit on bytes it bounds the size of the frame.
+const QUEUE_PART_MAX: usize = 256;
+
+impl Node {
+    /// The directory has decided for the move: the runtime gives the activation up.
+    pub(super) fn begin_release(&mut self, actor: &ActorId, to: NodeId, to_epoch: ActivationEpoch) {
+        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let epoch = hosted.epoch;
+        let Phase::MovingOut(out) = &hosted.phase else {
+            unreachable!("only called for an actor that moves away");
+        };
+        let (id, attempt, deadline) = (out.id, out.attempt, out.deadline);
+        let is_lost = to != out.to;
+        self.moving_out.remove(actor);
+        self.links.timers.unset(deadline, Due::Move(actor.clone()));
+        self.set_phase(
+            actor,
+            Phase::Releasing(Releasing {
+                to,
+                to_epoch,
+                attempt,
+                is_lost,
+            }),
+        );
+        let result = Ok(to_epoch);
+        self.links.command(Command::MoveEnded { id, result });
+        let actor = actor.clone();
+        self.links.command(Command::Release { actor, epoch });
+    }
+
+    /// The runtime has given up the activation and its queue: both it and what has come since follow the actor.
+    pub(super) fn on_released(&mut self, actor: ActorId, epoch: ActivationEpoch, mut queue: Vec<Message>) {
+        let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch == epoch) else {
+            return;
+        };
+        let Phase::Releasing(releasing) = &mut hosted.phase else {
+            return;
+        };
+        let (to, to_epoch, attempt) = (releasing.to, releasing.to_epoch, releasing.attempt);
+        let is_lost = releasing.is_lost || self.links.is_dead(to) || to == self.links.me;
+        let held = std::mem::take(&mut hosted.held);
+        for message in &mut queue {
+            message.header.call = self.requests.latest(message.header.call);
+            self.expect_outcome(message);
+        }
+        self.requests.forget_actor(&actor);
+        if is_lost {
+            // Its new place is lost already. Nothing of the queue has run or will, and that is what its callers hear: sent
+            // on from here it could come after what they have sent since.
+            self.remove_hosted(&actor);
+            for message in queue {
+                self.turn_away(message, CallError::NotDelivered(NotDelivered::NotHere));
+            }
+            self.send_elsewhere(held, None);
+            return;
+        }
+        let queue = match self.links.planted.is(Bug::LoseQueue) {
+            true => Vec::new(),
+            false => queue,
+        };
+        self.send_queue(&actor, epoch, attempt, to, to_epoch, queue);
+        let departed = Departed {
+            to,
+            to_epoch,
+            until: None,
+        };
+        self.set_phase(&actor, Phase::Departed(departed));
+        self.route_follows(&actor, to, to_epoch);
+        self.send_elsewhere(held, Some((to, to_epoch)));
+        self.settling.insert(actor, SettlingMove::new(to, epoch, attempt));
+    }
+
+    fn send_queue(
+        &mut self,
+        actor: &ActorId,
+        epoch: ActivationEpoch,
+        attempt: u32,
+        to: NodeId,
+        to_epoch: ActivationEpoch,
+        queue: Vec<Message>,
+    ) {
+        for message in &queue {
+            let call = message.header.call;
+            let actor = actor.clone();
+            self.links.say(call.origin, Body::PassedOn { actor, call, to });
+        }
+        let mut parts = in_parts(queue, self.links.limits.chunk_bytes).into_iter().peekable();
+        while let Some(queue) = parts.next() {
+            let last = parts.peek().is_none();
+            let body = MoveBody {
+                actor: actor.clone(),
+                epoch,
+                attempt,
+                step: MoveStep::Release { to_epoch, queue, last },
+            };
+            self.links.say(to, Body::Move(body));
+        }
+    }
+
+    /// The target has everything.
+    pub(super) fn on_arrived(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
+        if let Some(hosted) = self.hosted.get_mut(actor)
+            && hosted.epoch == epoch
+            && let Phase::Departed(departed) = &mut hosted.phase
+        {
+            let until = self.links.now + self.links.limits.tombstone_for;
+            departed.until = Some(until);
+            self.links.timers.set(until, Due::Tombstone(actor.clone()));
+        }
+    }
+}
+
+/// Cuts a queue into parts of bounded size; at least one, even if it is empty.
+fn in_parts(queue: Vec<Message>, bytes_max: usize) -> Vec<Vec<Message>> {
+    let mut parts = vec![Vec::new()];
+    let mut bytes = 0;
+    for message in queue {
+        let part = parts.last_mut().expect("there is always one");
+        if part.len() >= QUEUE_PART_MAX || (bytes > 0 && bytes + message.body.len() > bytes_max) {
+            bytes = message.body.len();
+            parts.push(vec![message]);
+        } else {
+            bytes += message.body.len();
+            part.push(message);
+        }
+    }
+    parts
+}

@@ -1,0 +1,97 @@
+//! Calls that are made again because their caller could not tell what became of them: of all calls of one request the
+//! receiver's activation runs one. See `requests` for what a host remembers.
+
+use elastin_types::{ActorId, CallId, Message, Outcome};
+
+use super::Node;
+use crate::bug::Bug;
+use crate::requests::Arrival;
+use crate::{MoveStep, MovedRequest};
+
+/// What is told of requests in one frame; with the limit on bytes it bounds the size of the frame.
+const REQUESTS_PER_FRAME: usize = 256;
+
+impl Node {
+    /// Begins a request of a caller here and returns its number, or nothing if too many are open. Its calls are
+    /// [sent](crate::Event::Send) with that number in their headers, each under a call id of its own and never straight
+    /// into a mailbox; [`Settle`](crate::Event::Settle) ends it.
+    pub fn begin_request(&mut self) -> Option<u64> {
+        if self.open_requests.len() >= self.links.limits.requests_open {
+            return None;
+        }
+        self.last_request += 1;
+        self.open_requests.insert(self.last_request);
+        Some(self.last_request)
+    }
+
+    pub(super) fn on_settle(&mut self, request: u64) {
+        self.open_requests.remove(&request);
+    }
+
+    /// Tells whoever gets this call of a request which requests its callers are done with.
+    pub(super) fn stamp(&mut self, message: &mut Message) {
+        if let Some(request) = &mut message.header.request {
+            assert!(
+                self.open_requests.contains(&request.number),
+                "a request is begun before its first call, and not settled before its last"
+            );
+            request.settled_below = match self.links.planted.is(Bug::SettleTooEarly) {
+                true => request.number,
+                false => *self.open_requests.first().expect("this one is open"),
+            };
+        }
+    }
+
+    /// Whether a call of a request that has come to its actor runs. Otherwise it gets the outcome of the one that did.
+    pub(super) fn is_to_run(&mut self, message: &Message) -> bool {
+        if self.links.is_dead(message.header.call.origin) {
+            // It was held up on its way by another node. Nobody waits for it, and what was known of its request is forgotten.
+            return false;
+        }
+        match self.requests.arrives(message, &self.links.limits) {
+            Arrival::Runs => true,
+            Arrival::Joins => false,
+            Arrival::Over(outcome) => {
+                self.reply(message.header.call, outcome);
+                false
+            }
+        }
+    }
+
+    /// A call that was delivered here has ended.
+    pub(super) fn on_replied(&mut self, call: CallId, outcome: Outcome) {
+        let (call, outcome) = self.requests.ended(call, outcome, &self.links.limits);
+        self.reply(call, outcome);
+    }
+
+    /// Tells the target of a move what the actor knows of requests. No turn runs any more, so what is in the queue has not
+    /// run; and the target must know the rest before it is decided that the actor is there.
+    pub(super) fn stage_requests(&mut self, actor: &ActorId) {
+        if self.links.planted.is(Bug::ForgetRequests) {
+            return;
+        }
+        for requests in in_parts(self.requests.of(actor), self.links.limits.chunk_bytes) {
+            self.tell_target(actor, MoveStep::Requests(requests));
+        }
+    }
+}
+
+/// Cuts what is told of requests into parts of bounded size.
+fn in_parts(requests: Vec<MovedRequest>, bytes_max: usize) -> Vec<Vec<MovedRequest>> {
+    let mut parts: Vec<Vec<MovedRequest>> = Vec::new();
+    let mut bytes = usize::MAX;
+    for request in requests {
+        let more = bytes.saturating_add(request.bytes());
+        match parts.last_mut() {
+            Some(part) if part.len() < REQUESTS_PER_FRAME && more <= bytes_max => {
+                bytes = more;
+                part.push(request);
+            }
+            _ => {
+                bytes = request.bytes();
+                parts.push(vec![request]);
+            }
+        }
+    }
+    parts
+}
