@@ -49,6 +49,7 @@ mod limits;
 mod links;
 pub mod membership;
 mod node;
+mod parts;
 pub mod reminders;
 mod requests;
 mod route;

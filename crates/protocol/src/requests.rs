@@ -78,6 +78,9 @@ pub(crate) struct Requests {
     running: Map<CallId, RequestId>,
     /// Requests of a node before this number never come again; one that does has been on its way for long.
     settled_below: BTreeMap<NodeId, u64>,
+    /// Of actors whose requests have been told to the target of a move: how many the target will know with what has been
+    /// queued since. It may know more than are known here, because it does not hear which are settled meanwhile.
+    told: Map<ActorId, usize>,
     /// The bytes of all outcomes.
     bytes: usize,
 }
@@ -111,12 +114,16 @@ impl Requests {
             None => {}
         }
         let is_full = || {
-            let count = self.of_actor.get(actor).map_or(0, BTreeSet::len);
-            count >= limits.requests_per_actor
+            let known = self.of_actor.get(actor).map_or(0, BTreeSet::len);
+            let told = self.told.get(actor).copied().unwrap_or(0);
+            known.max(told) >= limits.requests_per_actor
         };
         // Whoever made a call of a request that is settled has long got an outcome for it.
         if request.number < self.settled_below[&id.origin] || is_full() {
             return Arrival::Over(Err(CallError::Overloaded(Overloaded::Actor)));
+        }
+        if let Some(told) = self.told.get_mut(actor) {
+            *told += 1;
         }
         self.waits(id, actor, call);
         Arrival::Runs
@@ -177,8 +184,8 @@ impl Requests {
         }
     }
 
-    /// What the new host of an actor must know.
-    pub(crate) fn of(&self, actor: &ActorId) -> Vec<MovedRequest> {
+    /// What the target of an actor's move must know.
+    pub(crate) fn tell(&mut self, actor: &ActorId) -> Vec<MovedRequest> {
         let ids = self.of_actor.get(actor).into_iter().flatten();
         let moved = ids.map(|id| MovedRequest {
             id: *id,
@@ -187,7 +194,14 @@ impl Requests {
                 Known::Waits { .. } | Known::Lost => None,
             },
         });
-        moved.collect()
+        let moved: Vec<MovedRequest> = moved.collect();
+        self.told.insert(actor.clone(), moved.len());
+        moved
+    }
+
+    /// The move is called off.
+    pub(crate) fn stays(&mut self, actor: &ActorId) {
+        self.told.remove(actor);
     }
 
     /// An actor that is on its way here brings these along.
@@ -208,7 +222,8 @@ impl Requests {
 
     /// A message in the queue that an actor brings along: if it is a call of a request, that has not run.
     pub(crate) fn comes_queued(&mut self, message: &Message) {
-        if let Some(id) = RequestId::of(message) {
+        if let (Some(id), Some(request)) = (RequestId::of(message), message.header.request) {
+            self.settle(id.origin, request.settled_below);
             self.forget(id);
             self.waits(id, &message.target, message.header.call);
         }
@@ -216,6 +231,7 @@ impl Requests {
 
     /// An activation has ended, or gone elsewhere.
     pub(crate) fn forget_actor(&mut self, actor: &ActorId) {
+        self.told.remove(actor);
         for id in self.of_actor.remove(actor).unwrap_or_default() {
             self.forget(id);
         }
@@ -389,7 +405,7 @@ mod tests {
         assert_eq!(source.ended(call(1), paid(), &limits), (call(1), paid()));
         let queued = message(1, 2, 2, 1);
         source.arrives(&queued, &limits);
-        target.come_with(&actor(1), source.of(&actor(1)), &limits);
+        target.come_with(&actor(1), source.tell(&actor(1)), &limits);
         let unknown = || Arrival::Over(Err(CallError::Unknown(Unknown::NodeLost)));
         assert_eq!(target.arrives(&message(1, 3, 1, 1), &limits), Arrival::Over(paid()));
         assert_eq!(
@@ -400,6 +416,10 @@ mod tests {
         target.comes_queued(&queued);
         assert_eq!(target.arrives(&message(1, 4, 2, 1), &limits), Arrival::Joins);
         assert_eq!(target.arrives(&queued, &limits), Arrival::Runs, "it has not run");
+        // The target knows two, so no third is taken, settled or not.
+        assert_eq!(source.arrives(&message(1, 5, 3, 3), &limits), FULL);
+        source.stays(&actor(1));
+        assert_eq!(source.arrives(&message(1, 5, 3, 3), &limits), Arrival::Runs);
         source.forget_actor(&actor(1));
         assert_eq!((source.len(), source.bytes), (0, 0));
     }

@@ -171,6 +171,7 @@ impl Node {
             unreachable!("only called for an actor that moves away");
         };
         self.moving_out.remove(actor);
+        self.requests.stays(actor);
         self.links.timers.unset(out.deadline, Due::Move(actor.clone()));
         out.id
     }

@@ -7,11 +7,9 @@ use super::Node;
 use super::settling::SettlingMove;
 use crate::bug::Bug;
 use crate::hosted::{Departed, Phase, Releasing};
+use crate::parts::in_parts;
 use crate::timers::Due;
 use crate::{Body, Command, MoveBody, MoveStep};
-
-/// Messages of a queue in one frame; with the limit on bytes it bounds the size of the frame.
-const QUEUE_PART_MAX: usize = 256;
 
 impl Node {
     /// The directory has decided for the move: the runtime gives the activation up.
@@ -96,7 +94,12 @@ impl Node {
             let actor = actor.clone();
             self.links.say(call.origin, Body::PassedOn { actor, call, to });
         }
-        let mut parts = in_parts(queue, self.links.limits.chunk_bytes).into_iter().peekable();
+        let mut parts = in_parts(queue, self.links.limits.chunk_bytes, |message| message.body.len());
+        if parts.is_empty() {
+            // The last part says that there is nothing more, also of an empty queue.
+            parts.push(Vec::new());
+        }
+        let mut parts = parts.into_iter().peekable();
         while let Some(queue) = parts.next() {
             let last = parts.peek().is_none();
             let body = MoveBody {
@@ -120,21 +123,4 @@ impl Node {
             self.links.timers.set(until, Due::Tombstone(actor.clone()));
         }
     }
-}
-
-/// Cuts a queue into parts of bounded size; at least one, even if it is empty.
-fn in_parts(queue: Vec<Message>, bytes_max: usize) -> Vec<Vec<Message>> {
-    let mut parts = vec![Vec::new()];
-    let mut bytes = 0;
-    for message in queue {
-        let part = parts.last_mut().expect("there is always one");
-        if part.len() >= QUEUE_PART_MAX || (bytes > 0 && bytes + message.body.len() > bytes_max) {
-            bytes = message.body.len();
-            parts.push(vec![message]);
-        } else {
-            bytes += message.body.len();
-            part.push(message);
-        }
-    }
-    parts
 }

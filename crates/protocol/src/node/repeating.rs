@@ -5,11 +5,9 @@ use elastin_types::{ActorId, CallId, Message, Outcome};
 
 use super::Node;
 use crate::bug::Bug;
+use crate::parts::in_parts;
 use crate::requests::Arrival;
 use crate::{MoveStep, MovedRequest};
-
-/// What is told of requests in one frame; with the limit on bytes it bounds the size of the frame.
-const REQUESTS_PER_FRAME: usize = 256;
 
 impl Node {
     /// Begins a request of a caller here and returns its number, or nothing if too many are open. Its calls are
@@ -70,28 +68,12 @@ impl Node {
         if self.links.planted.is(Bug::ForgetRequests) {
             return;
         }
-        for requests in in_parts(self.requests.of(actor), self.links.limits.chunk_bytes) {
+        for requests in in_parts(
+            self.requests.tell(actor),
+            self.links.limits.chunk_bytes,
+            MovedRequest::bytes,
+        ) {
             self.tell_target(actor, MoveStep::Requests(requests));
         }
     }
-}
-
-/// Cuts what is told of requests into parts of bounded size.
-fn in_parts(requests: Vec<MovedRequest>, bytes_max: usize) -> Vec<Vec<MovedRequest>> {
-    let mut parts: Vec<Vec<MovedRequest>> = Vec::new();
-    let mut bytes = usize::MAX;
-    for request in requests {
-        let more = bytes.saturating_add(request.bytes());
-        match parts.last_mut() {
-            Some(part) if part.len() < REQUESTS_PER_FRAME && more <= bytes_max => {
-                bytes = more;
-                part.push(request);
-            }
-            _ => {
-                bytes = request.bytes();
-                parts.push(vec![request]);
-            }
-        }
-    }
-    parts
 }
