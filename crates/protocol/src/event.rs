@@ -132,8 +132,9 @@ pub enum Event {
     /// [`MoveEnded`](crate::Command::MoveEnded) of its own: what becomes of one says nothing about the others.
     Moves(Vec<PlannedMove>),
     /// Somebody wants actors of this node moved together: none is frozen before targets have taken all of them, and if one
-    /// can't be frozen or taken none is moved. From when all are frozen each move is decided for itself. Each is answered
-    /// by a [`MoveEnded`](crate::Command::MoveEnded).
+    /// can't be frozen or taken none is moved. From when all are frozen each move is decided for itself. A group that
+    /// is larger than [`Limits::moves_out`](crate::Limits::moves_out) is refused. Each move is answered by a
+    /// [`MoveEnded`](crate::Command::MoveEnded).
     MoveTogether(Vec<PlannedMove>),
     /// Where a new actor goes: the answer to [`NeedPlacement`](crate::Command::NeedPlacement).
     Placed {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!                     callers on this node                    peers                 coordination service
-//!                 Send │ GiveUp    ▲ Complete        Frame, Link* │ ▲ Transmit           ▲ │
+//!          Send Settle │ GiveUp    ▲ Complete        Frame, Link* │ ▲ Transmit           ▲ │
 //!                      ▼           │                              ▼ │                    │ ▼
 //!   ┌───────────┐   ┌──┴───────────┴──────────────────────────────┴─┴───────────┐   ┌────┴─┴─────┐
 //!   │ placement │◄──│ Node                                                      │◄──│ membership │
@@ -26,7 +26,9 @@
 //!    could come after what its senders have sent since.
 //! 3. A caller on this node may put mail straight into an activation's mailbox from `Open` on until `Release`, and only if
 //!    none of its earlier [`Send`](Event::Send)s to that actor is still waiting to be handled. (A driver that handles a
-//!    `Send` before the sender continues gets this for free.) Everything else comes as `Send`, in each caller's order.
+//!    `Send` before the sender continues gets this for free.) Everything else comes as `Send`, in each caller's order; so do
+//!    all calls of requests ([`Node::begin_request`]). The [`Replied`](Event::Replied) of a turn comes before the
+//!    [`Frozen`](Event::Frozen) of its activation, or the outcome is lost to later calls of the same request.
 //! 4. Frames of one connection are handed over in order. Connections may break, and frames on them be lost, at any time;
 //!    lost frames are transmitted again after `LinkUp`, and a frame that comes twice is known.
 //! 5. After the time of the last [`MayActUntil`](Event::MayActUntil) the runtime starts no turn and saves nothing, which it
