@@ -35,6 +35,9 @@ pub trait Actor: Serialize + DeserializeOwned + Default + Send + 'static {
 
 /// An actor type's functions and hooks. Written by `#[handlers]` on the `impl` block of the actor.
 pub trait Handlers: Actor {
+    /// Whether there is a handler that waits while others share its actor: an `async fn` with `&self`.
+    const SHARES: bool;
+
     /// The functions that actors of this type can be called with.
     fn functions() -> Vec<FunctionSchema>;
 

@@ -8,17 +8,20 @@ use std::task::{Context, Poll, Waker};
 use elastin_types::{CallError, Message, Rejected, Time, Unknown};
 
 use crate::Actor;
+use crate::begin_shared;
 use crate::body::Body;
 use crate::call::Call;
 use crate::codec;
+use crate::envelope::{self, Destination, InlineTurn, Payload, Post};
 use crate::flow::{AddedValues, Carried, NEVER};
 use crate::function::Function;
 use crate::host::{Finished, Target};
+use crate::lent::Held;
 use crate::persist::Persist;
 use crate::reference::RawRef;
-use crate::scope::{self, Scope};
+use crate::scope::{self, Inside, Scope, Whose};
 use crate::slot::{ReplySlot, Slot};
-use crate::turn::{self, Destination, InlineTurn, Payload, Post, Turn};
+use crate::turn::Turn;
 
 /// What the first poll of a call came to.
 pub(crate) enum Begun<R> {
@@ -37,9 +40,24 @@ pub(crate) fn begin<F: Function>(call: Call<'_, F>) -> Begun<F::Reply> {
     };
     match seat.begin(scope::depth()) {
         Some(body) if !F::MAY_WAIT => run_plain(target, &**seat, body, call, deadline),
+        Some(body) if F::SHARED => begin_shared::run(target, &**seat, body, call, deadline),
         Some(body) => run_inline(target, &**seat, body, call, deadline),
-        None if scope::is_inside(target.id()) => Begun::Over(Err(CallError::CallCycle)),
-        None => queue(&**seat, call, deadline),
+        None => begin_busy(target, &**seat, call, deadline),
+    }
+}
+
+/// Makes a call to an actor that is not idle.
+#[inline(never)]
+fn begin_busy<F: Function>(
+    target: &RawRef<F::Actor>,
+    seat: &dyn Target<F::Actor>,
+    call: Call<'_, F>,
+    deadline: Time,
+) -> Begun<F::Reply> {
+    match scope::inside(target.id()) {
+        Inside::No => queue(seat, call, deadline),
+        Inside::Sharing(lent) if F::SHARED => begin_shared::join(target, seat, lent, call, deadline),
+        Inside::Sharing(_) | Inside::Alone => Begun::Over(Err(CallError::CallCycle)),
     }
 }
 
@@ -55,7 +73,7 @@ fn run_inline<F: Function>(
     let Call { arguments, added, .. } = call;
     let waker = body.take_waker();
     Scope::enter_inline(
-        &mut body,
+        Whose::alone(&mut body),
         || target.bound(),
         F::METHOD,
         deadline,
@@ -63,11 +81,11 @@ fn run_inline<F: Function>(
         || codec::encoded_size(&arguments),
     );
     // A panic while the future is made can't happen: an async handler runs nothing before its first poll.
-    let mut turn = turn::running::<F>(body, arguments);
+    let mut turn = envelope::running::<F>(F::Held::own(body), arguments);
     let mut cx = Context::from_waker(&waker);
-    let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut cx)));
-    let mut body = match polled {
-        Ok(Poll::Ready(body)) => body,
+    let mut place = None;
+    match catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut place, &mut cx))) {
+        Ok(Poll::Ready(())) => {}
         Ok(Poll::Pending) => {
             let slot = Slot::new();
             turn.as_mut().answer_at(slot.clone());
@@ -79,18 +97,10 @@ fn run_inline<F: Function>(
             drop_quietly(turn);
             return panicked(seat);
         }
-    };
+    }
+    let mut body = place.expect("a handler that is over has given its actor back");
     let deadline = Scope::end(&mut body, waker, || F::METHOD);
-    if matches!(F::Actor::PERSIST, Persist::EachTurn) && !F::READ_ONLY {
-        let slot = Slot::new();
-        turn.as_mut().answer_at(slot.clone());
-        seat.finish_saved(body, turn);
-        return Begun::Waiting(slot, deadline);
-    }
-    match seat.finish(body) {
-        Finished::Reply => Begun::Over(Ok(turn.as_mut().take_reply())),
-        finished => reply_unusually::<F>(seat, finished, turn.as_mut().take_reply(), deadline),
-    }
+    conclude::<F>(seat, body, turn.as_mut().take_reply(), deadline)
 }
 
 /// Runs the turn of an idle actor on this thread; its handler never waits.
@@ -105,25 +115,32 @@ fn run_plain<F: Function>(
     let Call { arguments, added, .. } = call;
     let waker = body.take_waker();
     Scope::enter_inline(
-        &mut body,
+        Whose::alone(&mut body),
         || target.bound(),
         F::METHOD,
         deadline,
         added,
         || codec::encoded_size(&arguments),
     );
-    let ran = catch_unwind(AssertUnwindSafe(|| F::run_plain(&mut body.state, arguments)));
-    let Ok(reply) = ran else {
-        drop(Scope::leave());
-        // What the handler left behind is nobody's; only then may the actor start again.
-        drop_quietly(body);
-        return panicked(seat);
+    let Ok(reply) = catch_unwind(AssertUnwindSafe(|| F::run_plain(&mut body.state, arguments))) else {
+        return panicked_plain::<F>(seat, body, waker);
     };
     let deadline = Scope::end(&mut body, waker, || F::METHOD);
     body.changed |= !F::READ_ONLY;
-    if matches!(F::Actor::PERSIST, Persist::EachTurn) && !F::READ_ONLY {
+    conclude::<F>(seat, body, reply, deadline)
+}
+
+/// The turn is over: gives the actor back, and the reply to whom it belongs.
+#[inline]
+pub(crate) fn conclude<F: Function>(
+    seat: &dyn Target<F::Actor>,
+    body: Box<Body<F::Actor>>,
+    reply: F::Reply,
+    deadline: Time,
+) -> Begun<F::Reply> {
+    if matches!(F::Actor::PERSIST, Persist::EachTurn) && body.changed {
         let slot = Slot::new();
-        seat.finish_saved(body, turn::finished::<F>(reply, slot.clone()));
+        seat.finish_saved(body, envelope::finished::<F>(reply, slot.clone()));
         return Begun::Waiting(slot, deadline);
     }
     match seat.finish(body) {
@@ -147,14 +164,34 @@ fn suspend<A: Actor, R>(
 }
 
 #[cold]
-fn panicked<A: Actor, R>(seat: &dyn Target<A>) -> Begun<R> {
-    seat.panicked();
+pub(crate) fn panicked<A: Actor, R>(seat: &dyn Target<A>) -> Begun<R> {
+    seat.count_panic();
+    seat.lost();
     Begun::Over(Err(CallError::Panicked))
+}
+
+/// A handler that never waits panicked. An actor that it only read goes on.
+#[cold]
+fn panicked_plain<F: Function>(
+    seat: &dyn Target<F::Actor>,
+    mut body: Box<Body<F::Actor>>,
+    waker: Waker,
+) -> Begun<F::Reply> {
+    if F::READ_ONLY {
+        Scope::end(&mut body, waker, || F::METHOD);
+        seat.count_panic();
+        seat.finish(body);
+        return Begun::Over(Err(CallError::Panicked));
+    }
+    drop(Scope::leave());
+    // What the handler left behind is nobody's; only then may the actor start again.
+    drop_quietly(body);
+    panicked(seat)
 }
 
 /// The turn is over but its node must not show it: now, or at all.
 #[cold]
-fn reply_unusually<F: Function>(
+pub(crate) fn reply_unusually<F: Function>(
     seat: &dyn Target<F::Actor>,
     finished: Finished,
     reply: F::Reply,
@@ -164,16 +201,17 @@ fn reply_unusually<F: Function>(
         // A caller within the node is held back itself when it comes to reply.
         Finished::Hold if scope::depth() == 0 => {
             let slot = Slot::new();
-            seat.hold_reply(turn::finished::<F>(reply, slot.clone()));
+            seat.hold_reply(envelope::finished::<F>(reply, slot.clone()));
             Begun::Waiting(slot, deadline)
         }
         Finished::Hold | Finished::Reply => Begun::Over(Ok(reply)),
         Finished::Lost => Begun::Over(Err(CallError::Unknown(Unknown::NodeLost))),
+        Finished::Broken => Begun::Over(Err(CallError::Panicked)),
     }
 }
 
 /// Drops what a panic left behind; a second panic in its drop is contained too.
-fn drop_quietly<T>(value: T) {
+pub(crate) fn drop_quietly<T>(value: T) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
 }
 
@@ -204,7 +242,7 @@ pub(crate) fn waiting_deadline<F: Function>(target: &RawRef<F::Actor>, deadline:
 
 /// Puts a call into the mailbox.
 #[inline(never)]
-fn queue<F: Function>(seat: &dyn Target<F::Actor>, call: Call<'_, F>, deadline: Time) -> Begun<F::Reply> {
+pub(crate) fn queue<F: Function>(seat: &dyn Target<F::Actor>, call: Call<'_, F>, deadline: Time) -> Begun<F::Reply> {
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = carried.deadline();
@@ -223,6 +261,9 @@ fn queue<F: Function>(seat: &dyn Target<F::Actor>, call: Call<'_, F>, deadline: 
 /// Sends a call to an actor whose type this process does not know.
 #[cold]
 fn dispatch<F: Function>(call: Call<'_, F>, deadline: Time) -> Begun<F::Reply> {
+    if let Err(error) = check_bound::<F>(call.target) {
+        return Begun::Over(Err(error));
+    }
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = carried.deadline();
@@ -236,6 +277,7 @@ fn dispatch<F: Function>(call: Call<'_, F>, deadline: Time) -> Begun<F::Reply> {
 /// Tells an actor whose type this process does not know.
 #[cold]
 pub(crate) fn dispatch_tell<F: Function>(call: Call<'_, F>, deadline: Time) -> Result<(), CallError> {
+    check_bound::<F>(call.target)?;
     let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, true);
     send::<F>(call.target, call.arguments, carried, None)
 }
@@ -253,6 +295,14 @@ pub(crate) fn post<F: Function>(call: Call<'_, F>) -> Result<(), CallError> {
         destination: Destination::Nowhere,
     }));
     seat.post(&mut post, None)
+}
+
+/// Whether the reference says which process its calls go through.
+fn check_bound<F: Function>(target: &RawRef<F::Actor>) -> Result<(), CallError> {
+    match target.host() {
+        Some(_) => Ok(()),
+        None => Err(CallError::Rejected(Rejected::Unbound(F::Actor::NAME.to_owned()))),
+    }
 }
 
 fn send<F: Function>(

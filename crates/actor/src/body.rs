@@ -8,7 +8,7 @@ use elastin_types::ActivationEpoch;
 use crate::host::Seat;
 
 /// An actor's state, with what its turns need. Whoever owns the box has the actor's turn: there is only one, so turns are
-/// exclusive by construction.
+/// exclusive by construction. Turns that only borrow the actor share the box by way of a [`Lent`](crate::Lent).
 pub struct Body<A> {
     /// The application's state.
     pub state: A,
@@ -18,14 +18,40 @@ pub struct Body<A> {
     seat: Option<Arc<dyn Seat>>,
     /// Wakes this actor's suspended turn. Made once, because to make one costs more than to move it.
     waker: Option<Waker>,
-    /// How many more turns go unmeasured.
-    unmeasured: u16,
-    /// How many turns one measured turn stands for.
-    stride: u16,
+    pub(crate) sampling: Sampling,
     /// Whether a turn that may have changed the state has run since this was last cleared.
     pub changed: bool,
     /// Whether a turn has run since it was last asked.
     pub used: UsedSince,
+}
+
+/// Which turns are measured: one in so many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sampling {
+    /// How many more turns go unmeasured.
+    unmeasured: u16,
+    /// How many turns one measured turn stands for.
+    stride: u16,
+}
+
+impl Sampling {
+    /// Whether the turn that begins now is measured, and if so how many turns it stands for.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        if self.unmeasured > 0 {
+            self.unmeasured -= 1;
+            return None;
+        }
+        self.unmeasured = self.stride - 1;
+        Some(u32::from(self.stride))
+    }
+
+    /// Sets how many turns one measured turn stands for from the next one on.
+    pub(crate) fn set_stride(&mut self, stride: u16) {
+        assert!(stride > 0, "every measured turn stands at least for itself");
+        self.stride = stride;
+        self.unmeasured = stride - 1;
+    }
 }
 
 /// Whether a turn has run since each of those who want to know has last asked. One byte, so that a turn sets all at once.
@@ -39,7 +65,7 @@ impl UsedSince {
     pub const LOOK: u8 = 2;
 
     /// A turn has run, for all.
-    const ALL: Self = Self(Self::SWEEP | Self::LOOK);
+    pub(crate) const ALL: Self = Self(Self::SWEEP | Self::LOOK);
 
     /// Whether a turn has run, for one of them; from now on none has.
     pub fn take(&mut self, whose: u8) -> bool {
@@ -58,33 +84,20 @@ impl<A> Body<A> {
             seat: Some(seat),
             waker: Some(waker),
             // An actor that is called once and never again is not worth a table of its callers.
-            unmeasured: 1,
-            stride: 1,
+            sampling: Sampling {
+                unmeasured: 1,
+                stride: 1,
+            },
             changed: false,
             used: UsedSince::ALL,
         })
-    }
-
-    /// Sets how many turns one measured turn stands for from the next one on.
-    ///
-    /// # Panics
-    /// If it is 0.
-    pub fn set_stride(&mut self, stride: u16) {
-        assert!(stride > 0, "every measured turn stands at least for itself");
-        self.stride = stride;
-        self.unmeasured = stride - 1;
     }
 
     /// Whether the turn that begins now is measured, and if so how many turns it stands for.
     #[inline]
     pub(crate) fn measure_next(&mut self) -> Option<u32> {
         self.used = UsedSince::ALL;
-        if self.unmeasured > 0 {
-            self.unmeasured -= 1;
-            return None;
-        }
-        self.unmeasured = self.stride - 1;
-        Some(u32::from(self.stride))
+        self.sampling.next()
     }
 
     /// The waker, for a turn that is polled.
@@ -97,6 +110,18 @@ impl<A> Body<A> {
     #[inline]
     pub(crate) fn take_seat(&mut self) -> Arc<dyn Seat> {
         self.seat.take().expect("an actor at rest has its seat")
+    }
+
+    /// The waker, for a turn that shares the actor with others.
+    #[inline]
+    pub fn waker(&self) -> &Waker {
+        self.waker.as_ref().expect("a lent actor keeps its waker")
+    }
+
+    /// The seat, for the scope of a turn that shares the actor with others.
+    #[inline]
+    pub(crate) fn seat(&self) -> &Arc<dyn Seat> {
+        self.seat.as_ref().expect("a lent actor keeps its seat")
     }
 
     /// Gives back what the turn had borrowed.

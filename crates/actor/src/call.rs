@@ -17,6 +17,9 @@ use crate::slot::Slot;
 use crate::tell::Tell;
 
 /// A call that is about to be made. Nothing has happened yet: `.await` it, or [`tell`](Call::tell) it.
+///
+/// It is an [`IntoFuture`], which `.await`, `tokio::join!`, `tokio::try_join!` and `tokio::select!` take as it is. What wants a
+/// `Future`, such as `tokio::time::timeout`, gets it by `into_future()`.
 #[must_use = "a call does nothing until it is awaited or told"]
 pub struct Call<'a, F: Function> {
     pub(crate) target: &'a RawRef<F::Actor>,
@@ -83,7 +86,8 @@ impl<'a, F: Function> Call<'a, F> {
     pub(crate) fn ends(&self) -> Time {
         match self.wait_max {
             None => NEVER,
-            Some(wait_max) => self.target.bound().now() + wait_max,
+            // Without a process there is no clock, and the call will fail for that very reason.
+            Some(wait_max) => self.target.host().map_or(NEVER, |host| host.now() + wait_max),
         }
     }
 }

@@ -39,7 +39,7 @@ impl Ctx {
     }
 
     /// A reference to this actor itself. A call to it from its own turn would wait for itself and gets
-    /// [`CallCycle`](elastin_types::CallError::CallCycle); a tell is fine.
+    /// [`CallCycle`](elastin_types::CallError::CallCycle), unless both handlers take `&self`; a tell is fine.
     ///
     /// # Panics
     /// If this actor is not an `A`.

@@ -219,6 +219,14 @@ impl Carried {
         }
     }
 
+    /// Who sent it.
+    pub fn caller(&self) -> &Caller {
+        match &self.0 {
+            Inner::Here { caller, .. } => caller,
+            Inner::Received(header) => &header.caller,
+        }
+    }
+
     /// The chain of calls that it belongs to, unless nobody else can belong to it.
     #[inline]
     pub fn chain(&self) -> Option<ChainId> {

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Actor;
 use crate::body::Body;
+use crate::lent::{Held, Lent};
 
 /// What an actor type has for each of its handlers, told apart by the number of the handler's [`Method`]. Written by
 /// `#[handlers]`.
@@ -19,22 +20,45 @@ pub trait Answers<const METHOD: u32>: Actor {
     type Reply: Serialize + DeserializeOwned + Send + 'static;
     /// What a call gives: the reply or why there is none.
     type Output;
+    /// What the handler's future holds the actor by: a [`Lent`] if it is [`SHARED`](Answers::SHARED) and
+    /// [may wait](Answers::MAY_WAIT), else the box.
+    type Held: Held<Self>;
 
     /// The handler's name.
     const NAME: &'static str;
+    /// Whether it takes `&self`, so that it can run while others that do wait for something.
+    const SHARED: bool;
     /// Whether it only reads the actor.
     const READ_ONLY: bool;
     /// Whether it may wait for something: it is an `async fn`.
     const MAY_WAIT: bool;
 
-    /// Runs a handler that never waits, and so needs no future. Only called where [`MAY_WAIT`](Answers::MAY_WAIT) is false.
-    fn run_plain(state: &mut Self, arguments: Self::Arguments) -> Self::Reply;
+    /// Runs a handler with `&mut self` that never waits, and so needs no future.
+    fn run_plain(state: &mut Self, arguments: Self::Arguments) -> Self::Reply {
+        let _ = (state, arguments);
+        unreachable!("this handler takes `&self`, or runs as a future")
+    }
 
-    /// Runs the handler, and gives back the actor and the reply.
+    /// Runs a handler with `&self` that never waits.
+    fn read_plain(state: &Self, arguments: Self::Arguments) -> Self::Reply {
+        let _ = (state, arguments);
+        unreachable!("this handler takes `&mut self`, or runs as a future")
+    }
+
+    /// Runs a handler that may wait; gives back what it held the actor by, and the reply.
     fn run(
-        body: Box<Body<Self>>,
+        held: Self::Held,
         arguments: Self::Arguments,
-    ) -> impl Future<Output = (Box<Body<Self>>, Self::Reply)> + Send + 'static;
+    ) -> impl Future<Output = (Self::Held, Self::Reply)> + Send + 'static {
+        drop((held, arguments));
+        async { unreachable!("this handler never waits") }
+    }
+
+    /// Lends the actor to turns of this function and others. Only called where it may wait and is shared.
+    fn lend(body: Box<Body<Self>>) -> Lent {
+        drop(body);
+        unreachable!("this handler has its actor for itself")
+    }
 
     /// Makes what a call gives of a reply or the lack of one.
     fn output(outcome: Result<Self::Reply, CallError>) -> Self::Output;
@@ -43,7 +67,7 @@ pub trait Answers<const METHOD: u32>: Actor {
 /// The handler of `A` with this method number, as a type.
 pub struct Handler<A, const METHOD: u32>(PhantomData<fn() -> A>);
 
-/// One handler. Every [`Handler`] of an actor type is one.
+/// One handler. Every [`Handler`] of an actor type is one; [`Answers`] says what its parts are.
 pub trait Function: 'static {
     /// The actor type that has it.
     type Actor: Actor;
@@ -53,24 +77,34 @@ pub trait Function: 'static {
     type Reply: Serialize + DeserializeOwned + Send + 'static;
     /// What a call gives: the reply or why there is none.
     type Output;
+    /// What the handler's future holds the actor by.
+    type Held: Held<Self::Actor>;
 
     /// Its name.
     const NAME: &'static str;
     /// The id that belongs to the name.
     const METHOD: Method = Method::of(Self::NAME);
+    /// Whether it takes `&self`.
+    const SHARED: bool;
     /// Whether it only reads the actor.
     const READ_ONLY: bool;
     /// Whether it may wait for something: it is an `async fn`.
     const MAY_WAIT: bool;
 
-    /// Runs a handler that never waits, and so needs no future. Only called where [`MAY_WAIT`](Function::MAY_WAIT) is false.
+    /// Runs a handler that never waits, on an actor that nobody else has.
     fn run_plain(state: &mut Self::Actor, arguments: Self::Arguments) -> Self::Reply;
 
-    /// Runs the handler, and gives back the actor and the reply.
+    /// Runs a handler with `&self` that never waits.
+    fn read_plain(state: &Self::Actor, arguments: Self::Arguments) -> Self::Reply;
+
+    /// Runs a handler that may wait; gives back what it held the actor by, and the reply.
     fn run(
-        body: Box<Body<Self::Actor>>,
+        held: Self::Held,
         arguments: Self::Arguments,
-    ) -> impl Future<Output = (Box<Body<Self::Actor>>, Self::Reply)> + Send + 'static;
+    ) -> impl Future<Output = (Self::Held, Self::Reply)> + Send + 'static;
+
+    /// Lends the actor. Only called where the handler may wait and is shared.
+    fn lend(body: Box<Body<Self::Actor>>) -> Lent;
 
     /// Makes what a call gives of a reply or the lack of one.
     fn output(outcome: Result<Self::Reply, CallError>) -> Self::Output;
@@ -81,20 +115,31 @@ impl<A: Answers<METHOD>, const METHOD: u32> Function for Handler<A, METHOD> {
     type Arguments = A::Arguments;
     type Reply = A::Reply;
     type Output = A::Output;
+    type Held = A::Held;
 
     const NAME: &'static str = <A as Answers<METHOD>>::NAME;
+    const SHARED: bool = A::SHARED;
     const READ_ONLY: bool = A::READ_ONLY;
     const MAY_WAIT: bool = A::MAY_WAIT;
 
+    #[inline]
     fn run_plain(state: &mut A, arguments: A::Arguments) -> A::Reply {
+        if A::SHARED {
+            return A::read_plain(state, arguments);
+        }
         A::run_plain(state, arguments)
     }
 
-    fn run(
-        body: Box<Body<A>>,
-        arguments: A::Arguments,
-    ) -> impl Future<Output = (Box<Body<A>>, A::Reply)> + Send + 'static {
-        A::run(body, arguments)
+    fn read_plain(state: &A, arguments: A::Arguments) -> A::Reply {
+        A::read_plain(state, arguments)
+    }
+
+    fn run(held: A::Held, arguments: A::Arguments) -> impl Future<Output = (A::Held, A::Reply)> + Send + 'static {
+        A::run(held, arguments)
+    }
+
+    fn lend(body: Box<Body<A>>) -> Lent {
+        A::lend(body)
     }
 
     fn output(outcome: Result<A::Reply, CallError>) -> A::Output {

@@ -17,6 +17,7 @@ use elastin_types::{ActorId, CallError, CallId, Caller, Message, Method, NodeId,
 
 use crate::Actor;
 use crate::body::Body;
+use crate::lent::Lent;
 use crate::persist::SaveDone;
 use crate::reminder::{ReminderDone, ReminderRequest};
 use crate::scope::Scope;
@@ -162,8 +163,11 @@ pub trait Target<A: Actor>: Seat {
     /// The turn waits for something: from here on it is polled by this node's workers.
     fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker);
 
+    /// Counts a turn that panicked.
+    fn count_panic(&self);
+
     /// The turn panicked and took the state with it.
-    fn panicked(&self);
+    fn lost(&self);
 
     /// Keeps a finished turn until its reply may leave.
     fn hold_reply(&self, turn: Pin<Box<dyn Turn<A>>>);
@@ -171,6 +175,37 @@ pub trait Target<A: Actor>: Seat {
     /// Puts a call into the mailbox, or sends it to wherever the actor is. When the mailbox is full and `room` is given, that
     /// is woken when there is room again. On failure the call is as it was.
     fn post(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError>;
+
+    /// Whether a call may run right here, on a thread that is inside a turn of this very actor which shares it. `sender` is
+    /// the actor that calls: what it sent before must not be overtaken.
+    fn join(&self, depth: u32, sender: &ActorId) -> Join;
+
+    /// A turn that shares the actor waits for something: from here on it is polled by this node's workers.
+    fn suspend_shared(&self, lent: Lent, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, share: Share);
+
+    /// A turn that shares the actor is over. With the turn its reply is sent when what it may have seen is saved; else the
+    /// outcome says what becomes of it. Only for actors that others still have a share of, or may.
+    fn finish_shared(&self, lent: Lent, over: Option<Pin<Box<dyn Turn<A>>>>, share: Share) -> Finished;
+}
+
+/// How a turn that ran on its caller's thread came to share its actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// It took the actor when that was idle. While it is polled, no other thread polls a turn of the actor.
+    First,
+    /// It began within the poll of another turn that shares the actor.
+    Joined,
+}
+
+/// Whether a call may run beside another turn of its actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// Right here.
+    Here,
+    /// Through the mailbox, because this thread has run too much inline already.
+    Queued,
+    /// It can't.
+    Refused(CallError),
 }
 
 /// What becomes of the reply of a turn that ran on its caller's thread.
@@ -182,4 +217,6 @@ pub enum Finished {
     Hold,
     /// The activation had lost its right to be while the turn ran: nobody may see what it did.
     Lost,
+    /// Another turn that shared the actor panicked and may have left it half changed.
+    Broken,
 }

@@ -16,7 +16,8 @@ use crate::{Actor, TypedRef};
 /// A reference to an actor of type `A`: the same for one on this node and one anywhere else, before and after a move.
 ///
 /// It has a method for each handler of `A`, which makes a [`Call`](crate::Call). It is compared, ordered and encoded by the
-/// actor's id alone. A decoded reference works within turns; outside, [`Client::bind`](crate::Client::bind) it.
+/// actor's id alone. A decoded reference works within turns; outside, [`Client::bind`](crate::Client::bind) it, or its calls are
+/// rejected.
 pub struct Ref<A: Actor> {
     typed: A::Ref,
 }
@@ -73,14 +74,13 @@ impl<A: Actor> RawRef<A> {
         Some(self.link.host.get_or_init(|| host))
     }
 
-    /// The process that calls go through.
+    /// The process that calls go through, of a call that has begun.
     ///
     /// # Panics
-    /// For a decoded reference outside any turn.
+    /// For a decoded reference outside any turn, whose calls don't begin.
     #[inline]
     pub(crate) fn bound(&self) -> &Arc<dyn Host> {
-        self.host()
-            .expect("a decoded reference is used within a turn, or bound with `Client::bind` first")
+        self.host().expect("a call begins only on a bound reference")
     }
 
     /// The actor's seat on this node; `None` if this process does not know the type.

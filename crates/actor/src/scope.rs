@@ -3,93 +3,30 @@
 //! Scopes nest: an inline call runs inside its caller's poll, and the caller's scope waits in `outer` meanwhile. The chain of
 //! scopes on a thread is therefore the chain of inline calls, which is how a cycle among them is found.
 
-use std::cell::Cell;
-use std::mem::ManuallyDrop;
+mod measuring;
+mod stack;
+
 use std::sync::Arc;
 use std::task::Waker;
 
 use elastin_types::{ActorId, Caller, ChainId, Method, RequestContext, TenantId, Time, TraceContext};
 
+use crate::Actor;
 use crate::body::Body;
 use crate::flow::{AddedValues, Carried, Flow, NEVER, Origin};
-use crate::host::{Host, Seat, TurnMeasure};
+use crate::host::{Host, Seat};
+use crate::lent::Lent;
 use crate::measure::Measure;
-use crate::span::TurnSpan;
-
-/// How many scopes a thread keeps for later turns: inline calls nest less deep than this almost always.
-const POOLED_MAX: u32 = 64;
-
-/// A list of scopes, each in `outer` of the one before it.
-type List = Cell<ManuallyDrop<Option<Box<Scope>>>>;
-
-thread_local! {
-    // None of them has a destructor, because access to a variable that has one costs several times as much.
-    /// The turns that this thread is in, innermost first.
-    static CURRENT: List = const { Cell::new(ManuallyDrop::new(None)) };
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Scopes for later turns. INVARIANT: what is in the pool has nothing in it.
-    static POOL: List = const { Cell::new(ManuallyDrop::new(None)) };
-    static POOLED: Cell<u32> = const { Cell::new(0) };
-    static CLEANUP: Cleanup = const { Cleanup };
-}
-
-/// Frees the pool when its thread ends.
-struct Cleanup;
-
-impl Drop for Cleanup {
-    fn drop(&mut self) {
-        let mut pooled = ManuallyDrop::into_inner(POOL.take());
-        // One by one: a long list would recurse.
-        while let Some(mut scope) = pooled {
-            pooled = scope.outer.take();
-        }
-    }
-}
-
-/// The innermost turn of this thread. It is out of its place until this is dropped; what is done with it meanwhile makes no
-/// calls.
-struct Innermost(ManuallyDrop<Option<Box<Scope>>>);
-
-impl Innermost {
-    #[inline]
-    fn take() -> Self {
-        Self(CURRENT.take())
-    }
-
-    #[inline]
-    fn scope(&mut self) -> Option<&mut Scope> {
-        self.0.as_deref_mut()
-    }
-}
-
-impl Drop for Innermost {
-    #[inline]
-    fn drop(&mut self) {
-        CURRENT.set(std::mem::take(&mut self.0));
-    }
-}
-
-#[inline]
-fn enter(mut scope: Box<Scope>) {
-    scope.outer = ManuallyDrop::into_inner(CURRENT.take());
-    CURRENT.set(ManuallyDrop::new(Some(scope)));
-    DEPTH.set(DEPTH.get() + 1);
-}
-
-#[inline]
-fn leave() -> Box<Scope> {
-    let scope = ManuallyDrop::into_inner(CURRENT.take());
-    let mut scope = scope.expect("a turn is left by the thread that entered it");
-    CURRENT.set(ManuallyDrop::new(scope.outer.take()));
-    DEPTH.set(DEPTH.get() - 1);
-    scope
-}
+use stack::Innermost;
+pub(crate) use stack::{Inside, current_actor, depth, inside, with_current};
 
 /// A turn as long as it lasts: who runs, on whose behalf, and what is measured.
 pub struct Scope {
     /// Always there, but in the pool.
     seat: Option<Arc<dyn Seat>>,
     flow: Flow,
+    /// The actor, if other turns may share it with this one.
+    lent: Option<Lent>,
     /// Who called. `None` for an inline call, whose caller is the outer scope.
     origin: Option<Origin>,
     /// Boxed, because most turns are not measured.
@@ -97,30 +34,32 @@ pub struct Scope {
     outer: Option<Box<Scope>>,
 }
 
-/// How many turns this thread is inside of: 0 outside any turn.
-#[inline]
-pub(crate) fn depth() -> u32 {
-    DEPTH.get()
+/// The actor whose turn begins, and whether the turn is measured.
+pub(crate) struct Whose {
+    seat: Arc<dyn Seat>,
+    measured: Option<u32>,
+    lent: Option<Lent>,
 }
 
-/// Shows the innermost turn of this thread, if there is one.
-#[inline]
-pub(crate) fn with_current<T>(look: impl FnOnce(Option<&mut Scope>) -> T) -> T {
-    look(Innermost::take().scope())
-}
-
-/// Whether this thread is inside a turn of that actor, so that waiting for it would be waiting for itself.
-pub(crate) fn is_inside(actor: &ActorId) -> bool {
-    with_current(|scope| {
-        let mut scope = scope.as_deref();
-        while let Some(inner) = scope {
-            if inner.seat().id() == actor {
-                return true;
-            }
-            scope = inner.outer.as_deref();
+impl Whose {
+    /// The turn has its actor for itself.
+    #[inline]
+    pub(crate) fn alone<A>(body: &mut Body<A>) -> Self {
+        Self {
+            measured: body.measure_next(),
+            seat: body.take_seat(),
+            lent: None,
         }
-        false
-    })
+    }
+
+    /// The turn shares its actor with others.
+    pub(crate) fn sharing<A: Actor>(lent: &Lent) -> Self {
+        Self {
+            measured: lent.measure_next(),
+            seat: lent.body::<A>().seat().clone(),
+            lent: Some(lent.clone()),
+        }
+    }
 }
 
 /// What a call or tell carries that is made now, within the current turn or outside any. `size` is asked for the size of the
@@ -160,16 +99,16 @@ impl Scope {
     /// Enters the turn of an inline call on the caller's thread. `size` is asked for the size of the arguments if the turn is
     /// measured.
     #[inline]
-    pub(crate) fn enter_inline<'h, A>(
-        body: &mut Body<A>,
+    pub(crate) fn enter_inline<'h>(
+        whose: Whose,
         host: impl FnOnce() -> &'h Arc<dyn Host>,
         method: Method,
         deadline: Time,
         added: AddedValues,
         size: impl FnOnce() -> u64,
     ) {
+        let Whose { seat, measured, lent } = whose;
         let mut scope = Self::fresh();
-        let measured = body.measure_next();
         let mut innermost = Innermost::take();
         let mut is_measured = measured.is_some();
         match innermost.scope() {
@@ -179,7 +118,8 @@ impl Scope {
             }
             None => scope.called_from_outside(&**host()),
         }
-        scope.seat = Some(body.take_seat());
+        scope.seat = Some(seat);
+        scope.lent = lent;
         if deadline != NEVER {
             scope.flow.deadline = scope.flow.deadline.min(deadline);
         }
@@ -191,25 +131,37 @@ impl Scope {
         if scope.flow.trace().is_some() {
             scope.begin_span();
         }
-        enter(scope);
+        stack::enter(scope);
     }
 
-    /// Enters a turn out of the mailbox. `size` is asked for the size of the arguments if the turn is measured.
+    /// Enters a turn out of the mailbox that has its actor for itself. `size` is asked for the size of the arguments if the
+    /// turn is measured.
     #[inline]
     pub fn enter_message<A>(body: &mut Body<A>, carried: Carried, size: impl FnOnce() -> u64) {
+        Self::enter_from_mailbox(Whose::alone(body), carried, size);
+    }
+
+    /// Enters a turn out of the mailbox that shares its actor with others.
+    pub fn enter_shared_message<A: Actor>(lent: &Lent, carried: Carried, size: impl FnOnce() -> u64) {
+        Self::enter_from_mailbox(Whose::sharing::<A>(lent), carried, size);
+    }
+
+    #[inline]
+    fn enter_from_mailbox(whose: Whose, carried: Carried, size: impl FnOnce() -> u64) {
+        let Whose { seat, measured, lent } = whose;
         let mut scope = Self::fresh();
-        let seat = body.take_seat();
-        if let Some(weight) = body.measure_next() {
+        if let Some(weight) = measured {
             scope.measure = Some(Box::new(Measure::new(weight, seat.now(), size())));
         }
         let (flow, origin) = carried.into_flow(|| seat.node());
         scope.flow = flow;
         scope.origin = Some(origin);
         scope.seat = Some(seat);
+        scope.lent = lent;
         if scope.flow.trace().is_some() {
             scope.begin_span();
         }
-        enter(scope);
+        stack::enter(scope);
     }
 
     /// Enters a turn that was left before it was over.
@@ -218,7 +170,7 @@ impl Scope {
         if self.measure.is_some() {
             self.start_clock();
         }
-        enter(self);
+        stack::enter(self);
     }
 
     /// Leaves the innermost turn of this thread after a poll.
@@ -227,7 +179,7 @@ impl Scope {
     /// If this thread is in no turn.
     #[inline]
     pub fn leave() -> Box<Self> {
-        let mut scope = leave();
+        let mut scope = stack::leave();
         if scope.measure.is_some() {
             scope.stop_clock();
         }
@@ -241,10 +193,12 @@ impl Scope {
     /// If this thread is in no turn.
     #[inline]
     pub fn end<A>(body: &mut Body<A>, waker: Waker, method: impl FnOnce() -> Method) -> Time {
-        let mut scope = leave();
+        let mut scope = stack::leave();
         if scope.measure.is_some() {
             scope.stop_clock();
-            scope.hand_in(body, method());
+            if let Some(stride) = scope.hand_in(method()) {
+                body.sampling.set_stride(stride);
+            }
         }
         body.restore(scope.seat.take().expect("a turn has its seat"), waker);
         let deadline = scope.flow.deadline;
@@ -252,49 +206,22 @@ impl Scope {
         deadline
     }
 
-    #[cold]
-    fn start_clock(&mut self) {
-        let now = self.seat().now();
-        if let Some(measure) = &mut self.measure {
-            measure.resume(now);
-        }
-    }
-
-    /// Takes in the time of a poll that is over.
-    #[cold]
-    fn stop_clock(&mut self) {
-        let now = self.seat().now();
-        with_current(|mut caller| {
-            if let Some(measure) = &mut self.measure {
-                let caller = caller.as_mut().and_then(|caller| caller.measure.as_deref_mut());
-                measure.pause(now, caller);
+    /// Leaves the innermost turn of this thread, which is over and shares its actor with others. Gives the deadline.
+    ///
+    /// # Panics
+    /// If this thread is in no turn.
+    pub fn end_shared(lent: &Lent, method: impl FnOnce() -> Method) -> Time {
+        let mut scope = stack::leave();
+        if scope.measure.is_some() {
+            scope.stop_clock();
+            if let Some(stride) = scope.hand_in(method()) {
+                lent.set_stride(stride);
             }
-            if self.origin.is_none() {
-                self.origin = caller.map(|caller| caller.as_origin());
-            }
-        });
-    }
-
-    /// Hands in what was measured.
-    #[cold]
-    fn hand_in<A>(&mut self, body: &mut Body<A>, method: Method) {
-        let (Some(mut measure), Some(origin)) = (self.measure.take(), self.origin.take()) else {
-            return;
-        };
-        if let Some(span) = measure.span.take() {
-            span.end(&**self.seat(), method);
         }
-        if measure.weight > 0 {
-            body.set_stride(self.seat().record_turn(&TurnMeasure {
-                weight: measure.weight,
-                busy: measure.busy,
-                latency: measure.latency,
-                caller: origin.caller,
-                from: origin.from,
-                method,
-                bytes: measure.bytes,
-            }));
-        }
+        scope.seat = None;
+        let deadline = scope.flow.deadline;
+        scope.recycle();
+        deadline
     }
 
     /// Fills in what the caller knows while it is still at hand: an inline turn that is suspended outlives its caller's poll.
@@ -382,65 +309,6 @@ impl Scope {
         self.seat.as_ref().expect("a turn has its seat")
     }
 
-    /// Counts a call that does not run inline.
-    #[cold]
-    fn record_call(&mut self, (callee, method): (&ActorId, Method), size: impl FnOnce() -> u64) {
-        if let Some(measure) = &mut self.measure
-            && let Some(stands_for) = measure.next_call()
-            && measure.weight > 0
-        {
-            let weight = measure.weight * stands_for;
-            self.seat().record_call(callee, method, size(), weight);
-        }
-    }
-
-    /// Begins to measure an inline turn, because it is its turn to be measured or because its caller's call is.
-    #[cold]
-    fn measure_inline(
-        &mut self,
-        method: Method,
-        measured: Option<u32>,
-        caller: Option<&mut Scope>,
-        size: impl FnOnce() -> u64,
-    ) {
-        let mut calling = None;
-        if let Some(caller) = caller
-            && let Some(measure) = &mut caller.measure
-            && let Some(stands_for) = measure.next_call()
-        {
-            calling = Some((stands_for, measure.weight, caller.seat()));
-        }
-        if measured.is_none() && calling.is_none() {
-            return;
-        }
-        let bytes = size();
-        let mut measure = Measure::new(measured.unwrap_or(0), self.seat().now(), bytes);
-        if let Some((stands_for, weight, caller)) = calling {
-            measure.stands_for = stands_for;
-            if weight > 0 {
-                caller.record_call(self.seat().id(), method, bytes, weight * stands_for);
-            }
-        }
-        self.measure = Some(Box::new(measure));
-    }
-
-    /// Makes a turn that belongs to a trace a place of its own in it, with a span if the trace is recorded. Its time is taken
-    /// for that, though it may not be its turn to be measured.
-    #[cold]
-    fn begin_span(&mut self) {
-        let Some(parent) = self.flow.trace() else { return };
-        let number = self.seat().host().next_call();
-        let place = parent.child(number.sequence ^ number.origin.0.rotate_left(32));
-        self.flow.set_trace(place);
-        if place.is_sampled() {
-            let span = TurnSpan::begin(&**self.seat(), place, parent);
-            span.enter();
-            let now = self.seat().now();
-            let measure = self.measure.get_or_insert_with(|| Box::new(Measure::new(0, now, 0)));
-            measure.span = Some(span);
-        }
-    }
-
     /// The turn was called from outside any turn.
     #[cold]
     fn called_from_outside(&mut self, host: &dyn Host) {
@@ -448,47 +316,5 @@ impl Scope {
         let from = host.node();
         let caller = Caller::Client(from);
         self.origin = Some(Origin { caller, from });
-    }
-
-    /// A scope with nothing in it.
-    #[inline]
-    fn fresh() -> Box<Self> {
-        match ManuallyDrop::into_inner(POOL.take()) {
-            Some(mut scope) => {
-                POOL.set(ManuallyDrop::new(scope.outer.take()));
-                POOLED.set(POOLED.get() - 1);
-                scope
-            }
-            None => Self::empty(),
-        }
-    }
-
-    #[cold]
-    fn empty() -> Box<Self> {
-        CLEANUP.with(|_| {});
-        Box::new(Self {
-            seat: None,
-            flow: Flow::new(TenantId(0)),
-            origin: None,
-            measure: None,
-            outer: None,
-        })
-    }
-
-    /// Keeps a scope that is not needed any longer.
-    #[inline]
-    fn recycle(mut self: Box<Self>) {
-        self.flow.clear();
-        if self.origin.is_some() {
-            self.origin = None;
-        }
-        if self.measure.is_some() {
-            self.measure = None;
-        }
-        if POOLED.get() < POOLED_MAX {
-            self.outer = ManuallyDrop::into_inner(POOL.take());
-            POOL.set(ManuallyDrop::new(Some(self)));
-            POOLED.set(POOLED.get() + 1);
-        }
     }
 }

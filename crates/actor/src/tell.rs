@@ -8,11 +8,11 @@ use elastin_types::{CallError, Overloaded, Time};
 
 use crate::begin::{carried, dispatch_tell, waiting_deadline};
 use crate::call::Call;
+use crate::envelope::{Destination, Payload, Post};
 use crate::flow::NEVER;
 use crate::function::Function;
 use crate::host::WakeId;
 use crate::reference::RawRef;
-use crate::turn::{Destination, Payload, Post};
 
 /// A tell that waits for room.
 #[must_use = "a tell does nothing until it is awaited"]

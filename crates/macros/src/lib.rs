@@ -41,7 +41,63 @@ pub fn derive_references(input: TokenStream) -> TokenStream {
 /// Makes a handler of each function in an actor's `impl` block, and a method of the typed reference that calls it.
 ///
 /// A handler takes `&mut self`, or `&self` if it only reads; then, if it wants to, `ctx: &Ctx`; then its arguments. It may be
-/// `async`. Functions without `self` stay as they are. A function with `#[on(activate)]`, `#[on(deactivate)]`,
+/// `async`. Functions without `self` stay as they are.
+///
+/// A handler with `&mut self` has the actor for itself until it returns. Those that are `async` with `&self` share it: while
+/// one waits for something, others begin and go on, and a chain of calls may come back to it. One with `#[reentrant]` does the
+/// same and changes the actor all the same, in fields that allow it (a `Mutex`, an atomic); other handlers with `&self` that
+/// wait must not rely on such a field being the same after an `.await`. The guard of a `std::sync::Mutex` is not kept over an
+/// `.await`: the compiler refuses it.
+///
+/// ```
+/// # extern crate elastin_actor as elastin;
+/// use std::collections::BTreeMap;
+/// use std::sync::Mutex;
+///
+/// use elastin::{Actor, Ctx, handlers};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Actor, Serialize, Deserialize, Default)]
+/// struct Resolver {
+///     suffix: String,
+///     known: Mutex<BTreeMap<String, u32>>,
+/// }
+///
+/// async fn ask_the_network(name: &str) -> u32 {
+///     name.len() as u32
+/// }
+///
+/// #[handlers]
+/// impl Resolver {
+///     /// Nothing else runs meanwhile.
+///     fn set_suffix(&mut self, suffix: String) {
+///         self.suffix = suffix;
+///     }
+///
+///     /// Any number of these are under way at once.
+///     async fn look_up(&self, name: String) -> u32 {
+///         ask_the_network(&(name + &self.suffix)).await
+///     }
+///
+///     /// The same, and what it finds is kept.
+///     #[reentrant]
+///     async fn resolve(&self, name: String) -> u32 {
+///         if let Some(known) = self.known.lock().unwrap().get(&name) {
+///             return *known;
+///         }
+///         let found = ask_the_network(&name).await;
+///         self.known.lock().unwrap().insert(name, found);
+///         found
+///     }
+/// }
+///
+/// let functions = elastin::schema_of::<Resolver>().functions;
+/// let only_read: Vec<_> = functions.iter().filter(|function| function.read_only).collect();
+/// assert_eq!(only_read[0].name, "look_up");
+/// assert_eq!(only_read.len(), 1);
+/// ```
+///
+/// A function with `#[on(activate)]`, `#[on(deactivate)]`,
 /// `#[on(before_move)]` or `#[on(after_move)]` is a lifecycle hook; one with `#[on(reminder)]` takes a `Reminder` and is told
 /// those that the actor has set.
 #[proc_macro_attribute]

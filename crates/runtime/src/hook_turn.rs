@@ -62,22 +62,23 @@ impl<A: Handlers> Turn<A> for HookTurn<A> {
         0
     }
 
-    fn start(mut self: Pin<&mut Self>, mut body: Box<Body<A>>, cx: &mut Context<'_>) -> Poll<Box<Body<A>>> {
+    fn start(mut self: Pin<&mut Self>, body: &mut Option<Box<Body<A>>>, cx: &mut Context<'_>) -> Poll<()> {
         let hook = self.hook;
+        let mut own = body.take().expect("a turn starts with its actor");
         self.running = Some(Box::pin(async move {
-            if let Some(run) = body.state.hook(hook) {
+            if let Some(run) = own.state.hook(hook) {
                 run.await;
             }
-            body
+            own
         }));
-        self.poll(cx)
+        self.poll(body, cx)
     }
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Box<Body<A>>> {
+    fn poll(mut self: Pin<&mut Self>, body: &mut Option<Box<Body<A>>>, cx: &mut Context<'_>) -> Poll<()> {
         let running = self.running.as_mut().expect("only a running turn is polled");
-        running.as_mut().poll(cx).map(|mut body| {
-            body.changed = true;
-            body
+        running.as_mut().poll(cx).map(|mut own| {
+            own.changed = true;
+            *body = Some(own);
         })
     }
 

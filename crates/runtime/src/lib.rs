@@ -58,6 +58,7 @@ mod seat;
 mod settings;
 mod share;
 mod shared;
+mod sharing;
 mod sleepers;
 mod snapshot;
 mod sync;

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-use elastin_actor::{Body, Scope, Timer, TimerId, WakeId};
+use bytes::Bytes;
+use elastin_actor::{Body, SaveDone, Scope, Timer, TimerId, WakeId};
 use elastin_types::{ActivationEpoch, ChainId, Time};
 
 use crate::FreezeDone;
 use crate::queue::{AnyTurn, Queue};
+use crate::sharing::Sharing;
 
 /// What of an activation is behind a lock.
 ///
 /// The actor's body is in exactly one place: idle in the seat's atomic cell, with whoever runs a turn, or in one of
-/// `waiting`, `suspended`, `saving` and `freeze` here.
+/// `waiting`, `suspended`, `sharing`, `saving` and `freeze` here.
 pub(crate) struct Mailbox<A> {
     /// The activation; `None` when there is none.
     pub(crate) epoch: Option<ActivationEpoch>,
@@ -35,8 +37,12 @@ pub(crate) struct Mailbox<A> {
 pub(crate) struct Rest<A> {
     pub(crate) queue: Queue<A>,
     pub(crate) suspended: Option<Suspended<A>>,
+    /// The turns that share the actor. Boxed, because few actors have it.
+    pub(crate) sharing: Option<Box<Sharing<A>>>,
     pub(crate) saving: Option<Saving<A>>,
     pub(crate) saves: u64,
+    /// A save that a turn has asked for is under way.
+    pub(crate) requested: Option<Requested>,
     pub(crate) freeze: Freeze<A>,
     /// Who waits for room in the queue.
     pub(crate) room: Vec<Waker>,
@@ -58,6 +64,14 @@ pub(crate) struct Saving<A> {
     pub(crate) number: u64,
     pub(crate) body: Box<Body<A>>,
     pub(crate) turns: Vec<AnyTurn<A>>,
+}
+
+/// What turns have asked to be saved while an earlier save that they asked for is under way.
+#[derive(Default)]
+pub(crate) struct Requested {
+    /// The state as it was when the last one asked.
+    pub(crate) state: Option<Bytes>,
+    pub(crate) done: Vec<SaveDone>,
 }
 
 /// How far a freeze is.
@@ -126,15 +140,10 @@ impl<A> Mailbox<A> {
         self.rest.as_ref().map_or(0, |rest| rest.queue.len())
     }
 
-    /// Whether a turn waits for something.
-    pub(crate) fn is_suspended(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.suspended.is_some())
-    }
-
-    /// The chain of calls that the suspended turn belongs to, unless nobody else can belong to it.
-    pub(crate) fn suspended_chain(&self) -> Option<ChainId> {
-        let suspended = self.rest.as_ref()?.suspended.as_ref()?;
-        suspended.scope.chain()
+    /// Whether turns wait for something, and nobody polls one of them right now.
+    pub(crate) fn can_be_woken(&self) -> bool {
+        let Some(rest) = &self.rest else { return false };
+        rest.suspended.is_some() || rest.sharing.as_ref().is_some_and(|sharing| !sharing.polled)
     }
 }
 
@@ -143,8 +152,10 @@ impl<A> Rest<A> {
         Self {
             queue: Queue::new(),
             suspended: None,
+            sharing: None,
             saving: None,
             saves: 0,
+            requested: None,
             freeze: Freeze::No,
             room: Vec::new(),
             ending: Ending::No,
@@ -156,19 +167,52 @@ impl<A> Rest<A> {
     fn is_unused(&self) -> bool {
         self.queue.is_empty()
             && self.suspended.is_none()
+            && self.sharing.is_none()
             && self.saving.is_none()
+            && self.requested.is_none()
             && matches!(self.freeze, Freeze::No)
             && self.room.is_empty()
             && self.ending == Ending::No
             && self.timers.is_empty()
     }
 
-    /// Takes the calls out of the queue that belong to a chain which the suspended turn waits for: they would wait for
-    /// themselves.
+    /// Whether a turn that has begun and waits belongs to this chain of calls.
+    pub(crate) fn belongs(&self, chain: ChainId) -> bool {
+        match (&self.suspended, &self.sharing) {
+            (Some(suspended), _) => suspended.scope.chain() == Some(chain),
+            (None, Some(sharing)) => sharing.belongs(chain),
+            (None, None) => false,
+        }
+    }
+
+    /// Takes the calls out of the queue that belong to a chain which a turn that has begun waits for: they would wait for
+    /// themselves. Those that may run beside that turn do so; gives the others.
     pub(crate) fn take_cycles(&mut self, chain: ChainId) -> Vec<AnyTurn<A>> {
-        self.queue.take_matching(|turn| {
+        let in_chain = |turn: &AnyTurn<A>| {
             turn.carried()
                 .is_some_and(|carried| !carried.one_way() && carried.chain() == Some(chain))
-        })
+        };
+        let Some(sharing) = &mut self.sharing else {
+            return self.queue.take_matching(|turn, _| in_chain(turn));
+        };
+        let may_join = |turn: &AnyTurn<A>, earlier: &[AnyTurn<A>]| turn.shared() && !has_earlier(turn, earlier);
+        let joining = self
+            .queue
+            .take_matching(|turn, earlier| in_chain(turn) && may_join(turn, earlier));
+        let mut refused = self.queue.take_matching(|turn, _| in_chain(turn));
+        for turn in joining {
+            match sharing.has_room() {
+                true => sharing.join(turn),
+                false => refused.push(turn),
+            }
+        }
+        refused
     }
+}
+
+/// Whether a message of the same sender is among those.
+fn has_earlier<A>(turn: &AnyTurn<A>, earlier: &[AnyTurn<A>]) -> bool {
+    let caller = turn.carried().map(|carried| carried.caller());
+    let same = |other: &AnyTurn<A>| other.carried().map(|carried| carried.caller()) == caller;
+    earlier.iter().any(same)
 }

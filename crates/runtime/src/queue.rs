@@ -73,27 +73,49 @@ impl<A> Queue<A> {
     pub(crate) fn give_back(&mut self, batch: Batch<A>) {
         let Batch { mut turns, waiting } = batch;
         while turns.len() > waiting {
-            let over = turns.pop_back().expect("it is longer than what waits");
-            if self.spares.len() < SPARES_MAX {
-                self.spares.push(over);
-            }
+            self.keep(turns.pop_back().expect("it is longer than what waits"));
         }
         // Something may have been put in front while the batch was out: a hook of an activation that waits for this visit.
         turns.extend(self.front.drain(..));
         self.front = turns;
     }
 
-    /// Takes the turns out that a predicate names.
-    pub(crate) fn take_matching(&mut self, matches: impl Fn(&AnyTurn<A>) -> bool) -> Vec<AnyTurn<A>> {
-        if self.is_empty() || !self.front.iter().chain(&self.back).any(&matches) {
+    /// The oldest.
+    pub(crate) fn front(&self) -> Option<&AnyTurn<A>> {
+        self.front.front().or_else(|| self.back.front())
+    }
+
+    /// Takes out the oldest, to be run.
+    pub(crate) fn pop_front(&mut self) -> Option<AnyTurn<A>> {
+        self.front.pop_front().or_else(|| self.back.pop_front())
+    }
+
+    /// All that wait, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &AnyTurn<A>> {
+        self.front.iter().chain(&self.back)
+    }
+
+    /// Keeps a turn that is over, for its allocation.
+    pub(crate) fn keep(&mut self, over: AnyTurn<A>) {
+        if self.spares.len() < SPARES_MAX {
+            self.spares.push(over);
+        }
+    }
+
+    /// Takes the turns out that a predicate names, which is shown each with those before it that stay.
+    pub(crate) fn take_matching(&mut self, matches: impl Fn(&AnyTurn<A>, &[AnyTurn<A>]) -> bool) -> Vec<AnyTurn<A>> {
+        if !self.iter().any(|turn| matches(turn, &[])) {
             return Vec::new();
         }
-        let mut taken = Vec::new();
-        for part in [&mut self.front, &mut self.back] {
-            let (matching, others) = std::mem::take(part).into_iter().partition::<Vec<_>, _>(&matches);
-            taken.extend(matching);
-            *part = others.into();
+        let (mut taken, mut others) = (Vec::new(), Vec::with_capacity(self.len()));
+        for turn in self.front.drain(..).chain(self.back.drain(..)) {
+            let place = match matches(&turn, &others) {
+                true => &mut taken,
+                false => &mut others,
+            };
+            place.push(turn);
         }
+        self.front = others.into();
         taken
     }
 }

@@ -13,35 +13,32 @@
 //!                 freeze? mail? end? else idle again
 //! ```
 
+mod inline;
 mod life;
+mod mail;
 mod moves;
 mod report;
 mod run;
 mod save;
+mod sharing;
 mod timer;
 
 use std::any::Any;
-use std::cell::Cell;
-use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::task::{Wake, Waker};
+use std::task::Wake;
 
 use bytes::Bytes;
 use elastin_actor::{
-    Body, Finished, Handlers, Host, Posted, ReminderDone, ReminderRequest, SaveDone, Scope, Seat, Target, Timer,
-    TimerId, Turn, TurnMeasure, UsedSince,
+    Body, Handlers, Host, ReminderDone, ReminderRequest, SaveDone, Seat, Target, Timer, TimerId, TurnMeasure, UsedSince,
 };
-use elastin_types::{ActivationEpoch, ActorId, CallError, Method, NodeId, NotDelivered, Overloaded, Time};
+use elastin_types::{ActivationEpoch, ActorId, Method, NodeId, Time};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::any_seat::{AnySeat, Load, Period};
 use crate::idle_cell::IdleCell;
-use crate::mailbox::{Ending, Mailbox, Suspended};
+use crate::mailbox::{Ending, Mailbox};
 use crate::profile_cell::ProfileCell;
-use crate::queue::AnyTurn;
 use crate::scheduler::{Announce, Runnable};
-use crate::settings::INLINE_DEPTH_MAX;
 use crate::shared::Shared;
 use crate::{ActivateError, FreezeDone, Mail, StateImage};
 
@@ -60,9 +57,6 @@ const ORPHAN: u8 = 32;
 
 /// How many turns go unmeasured at a time without profiling: as many as can be counted.
 const UNMEASURED: u16 = u16::MAX;
-
-/// How many messages come together in a mailbox before another worker is woken for a tell.
-const NUDGE_AT: usize = 16;
 
 /// The place of one actor on this node.
 pub(crate) struct ActorSeat<A: Handlers> {
@@ -106,7 +100,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Decides what becomes of an actor that is between two turns.
     fn settle(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, mut body: Box<Body<A>>) {
-        if mailbox.epoch != Some(body.epoch) {
+        if mailbox.orphan || mailbox.epoch != Some(body.epoch) {
             return self.bury(mailbox, body);
         }
         let attention = self.attention();
@@ -126,6 +120,21 @@ impl<A: Handlers> ActorSeat<A> {
         }
         self.idle.set_attention(0);
         self.idle.put(body);
+    }
+
+    /// Takes the body out of the idle cell, for somebody who has the lock.
+    fn take_idle(&self, mailbox: &Mailbox<A>) -> Option<Box<Body<A>>> {
+        // What lies there while a turn of a discarded activation runs can only be that one's body. Whoever put it there is
+        // about to look again, and to bury it.
+        match mailbox.orphan {
+            true => None,
+            false => self.idle.take(),
+        }
+    }
+
+    /// Takes the body of an activation of which no turn has begun.
+    fn take_at_rest(&self, mailbox: &mut Mailbox<A>) -> Option<Box<Body<A>>> {
+        self.take_idle(mailbox).or_else(|| mailbox.waiting.take())
     }
 
     /// Drops the body of an activation that was discarded during its turn; a later activation may then go on.
@@ -153,94 +162,6 @@ impl<A: Handlers> ActorSeat<A> {
         mailbox.scheduled = true;
         drop(mailbox);
         self.shared.scheduler.schedule(self.arc(), announce);
-    }
-
-    /// Puts a call into the mailbox of an active actor.
-    #[inline]
-    fn push(
-        &self,
-        mut mailbox: MutexGuard<'_, Mailbox<A>>,
-        call: &mut dyn Posted<A>,
-        room: Option<&Waker>,
-    ) -> Result<(), CallError> {
-        let one_way = call.carried().one_way();
-        if !one_way
-            && let Some(chain) = mailbox.suspended_chain()
-            && call.carried().chain() == Some(chain)
-        {
-            return Err(CallError::CallCycle);
-        }
-        let rest = mailbox.rest();
-        if rest.queue.len() >= self.shared.settings.mailbox_max {
-            if let Some(room) = room
-                && !rest.room.iter().any(|known| known.will_wake(room))
-            {
-                rest.room.push(room.clone());
-            }
-            self.shared.overloads.fetch_add(1, Ordering::Relaxed);
-            return Err(CallError::Overloaded(Overloaded::Actor));
-        }
-        rest.queue.push(call);
-        let queued = rest.queue.len();
-        // Where there was mail before, whoever has the body knows already.
-        if self.attention() & MAIL == 0 {
-            // Inside the lock: an inline call that the sender makes after this must see that there is mail before it.
-            self.raise(MAIL);
-            if let Some(body) = self.idle.take() {
-                mailbox.waiting = Some(body);
-            }
-        }
-        // Who calls waits, and its thread is free for this actor. Who tells goes on: when some mail has come together,
-        // another worker should begin with it, but not for every single message.
-        let nudge = one_way && queued == NUDGE_AT;
-        if mailbox.waiting.is_some() && !mailbox.scheduled {
-            self.schedule(mailbox, if nudge { Announce::Now } else { Announce::Later });
-        } else {
-            drop(mailbox);
-        }
-        if nudge {
-            // Its backlog counts, even if no turn of it ends in this period.
-            self.profile.change(|profile| {
-                profile.tables(|| self.is_busy());
-            });
-            self.shared.scheduler.wake_one();
-        }
-        Ok(())
-    }
-
-    /// Sends a turn to wherever the actor is.
-    fn send_out(&self, turn: AnyTurn<A>) {
-        if let Some((message, reply)) = turn.encode(&self.id, &*self.shared) {
-            self.shared.send(message, reply);
-        }
-    }
-
-    /// Sends a turn's reply and gives back the turn, unless the node is fenced: then the reply leaves later.
-    #[inline]
-    fn reply(&self, mut turn: AnyTurn<A>) -> Option<AnyTurn<A>> {
-        if self.shared.scheduler.is_fenced() {
-            self.shared.when_unfenced(move || turn.as_mut().reply());
-            return None;
-        }
-        turn.as_mut().reply();
-        Some(turn)
-    }
-
-    /// Takes the actor although it is not idle, if all it needs is to be activated.
-    #[cold]
-    fn begin_inactive(&self) -> Option<Box<Body<A>>> {
-        if self.attention() & INACTIVE == 0 || self.shared.is_stopped() {
-            return None;
-        }
-        let grant = self.shared.outside.may_activate_here(&self.id)?;
-        match self.activate_from(grant.epoch, grant.image, Vec::new()) {
-            // Somebody else was quicker: the actor is active, which is what counts.
-            Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => self.idle.take(),
-            Err((error, _)) => {
-                tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
-                None
-            }
-        }
     }
 }
 
@@ -318,81 +239,6 @@ impl<A: Handlers> Seat for ActorSeat<A> {
     }
 }
 
-impl<A: Handlers> Target<A> for ActorSeat<A> {
-    fn begin(&self, depth: u32) -> Option<Box<Body<A>>> {
-        let scheduler = &self.shared.scheduler;
-        if scheduler.is_fenced() || depth >= INLINE_DEPTH_MAX || !inline_budget(depth) {
-            return None;
-        }
-        // Outside a turn, the thread may be anybody's: only workers keep to a CPU share, and handlers may need tokio.
-        if depth == 0 && (scheduler.is_limited() || tokio::runtime::Handle::try_current().is_err()) {
-            return None;
-        }
-        let body = match self.idle.take() {
-            Some(body) => body,
-            None => self.begin_inactive()?,
-        };
-        if self.attention() != 0 {
-            self.settle(self.mailbox.lock(), body);
-            return None;
-        }
-        Some(body)
-    }
-
-    fn finish(&self, body: Box<Body<A>>) -> Finished {
-        let epoch = body.epoch;
-        self.idle.put(body);
-        if self.attention() != 0 && !self.look_again(epoch) {
-            return Finished::Lost;
-        }
-        if self.shared.scheduler.is_fenced() {
-            return Finished::Hold;
-        }
-        Finished::Reply
-    }
-
-    fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>) {
-        self.save(self.mailbox.lock(), body, vec![turn]);
-    }
-
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker) {
-        self.suspend_turn(self.mailbox.lock(), Suspended { turn, scope, waker });
-    }
-
-    fn panicked(&self) {
-        self.count_panic();
-        self.lose(None);
-    }
-
-    fn hold_reply(&self, turn: Pin<Box<dyn Turn<A>>>) {
-        self.reply(turn);
-    }
-
-    fn post(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError> {
-        loop {
-            let mailbox = self.mailbox.lock();
-            if mailbox.epoch.is_some() || mailbox.rerouting {
-                return self.push(mailbox, call, room);
-            }
-            drop(mailbox);
-            if self.shared.is_stopped() {
-                return Err(CallError::NotDelivered(NotDelivered::ShuttingDown));
-            }
-            let Some(grant) = self.shared.outside.may_activate_here(&self.id) else {
-                self.send_out(call.boxed());
-                return Ok(());
-            };
-            match self.activate_from(grant.epoch, grant.image, Vec::new()) {
-                Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => {}
-                Err((error, _)) => {
-                    tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
-                    return Err(CallError::NotDelivered(NotDelivered::StateUnavailable));
-                }
-            }
-        }
-    }
-}
-
 impl<A: Handlers> Wake for ActorSeat<A> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -401,7 +247,7 @@ impl<A: Handlers> Wake for ActorSeat<A> {
     fn wake_by_ref(self: &Arc<Self>) {
         let mut mailbox = self.mailbox.lock();
         mailbox.woken = true;
-        if mailbox.is_suspended() && !mailbox.scheduled {
+        if mailbox.can_be_woken() && !mailbox.scheduled {
             mailbox.scheduled = true;
             drop(mailbox);
             self.shared.scheduler.schedule(self.clone(), Announce::Later);
@@ -490,63 +336,19 @@ impl<A: Handlers> AnySeat for ActorSeat<A> {
 
     fn is_at_rest(&self) -> bool {
         let mailbox = self.mailbox.lock();
-        mailbox.epoch.is_none() && !mailbox.rerouting
-            || (mailbox.queued() == 0 && self.attention() & (MAIL | END | FREEZE) == 0 && self.peek_idle())
-    }
-}
-
-impl<A: Handlers> ActorSeat<A> {
-    /// Something wants to be done before the next turn; the body was just put into the idle cell. Says whether its activation
-    /// still is.
-    #[cold]
-    fn look_again(&self, epoch: ActivationEpoch) -> bool {
-        match self.idle.take() {
-            Some(body) => {
-                let mailbox = self.mailbox.lock();
-                let is_active = mailbox.epoch == Some(epoch);
-                self.settle(mailbox, body);
-                is_active
-            }
-            // Whoever took it out has seen to it.
-            None => true,
+        if mailbox.epoch.is_none() {
+            return !mailbox.rerouting;
         }
-    }
-
-    /// Whether the actor is idle right now. Looks by taking it out and putting it back.
-    fn peek_idle(&self) -> bool {
-        // The mailbox is locked by the caller: an inline call that misses the body meanwhile queues behind the lock.
-        match self.idle.take() {
-            Some(body) => {
-                self.idle.put(body);
-                true
-            }
-            None => false,
+        if mailbox.queued() > 0 || self.attention() & (MAIL | END | FREEZE) != 0 {
+            return false;
         }
+        let Some(body) = self.take_idle(&mailbox) else {
+            return false;
+        };
+        drop(mailbox);
+        self.finish(body);
+        true
     }
-}
-
-/// How many inline calls a thread makes within turns before one takes the mailbox, so that a turn which does nothing but call
-/// idle actors lets go of its worker at times.
-const INLINE_CALLS_MAX: u32 = 1024;
-
-/// The same for threads outside, which have other tasks to run.
-const INLINE_CALLS_OUTSIDE_MAX: u32 = 128;
-
-thread_local! {
-    static INLINE_CALLS: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Whether the next call of this thread may run inline.
-fn inline_budget(depth: u32) -> bool {
-    let made = INLINE_CALLS.get();
-    let max = if depth == 0 {
-        INLINE_CALLS_OUTSIDE_MAX
-    } else {
-        INLINE_CALLS_MAX
-    };
-    let within = made < max;
-    INLINE_CALLS.set(if within { made + 1 } else { 0 });
-    within
 }
 
 /// Drops what an application's code may panic in the drop of.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Gate, within};
 use elastin::{Actor, CallFailed, Ctx, Ref, handlers};
 use elastin_runtime::Runtime;
-use elastin_types::{CallError, Overloaded};
+use elastin_types::{CallError, Overloaded, Rejected};
 use serde::{Deserialize, Serialize};
 
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -511,4 +511,38 @@ async fn an_actor_that_only_makes_inline_calls_starves_nobody() {
     }
     ENOUGH.store(true, Ordering::Relaxed);
     assert!(within("the end", calling).await.unwrap().unwrap() > 0);
+}
+
+#[tokio::test]
+async fn calls_are_joined_as_they_are_written() {
+    let runtime = runtime();
+    let (one, other): (Ref<Counter>, Ref<Counter>) = (runtime.client().actor("one"), runtime.client().actor("other"));
+    let joined = async { tokio::join!(one.add_later(1), other.add(2), one.get()) };
+    assert_eq!(within("the replies", joined).await, (Ok(1), Ok(2), Ok(1)));
+    let tried = async { tokio::try_join!(one.add(1), other.add_later(2)) };
+    assert_eq!(within("the replies", tried).await, Ok((2, 4)));
+    let quicker = async {
+        tokio::select! {
+            reply = one.add(1) => reply,
+            () = std::future::pending() => unreachable!("it never ends"),
+        }
+    };
+    assert_eq!(within("the reply", quicker).await, Ok(3));
+}
+
+#[tokio::test]
+async fn a_decoded_reference_outside_a_turn_is_an_error_that_says_what_to_do() {
+    let runtime = runtime();
+    let counter: Ref<Counter> = runtime.client().actor("decoded");
+    let unbound: Ref<Counter> = Ref::from_id(counter.id().clone()).unwrap();
+    let error = CallError::Rejected(Rejected::Unbound("Counter".into()));
+    assert!(error.to_string().contains("`Client::bind`"), "{error}");
+    assert_eq!(unbound.add(1).await, Err(error.clone()));
+    assert_eq!(
+        unbound.add(1).deadline(Duration::from_secs(1)).await,
+        Err(error.clone())
+    );
+    assert_eq!(unbound.add(1).tell().await, Err(error.clone()));
+    assert_eq!(unbound.add(1).try_tell(), Err(error));
+    assert_eq!(runtime.client().bind(&unbound).add(1).await, Ok(1));
 }

@@ -4,12 +4,12 @@ extern crate elastin_actor as elastin;
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::slow_store::SlowStore;
-use common::{eventually, within};
+use common::{Gate, eventually, within};
 use elastin::{Actor, Ctx, Handlers, Ref, decode_state, handlers};
 use elastin_runtime::{Runtime, SaveDone, SaveError, Settings};
 use elastin_types::{CallError, Unknown};
@@ -225,4 +225,140 @@ async fn a_shutdown_saves_what_is_saved_at_passivation() {
     assert_eq!(decode_state::<Cart>(&state).unwrap().items, 1);
     done(Ok(()));
     assert!(within("the shutdown", stopping).await.unwrap());
+}
+
+/// Changes behind `&self`, beside others that share it.
+#[derive(Actor, Serialize, Deserialize, Default)]
+#[actor(persist)]
+struct Ledger {
+    entries: Mutex<Vec<i64>>,
+}
+
+static LEDGER: [Gate; 4] = [const { Gate::new() }; 4];
+
+#[handlers]
+impl Ledger {
+    #[reentrant]
+    async fn add(&self, amount: i64, gate: usize) -> usize {
+        LEDGER[gate].passed().await;
+        let mut entries = self.entries.lock().unwrap();
+        entries.push(amount);
+        entries.len()
+    }
+
+    #[reentrant]
+    fn add_at_once(&self, amount: i64) {
+        self.entries.lock().unwrap().push(amount);
+    }
+
+    async fn sum(&self, gate: usize) -> i64 {
+        LEDGER[gate].passed().await;
+        self.entries.lock().unwrap().iter().sum()
+    }
+}
+
+#[tokio::test]
+async fn changes_behind_a_shared_borrow_are_saved_before_anybody_knows() {
+    const OPEN: usize = 0;
+    LEDGER[OPEN].open();
+    let (runtime, store, mut saves) = start::<Ledger>(None);
+    let ledger: Ref<Ledger> = runtime.client().actor(1);
+    let entries = |state: &Bytes| decode_state::<Ledger>(state).unwrap().entries.into_inner().unwrap();
+    let add = |amount, gate| {
+        let ledger = ledger.clone();
+        tokio::spawn(async move { ledger.add(amount, gate).await })
+    };
+    let sum = |gate| {
+        let ledger = ledger.clone();
+        tokio::spawn(async move { ledger.sum(gate).await })
+    };
+    // Alone.
+    let adding = add(1, OPEN);
+    let (state, done) = next_save(&mut saves).await;
+    assert_eq!(entries(&state), [1]);
+    assert!(!adding.is_finished());
+    done(Ok(()));
+    assert_eq!(within("the reply", adding).await.unwrap(), Ok(1));
+    // A reader that may have seen what is not saved waits for that as well.
+    let adding = add(2, 1);
+    within("the turn", LEDGER[1].reached(1)).await;
+    let reading = sum(OPEN);
+    let (state, done) = next_save(&mut saves).await;
+    assert_eq!(entries(&state), [1]);
+    assert!(!reading.is_finished());
+    // While one save is under way, what ends is saved together by the next.
+    LEDGER[1].open();
+    let others = [add(3, 1), add(4, 1)];
+    eventually("all of them", || LEDGER[1].count() == 3).await;
+    assert!(saves.try_recv().is_err());
+    store.keep(ledger.id(), state);
+    done(Ok(()));
+    assert_eq!(within("the reader", reading).await.unwrap(), Ok(1));
+    let mut saved = 0;
+    while saved < 4 {
+        let (state, done) = next_save(&mut saves).await;
+        saved = entries(&state).len();
+        store.keep(ledger.id(), state);
+        done(Ok(()));
+    }
+    within("the reply", adding).await.unwrap().unwrap();
+    for other in others {
+        within("the reply", other).await.unwrap().unwrap();
+    }
+    assert_eq!(within("the sum", sum(OPEN)).await.unwrap(), Ok(10));
+    assert!(saves.try_recv().is_err(), "reading saves nothing");
+    // What can't be saved did not happen, for nobody.
+    let reading = sum(2);
+    within("the reader", LEDGER[2].reached(1)).await;
+    let failing = tokio::spawn({
+        let ledger = ledger.clone();
+        async move { ledger.add_at_once(90).await }
+    });
+    let (_, done) = next_save(&mut saves).await;
+    done(Err(SaveError::Unavailable("the disk is full".into())));
+    let not_saved = CallError::Unknown(Unknown::NotSaved);
+    assert_eq!(within("the outcome", failing).await.unwrap(), Err(not_saved.clone()));
+    assert_eq!(within("the outcome", reading).await.unwrap(), Err(not_saved));
+    assert_eq!(within("the sum", sum(OPEN)).await.unwrap(), Ok(10));
+}
+
+/// Saves itself on request while others do the same.
+#[derive(Actor, Serialize, Deserialize, Default)]
+#[actor(persist(on_request))]
+struct Notes {
+    words: Mutex<Vec<u64>>,
+}
+
+#[handlers]
+impl Notes {
+    #[reentrant]
+    async fn append(&self, ctx: &Ctx, word: u64) -> Result<(), String> {
+        self.words.lock().unwrap().push(word);
+        ctx.save(self).await.map_err(|error| error.to_string())
+    }
+}
+
+#[tokio::test]
+async fn requested_saves_of_interleaved_turns_keep_their_order() {
+    let (runtime, _store, mut saves) = start::<Notes>(None);
+    let notes: Ref<Notes> = runtime.client().actor(1);
+    let words = |state: &Bytes| decode_state::<Notes>(state).unwrap().words.into_inner().unwrap();
+    let append = |word| {
+        let notes = notes.clone();
+        tokio::spawn(async move { notes.append(word).await })
+    };
+    let first = append(1);
+    let (state, done) = next_save(&mut saves).await;
+    assert_eq!(words(&state), [1]);
+    let others = [append(2), append(3)];
+    eventually("both turns", || runtime.stats().turns >= 2).await;
+    assert!(saves.try_recv().is_err(), "one save at a time");
+    done(Ok(()));
+    within("the first", first).await.unwrap().unwrap();
+    let (state, done) = next_save(&mut saves).await;
+    assert_eq!(words(&state).len(), 3, "one save for both");
+    done(Ok(()));
+    for other in others {
+        within("the other", other).await.unwrap().unwrap();
+    }
 }

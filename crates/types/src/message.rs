@@ -96,7 +96,8 @@ pub enum CallError {
     /// The call did not run because there is too much to do. Try again later.
     #[error("the call was turned away: {0}")]
     Overloaded(Overloaded),
-    /// The handler panicked. The actor starts again from its last saved state.
+    /// The handler panicked. Unless it only reads the actor, that starts again from its last saved state, and turns that
+    /// were interleaved with the one that panicked get this too.
     #[error("the actor panicked while it ran the call")]
     Panicked,
     /// The call would have waited for itself: the chain of calls it belongs to is already inside this actor.
@@ -196,6 +197,10 @@ pub enum Rejected {
         /// How long it is.
         bytes: usize,
     },
+    /// A reference that came out of a message or a file was used outside any turn, where nothing says which process its
+    /// calls go through. Bind it to a client first.
+    #[error("a decoded reference to a `{0}` is used outside any turn: bind it with `Client::bind` first")]
+    Unbound(String),
 }
 
 impl CallError {

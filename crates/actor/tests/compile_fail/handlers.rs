@@ -24,6 +24,21 @@ impl Folder {
 
     fn some_reply(&self) -> impl Clone {}
 
+    #[reentrant]
+    async fn changes(&mut self) {}
+
+    #[reentrant(deeply)]
+    async fn deep(&self) {}
+
+    #[reentrant]
+    fn make() -> Self {
+        Folder {}
+    }
+
+    #[on(deactivate)]
+    #[reentrant]
+    async fn stop(&self) {}
+
     #[on(sunday)]
     fn rest(&mut self) {}
 

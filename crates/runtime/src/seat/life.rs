@@ -1,18 +1,19 @@
 //! The beginning and the end of activations.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use elastin_actor::{Body, Handlers, Hook, Made, Persist, ReplyTo, Seat, decode_state};
+use elastin_actor::{Body, Handlers, Hook, Persist, ReplyTo, Seat, decode_state};
 use elastin_types::{ActivationEpoch, CallError, NotDelivered, Unknown};
 use parking_lot::MutexGuard;
 
+use super::mail::decode;
 use super::{ActorSeat, INACTIVE, MAIL, ORPHAN, drop_contained};
 use crate::hook_turn::HookTurn;
 use crate::mailbox::{Ending, Freeze, Mailbox, Rest, Suspended};
 use crate::queue::{AnyTurn, Queue};
-use crate::shared::Shared;
 use crate::{ActivateError, FreezeError, Mail, StateImage};
 
 impl<A: Handlers> ActorSeat<A> {
@@ -84,38 +85,6 @@ impl<A: Handlers> ActorSeat<A> {
 
     pub(super) fn hook_turn(&self, hook: Hook) -> AnyTurn<A> {
         HookTurn::boxed(hook, &self.id)
-    }
-
-    /// Mail from elsewhere for an activation that is here.
-    pub(super) fn deliver_mail(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Box<Mail>> {
-        if self.mailbox.lock().epoch != Some(epoch) {
-            return Err(Box::new(mail));
-        }
-        let turn = match decode::<A>(&self.shared, mail) {
-            Ok(turn) => turn,
-            Err((reply, error)) => {
-                match reply {
-                    Some(reply) => reply.complete(Err(error)),
-                    None => tracing::warn!(actor = ?self.id, %error, "a message can't be run"),
-                }
-                return Ok(());
-            }
-        };
-        let mailbox = self.mailbox.lock();
-        if mailbox.epoch != Some(epoch) {
-            drop(mailbox);
-            return match turn.encode(&self.id, &*self.shared) {
-                Some((message, reply)) => Err(Box::new(Mail { message, reply })),
-                None => Ok(()),
-            };
-        }
-        let mut made = Made::new(turn);
-        if let Err(why) = self.push(mailbox, &mut made, None)
-            && let Some(mut turn) = made.into_turn()
-        {
-            turn.as_mut().fail(why);
-        }
-        Ok(())
     }
 
     /// Ends an activation by itself at a turn boundary, its hook first.
@@ -226,7 +195,7 @@ impl<A: Handlers> ActorSeat<A> {
             return Vec::new();
         }
         self.close(&mut mailbox);
-        let mut body = self.idle.take().or_else(|| mailbox.waiting.take());
+        let mut body = self.take_at_rest(&mut mailbox);
         let mut unfinished = Vec::new();
         if let Some(rest) = mailbox.rest_if_any() {
             if let Freeze::Frozen(_) = rest.freeze
@@ -240,8 +209,10 @@ impl<A: Handlers> ActorSeat<A> {
             }
         }
         let suspended = mailbox.rest_if_any().and_then(|rest| rest.suspended.take());
-        // None of the places has it: a turn runs right now.
-        mailbox.orphan = body.is_none() && suspended.is_none();
+        let sharing = mailbox.rest_if_any().and_then(|rest| rest.sharing.take());
+        let is_polled = sharing.as_ref().is_none_or(|sharing| sharing.polled);
+        // None of the places has it: a turn runs right now. Or one of an activation before this one does still.
+        mailbox.orphan |= body.is_none() && suspended.is_none() && is_polled;
         if mailbox.orphan {
             self.raise(ORPHAN);
         }
@@ -251,9 +222,18 @@ impl<A: Handlers> ActorSeat<A> {
         if let Some(Suspended { turn, .. }) = suspended {
             unfinished.push(turn);
         }
+        let mut joining = VecDeque::new();
+        if let Some(sharing) = sharing {
+            let lent = sharing.lent.clone();
+            let remains = sharing.into_remains();
+            unfinished.extend(remains.waiting.into_iter().chain(remains.unsaved));
+            joining = remains.joining;
+            drop_contained(lent);
+        }
+        // The last one of them has the state of an actor that was shared.
         unfinished.into_iter().for_each(|turn| self.tell_lost(turn));
         let queue = self.clean_up(rest);
-        self.to_mail(queue)
+        self.to_mail(joining.into_iter().chain(queue))
     }
 
     /// A turn of a discarded activation waits for something: it will not go on.
@@ -324,15 +304,4 @@ impl<A: Handlers> ActorSeat<A> {
         turn.as_mut().fail(CallError::Unknown(Unknown::NodeLost));
         drop_contained(turn);
     }
-}
-
-/// Makes a turn of mail.
-fn decode<A: Handlers>(shared: &Arc<Shared>, mail: Mail) -> Result<AnyTurn<A>, (Option<ReplyTo>, CallError)> {
-    let Mail { message, reply } = mail;
-    let reply = match reply {
-        Some(slot) => Some(ReplyTo::slot(slot)),
-        None if message.header.one_way => None,
-        None => Some(ReplyTo::host(shared.clone(), message.header.call)),
-    };
-    A::decode(message, reply).map_err(|undecoded| (undecoded.reply, CallError::Rejected(undecoded.why)))
 }

@@ -37,7 +37,7 @@ impl<A: Handlers> ActorSeat<A> {
         if mailbox.orphan {
             return;
         }
-        if let Some(body) = self.idle.take().or_else(|| mailbox.waiting.take()) {
+        if let Some(body) = self.take_at_rest(&mut mailbox) {
             self.settle(mailbox, body);
         }
     }
@@ -80,7 +80,7 @@ impl<A: Handlers> ActorSeat<A> {
         }
         if let Freeze::Asked { done, .. } = std::mem::replace(&mut rest.freeze, Freeze::No) {
             self.lower(FREEZE);
-            drop(mailbox);
+            self.look_at_sharers(mailbox);
             done(Err(FreezeError::Busy));
         }
     }
@@ -100,7 +100,7 @@ impl<A: Handlers> ActorSeat<A> {
             }
             Freeze::Asked { done, timer, .. } => {
                 self.lower(FREEZE);
-                drop(mailbox);
+                self.look_at_sharers(mailbox);
                 self.shared.timers.cancel(timer);
                 done(Err(FreezeError::Busy));
                 true

@@ -16,19 +16,22 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Notes the state's size and references, as they are between two turns, if a turn has run since the last time.
     pub(super) fn note_state(&self, body: &mut Body<A>) {
-        if !body.used.take(UsedSince::LOOK) {
-            return;
+        if body.used.take(UsedSince::LOOK) {
+            self.note(&body.state);
         }
+    }
+
+    /// Notes the state's size and references.
+    pub(super) fn note(&self, state: &A) {
         let mut references: Vec<References> = Vec::new();
-        body.state
-            .visit_references(&mut |property, actor| match references.last_mut() {
-                Some(last) if last.property == property => last.actors.push(actor.clone()),
-                _ => references.push(References {
-                    property,
-                    actors: vec![actor.clone()],
-                }),
-            });
-        let state_bytes = encoded_state_size(&body.state);
+        state.visit_references(&mut |property, actor| match references.last_mut() {
+            Some(last) if last.property == property => last.actors.push(actor.clone()),
+            _ => references.push(References {
+                property,
+                actors: vec![actor.clone()],
+            }),
+        });
+        let state_bytes = encoded_state_size(state);
         self.profile.change(|profile| profile.note(state_bytes, references));
     }
 
@@ -72,10 +75,18 @@ impl<A: Handlers> ActorSeat<A> {
                 self.note_state(&mut body);
                 self.finish(body);
             }
-            None => match &mut mailbox.waiting {
-                Some(body) => self.note_state(body),
-                None => self.raise(REPORT),
-            },
+            None => {
+                let mailbox = &mut *mailbox;
+                let rest = mailbox.rest_if_any();
+                let sharing = rest.and_then(|rest| rest.sharing.as_ref().filter(|sharing| !sharing.polled));
+                match sharing {
+                    Some(sharing) => self.note(&sharing.lent.body::<A>().state),
+                    None => match &mut mailbox.waiting {
+                        Some(body) => self.note_state(body),
+                        None => self.raise(REPORT),
+                    },
+                }
+            }
         }
         Some((since, backlog))
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use elastin_actor::{Actor, Body, Handlers, Hook, Persist, Scope};
+use elastin_actor::{Actor, Body, Handlers, Hook, Persist, Scope, Target};
 use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::MutexGuard;
 
@@ -37,11 +37,25 @@ impl<A: Handlers> ActorSeat<A> {
     pub(super) fn visit(&self) {
         let mut mailbox = self.mailbox.lock();
         mailbox.scheduled = false;
+        if mailbox.orphan {
+            // The seat was scheduled for an activation that is gone; its last turn lets the next one go on.
+            return;
+        }
         if let Some(suspended) = mailbox.rest_if_any().and_then(|rest| rest.suspended.take()) {
             mailbox.woken = false;
             drop(mailbox);
             let ran = self.resume_turn(suspended);
             return self.settle_turn(self.mailbox.lock(), ran, Vec::new());
+        }
+        if A::SHARES {
+            let rest = mailbox.rest_if_any();
+            if rest.is_some_and(|rest| rest.sharing.is_some()) {
+                return self.visit_sharers(mailbox);
+            }
+            let front = mailbox.rest_if_any().and_then(|rest| rest.queue.front());
+            if front.is_some_and(begins_sharing) && mailbox.waiting.is_some() {
+                return self.begin_sharing(mailbox);
+            }
         }
         let Some(body) = mailbox.waiting.take() else { return };
         let rest = mailbox.rest();
@@ -61,6 +75,10 @@ impl<A: Handlers> ActorSeat<A> {
             let Some(turn) = batch.next() else {
                 break Ran::Skipped(body);
             };
+            if A::SHARES && begins_sharing(&turn) {
+                batch.put_back(turn);
+                break Ran::Skipped(body);
+            }
             // A turn that waits has the body, so nothing could be saved meanwhile. It might even wait for a caller whom one
             // of the unsaved replies would let go on.
             if !unsaved.is_empty() && turn.may_wait() {
@@ -81,12 +99,13 @@ impl<A: Handlers> ActorSeat<A> {
                 ran => break ran,
             }
             if self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0
+                || self.shared.scheduler.is_fenced()
                 || (visit.is_long(|| self.shared.clock.now()) && self.shared.scheduler.others_wait())
             {
                 break Ran::Skipped(body);
             }
         };
-        self.shared.turns.fetch_add(u64::from(visit.turns), Ordering::Relaxed);
+        self.count_turns(u64::from(visit.turns));
         self.end_visit(ran, batch, unsaved);
     }
 
@@ -151,8 +170,9 @@ impl<A: Handlers> ActorSeat<A> {
         let waker = body.take_waker();
         Scope::enter_message(&mut body, carried, || turn.arguments_size());
         let mut cx = Context::from_waker(&waker);
-        let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(body, &mut cx)));
-        self.leave_turn(turn, waker, polled)
+        let mut place = Some(body);
+        let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(&mut place, &mut cx)));
+        self.leave_turn(turn, waker, place, polled)
     }
 
     /// Polls a turn that has started.
@@ -160,30 +180,49 @@ impl<A: Handlers> ActorSeat<A> {
         let Suspended { mut turn, scope, waker } = suspended;
         scope.resume();
         let mut cx = Context::from_waker(&waker);
-        let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut cx)));
-        self.leave_turn(turn, waker, polled)
+        let mut place = None;
+        let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut place, &mut cx)));
+        self.leave_turn(turn, waker, place, polled)
     }
 
     #[inline]
-    fn leave_turn(&self, turn: AnyTurn<A>, waker: Waker, polled: std::thread::Result<Poll<Box<Body<A>>>>) -> Ran<A> {
+    fn leave_turn(
+        &self,
+        turn: AnyTurn<A>,
+        waker: Waker,
+        body: Option<Box<Body<A>>>,
+        polled: std::thread::Result<Poll<()>>,
+    ) -> Ran<A> {
         match polled {
-            Ok(Poll::Ready(mut body)) => {
+            Ok(Poll::Ready(())) => {
+                let mut body = body.expect("a turn that is over has given its actor back");
                 Scope::end(&mut body, waker, || turn.method());
                 Ran::Over(body, turn)
             }
             Ok(Poll::Pending) => Ran::Waits(turn, waker),
-            Err(_) => self.contain_panic(turn),
+            Err(_) => self.contain_panic(turn, waker, body),
         }
     }
 
     #[cold]
-    fn contain_panic(&self, mut turn: AnyTurn<A>) -> Ran<A> {
-        drop(Scope::leave());
+    fn contain_panic(&self, mut turn: AnyTurn<A>, waker: Waker, body: Option<Box<Body<A>>>) -> Ran<A> {
+        self.count_panic();
         let hook = turn.hook();
+        let ran = match body {
+            // It only read the actor, which can go on.
+            Some(mut body) if turn.read_only() => {
+                Scope::end(&mut body, waker, || turn.method());
+                Ran::Skipped(body)
+            }
+            body => {
+                drop(Scope::leave());
+                drop_contained(body);
+                Ran::Lost(hook)
+            }
+        };
         turn.as_mut().fail(CallError::Panicked);
         drop_contained(turn);
-        self.count_panic();
-        Ran::Lost(hook)
+        ran
     }
 
     /// Keeps a turn that waits for something, until it is woken.
@@ -206,25 +245,30 @@ impl<A: Handlers> ActorSeat<A> {
         }
     }
 
-    pub(super) fn count_panic(&self) {
-        self.shared.panics.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_turns(&self, turns: u64) {
+        self.shared.turns.fetch_add(turns, Ordering::Relaxed);
     }
 }
 
+/// Whether a turn waits while others share its actor. One that shares it but never waits can as well have it for itself.
+fn begins_sharing<A>(turn: &AnyTurn<A>) -> bool {
+    turn.shared() && turn.may_wait()
+}
+
 /// Whether the state is saved before a reply leaves.
-fn saves_each_turn<A: Actor>() -> bool {
+pub(super) fn saves_each_turn<A: Actor>() -> bool {
     matches!(A::PERSIST, Persist::EachTurn)
 }
 
 /// How long a visit lasts already.
-struct Visit {
-    turns: u32,
+pub(super) struct Visit {
+    pub(super) turns: u32,
     /// When the first turn was over. A visit of one turn does not need the clock.
     since: Option<Time>,
 }
 
 impl Visit {
-    fn begin(turns: usize) -> Self {
+    pub(super) fn begin(turns: usize) -> Self {
         Self {
             turns: 0,
             since: (turns <= 1).then_some(Time(u64::MAX)),
@@ -234,7 +278,7 @@ impl Visit {
     /// Whether others should get their turn. Looks at the clock after the first, second, fourth, … turn, so that a visit is
     /// at most twice as long as it should be, and the clock costs little.
     #[inline]
-    fn is_long(&mut self, now: impl FnOnce() -> Time) -> bool {
+    pub(super) fn is_long(&mut self, now: impl FnOnce() -> Time) -> bool {
         if self.turns >= TURNS_PER_VISIT {
             return self.turns.is_multiple_of(TURNS_PER_VISIT);
         }

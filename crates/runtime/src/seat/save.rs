@@ -1,18 +1,18 @@
 //! Saving the state of persistent actors before anyone may know of a change.
 
 use bytes::Bytes;
-use elastin_actor::{Body, Handlers, SaveDone, SaveError, encode_state};
+use elastin_actor::{Body, Handlers, Lent, SaveDone, SaveError, encode_state};
 use elastin_types::{ActivationEpoch, CallError, Unknown};
 use parking_lot::MutexGuard;
 
 use super::{ActorSeat, END, drop_contained};
-use crate::mailbox::{Ending, Mailbox, Saving};
+use crate::mailbox::{Ending, Mailbox, Requested, Saving};
 use crate::queue::AnyTurn;
 
 impl<A: Handlers> ActorSeat<A> {
     /// Saves the state after some turns; their replies leave and the next turn starts when that is done.
     pub(super) fn save(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, body: Box<Body<A>>, turns: Vec<AnyTurn<A>>) {
-        if mailbox.epoch != Some(body.epoch) {
+        if mailbox.orphan || mailbox.epoch != Some(body.epoch) {
             self.bury(mailbox, body);
             return turns.into_iter().for_each(|turn| self.not_saved(turn));
         }
@@ -29,15 +29,97 @@ impl<A: Handlers> ActorSeat<A> {
         }
     }
 
-    /// Saves the state that the running turn has encoded itself.
+    /// Saves the state that a running turn has encoded itself. One save at a time: of those that are asked for while one is
+    /// under way only the last is made, because it has what the others have.
     pub(super) fn save_during_turn(&self, state: Bytes, done: SaveDone) {
-        let mailbox = self.mailbox.lock();
+        let mut mailbox = self.mailbox.lock();
         // While the turn of a discarded activation runs, a later activation waits: the epoch would be that one's.
-        let epoch = mailbox.epoch.filter(|_| !mailbox.orphan);
-        drop(mailbox);
-        match epoch {
-            Some(epoch) => self.shared.outside.save(&self.id, epoch, state, done),
-            None => done(Err(SaveError::Superseded)),
+        let Some(epoch) = mailbox.epoch.filter(|_| !mailbox.orphan) else {
+            drop(mailbox);
+            return done(Err(SaveError::Superseded));
+        };
+        match &mut mailbox.rest().requested {
+            Some(requested) => {
+                requested.state = Some(state);
+                requested.done.push(done);
+            }
+            none => {
+                *none = Some(Requested::default());
+                drop(mailbox);
+                self.save_requested(epoch, state, vec![done]);
+            }
+        }
+    }
+
+    fn save_requested(&self, epoch: ActivationEpoch, state: Bytes, done: Vec<SaveDone>) {
+        let me = self.me.clone();
+        let saved = move |result: Result<(), SaveError>| {
+            if let Some(seat) = me.upgrade() {
+                seat.save_next_requested(epoch);
+            }
+            done.into_iter().for_each(|done| done(result.clone()));
+        };
+        self.shared.outside.save(&self.id, epoch, state, Box::new(saved));
+    }
+
+    fn save_next_requested(&self, epoch: ActivationEpoch) {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.epoch != Some(epoch) {
+            return;
+        }
+        let Some(rest) = mailbox.rest_if_any() else { return };
+        let Some(requested) = rest.requested.take() else { return };
+        if let Some(state) = requested.state {
+            rest.requested = Some(Requested::default());
+            drop(mailbox);
+            self.save_requested(epoch, state, requested.done);
+        }
+    }
+
+    /// Saves the state if turns that share the actor wait for that, and none is being saved; lets those turns go on that can.
+    pub(super) fn save_shared(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, lent: &Lent) {
+        let rest = mailbox.rest();
+        let Some(sharing) = &mut rest.sharing else { return };
+        if sharing.unsaved.is_empty() || sharing.saving.is_some() {
+            return self.look_at_sharers(mailbox);
+        }
+        rest.saves += 1;
+        let number = rest.saves;
+        sharing.saving = Some((number, std::mem::take(&mut sharing.unsaved)));
+        lent.clear_changed();
+        let body = lent.body::<A>();
+        let (epoch, state) = (body.epoch, encode_state(&body.state));
+        self.look_at_sharers(mailbox);
+        match state {
+            Ok(state) => self.hand_to_store(number, epoch, state),
+            Err(error) => self.saved(number, epoch, Err(error.into())),
+        }
+    }
+
+    /// A save for turns that share the actor has ended.
+    fn saved_shared(
+        &self,
+        mut mailbox: MutexGuard<'_, Mailbox<A>>,
+        turns: Vec<AnyTurn<A>>,
+        result: Result<(), SaveError>,
+    ) {
+        let sharing = mailbox.rest().sharing.as_mut().expect("whose save it was");
+        if let Err(error) = &result {
+            tracing::warn!(actor = ?self.id, %error, "a change was not saved: the actor starts again");
+            sharing.lost = Some(CallError::Unknown(Unknown::NotSaved));
+        }
+        // Whoever polls one of them right now sees to the rest.
+        if sharing.polled {
+            drop(mailbox);
+        } else {
+            let lent = sharing.lent.clone();
+            self.leave_sharing(mailbox, lent);
+        }
+        for turn in turns {
+            match result {
+                Ok(()) => drop(self.reply(turn)),
+                Err(_) => self.not_saved(turn),
+            }
         }
     }
 
@@ -53,6 +135,13 @@ impl<A: Handlers> ActorSeat<A> {
 
     fn saved(&self, number: u64, epoch: ActivationEpoch, result: Result<(), SaveError>) {
         let mut mailbox = self.mailbox.lock();
+        if mailbox.epoch == Some(epoch)
+            && let Some(rest) = mailbox.rest_if_any()
+            && let Some(sharing) = &mut rest.sharing
+            && let Some((_, turns)) = sharing.saving.take_if(|(saving, _)| *saving == number)
+        {
+            return self.saved_shared(mailbox, turns, result);
+        }
         let saving = mailbox.rest_if_any().and_then(|rest| {
             rest.saving
                 .take_if(|saving| (saving.number, saving.body.epoch) == (number, epoch))

@@ -63,6 +63,11 @@ impl Gate {
         }
     }
 
+    /// How many handlers have come to the gate.
+    pub(crate) fn count(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
     /// Waits until so many handlers have come to the gate.
     pub(crate) async fn reached(&self, count: usize) {
         loop {

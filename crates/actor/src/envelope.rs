@@ -1,0 +1,383 @@
+//! The turn of one function.
+//!
+//! One allocation holds a call all the way: first its arguments, while it is in a mailbox, then the handler's future, then the
+//! reply. When it is over, the allocation can hold the next call of the same function.
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use elastin_types::{ActorId, CallError, Message, Method};
+use pin_project_lite::pin_project;
+
+use crate::body::Body;
+use crate::codec;
+use crate::flow::Carried;
+use crate::function::Function;
+use crate::host::Host;
+use crate::lent::{Held, Lent};
+use crate::slot::{ReplySlot, ReplyTo, Slot};
+use crate::turn::{Posted, Turn};
+
+/// Where a reply goes.
+pub(crate) enum Destination<R> {
+    Nowhere,
+    Local(Arc<Slot<R>>),
+    /// Boxed, because it is large and rare in comparison.
+    Elsewhere(Box<ReplyTo>),
+}
+
+impl<R> Destination<R> {
+    #[inline]
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Destination::Nowhere)
+    }
+
+    /// Whether the caller has gone away: it has the other end of the slot for as long as it waits.
+    #[inline]
+    fn is_abandoned(&self) -> bool {
+        matches!(self, Destination::Local(slot) if Arc::strong_count(slot) == 1)
+    }
+}
+
+/// A call of one function that is to become a turn.
+pub(crate) struct Payload<F: Function> {
+    pub(crate) arguments: F::Arguments,
+    pub(crate) carried: Carried,
+    pub(crate) destination: Destination<F::Reply>,
+}
+
+/// A call on its way into a mailbox; empty once it is there.
+pub(crate) struct Post<F: Function>(pub(crate) Option<Payload<F>>);
+
+impl<F: Function> Posted<F::Actor> for Post<F> {
+    #[inline]
+    fn carried(&self) -> &Carried {
+        &self.0.as_ref().expect("the call has not become a turn yet").carried
+    }
+
+    fn shared(&self) -> bool {
+        F::SHARED
+    }
+
+    #[inline]
+    fn boxed(&mut self) -> Pin<Box<dyn Turn<F::Actor>>> {
+        boxed::<F>(self.0.take().expect("a call becomes a turn once"))
+    }
+
+    #[inline]
+    fn put_into(&mut self, spare: Pin<&mut dyn Turn<F::Actor>>) -> bool {
+        spare.refill(&mut self.0)
+    }
+}
+
+pin_project! {
+    #[project = StageProjection]
+    #[project_replace = StageOwned]
+    enum Stage<Arguments, Running, Reply> {
+        Waiting { arguments: Arguments, carried: Option<Carried> },
+        Running { #[pin] future: Running },
+        Finished { reply: Option<Reply> },
+    }
+}
+
+pin_project! {
+    /// The turn of one function. `Start` and `Running` are the function's `run` and its future, which have no names.
+    pub(crate) struct Envelope<F: Function, Start, Running> {
+        #[pin]
+        stage: Stage<F::Arguments, Running, F::Reply>,
+        start: Start,
+        destination: Destination<F::Reply>,
+    }
+}
+
+/// A turn whose caller runs it on its own thread at once.
+#[inline]
+pub(crate) fn running<F: Function>(
+    held: F::Held,
+    arguments: F::Arguments,
+) -> Pin<Box<impl InlineTurn<F> + Turn<F::Actor>>> {
+    let start = F::run;
+    Box::pin(Envelope::<F, _, _> {
+        stage: Stage::Running {
+            future: start(held, arguments),
+        },
+        start,
+        destination: Destination::Nowhere,
+    })
+}
+
+/// A turn that is over and whose reply could not leave yet.
+pub(crate) fn finished<F: Function>(reply: F::Reply, slot: Arc<Slot<F::Reply>>) -> Pin<Box<dyn Turn<F::Actor>>> {
+    let stage = Stage::Finished { reply: Some(reply) };
+    envelope::<F, _, _>(F::run, stage, Destination::Local(slot))
+}
+
+/// A turn of a message from elsewhere.
+pub fn received<F: Function>(
+    message: Message,
+    reply: Option<ReplyTo>,
+) -> Result<Pin<Box<dyn Turn<F::Actor>>>, crate::Undecoded> {
+    match codec::decode::<F::Arguments>(&message.body, "the arguments", F::NAME) {
+        Ok(arguments) => Ok(boxed::<F>(Payload {
+            arguments,
+            carried: Carried::received(message.header),
+            destination: reply.map_or(Destination::Nowhere, |reply| Destination::Elsewhere(Box::new(reply))),
+        })),
+        Err(why) => Err(crate::Undecoded {
+            method: F::METHOD,
+            why,
+            reply,
+        }),
+    }
+}
+
+#[inline]
+fn boxed<F: Function>(payload: Payload<F>) -> Pin<Box<dyn Turn<F::Actor>>> {
+    let Payload {
+        arguments,
+        carried,
+        destination,
+    } = payload;
+    let carried = Some(carried);
+    envelope::<F, _, _>(F::run, Stage::Waiting { arguments, carried }, destination)
+}
+
+/// The parameters name what can't be written: the future that this function's `run` returns.
+#[inline]
+fn envelope<F, Start, Running>(
+    start: Start,
+    stage: Stage<F::Arguments, Running, F::Reply>,
+    destination: Destination<F::Reply>,
+) -> Pin<Box<dyn Turn<F::Actor>>>
+where
+    F: Function,
+    Start: Fn(F::Held, F::Arguments) -> Running + Send + 'static,
+    Running: Future<Output = (F::Held, F::Reply)> + Send + 'static,
+{
+    Box::pin(Envelope::<F, Start, Running> {
+        stage,
+        start,
+        destination,
+    })
+}
+
+/// What the caller of an inline turn needs of it besides [`Turn`], in the reply's own type.
+pub(crate) trait InlineTurn<F: Function> {
+    /// Takes the reply that the handler gave.
+    fn take_reply(self: Pin<&mut Self>) -> F::Reply;
+
+    /// The reply goes to a slot, because the caller can't have it at once.
+    fn answer_at(self: Pin<&mut Self>, slot: Arc<Slot<F::Reply>>);
+}
+
+impl<F, Start, Running> InlineTurn<F> for Envelope<F, Start, Running>
+where
+    F: Function,
+{
+    #[inline]
+    fn take_reply(self: Pin<&mut Self>) -> F::Reply {
+        match self.project().stage.project() {
+            StageProjection::Finished { reply } => reply.take().expect("the reply is taken once"),
+            StageProjection::Waiting { .. } | StageProjection::Running { .. } => {
+                unreachable!("the handler has returned")
+            }
+        }
+    }
+
+    fn answer_at(self: Pin<&mut Self>, slot: Arc<Slot<F::Reply>>) {
+        *self.project().destination = Destination::Local(slot);
+    }
+}
+
+impl<F, Start, Running> Turn<F::Actor> for Envelope<F, Start, Running>
+where
+    F: Function,
+    Start: Fn(F::Held, F::Arguments) -> Running + Send,
+    Running: Future<Output = (F::Held, F::Reply)> + Send,
+{
+    fn method(&self) -> Method {
+        F::METHOD
+    }
+
+    fn read_only(&self) -> bool {
+        F::READ_ONLY
+    }
+
+    fn shared(&self) -> bool {
+        F::SHARED
+    }
+
+    fn may_wait(&self) -> bool {
+        F::MAY_WAIT
+    }
+
+    fn lend(&self, body: Box<Body<F::Actor>>) -> Lent {
+        F::lend(body)
+    }
+
+    fn carried(&self) -> Option<&Carried> {
+        match &self.stage {
+            Stage::Waiting { carried, .. } => carried.as_ref(),
+            Stage::Running { .. } | Stage::Finished { .. } => None,
+        }
+    }
+
+    fn open(self: Pin<&mut Self>) -> Option<Carried> {
+        let this = self.project();
+        match this.stage.project() {
+            StageProjection::Waiting { carried, .. } if !this.destination.is_abandoned() => carried.take(),
+            _ => None,
+        }
+    }
+
+    fn arguments_size(&self) -> u64 {
+        match &self.stage {
+            Stage::Waiting { arguments, .. } => codec::encoded_size(arguments),
+            Stage::Running { .. } | Stage::Finished { .. } => 0,
+        }
+    }
+
+    fn start(self: Pin<&mut Self>, body: &mut Option<Box<Body<F::Actor>>>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        let arguments = take_arguments(this.stage.as_mut());
+        if !F::MAY_WAIT {
+            let body = body.as_deref_mut().expect("a turn starts with its actor");
+            let reply = Some(F::run_plain(&mut body.state, arguments));
+            this.stage.set(Stage::Finished { reply });
+            body.changed |= !F::READ_ONLY;
+            return Poll::Ready(());
+        }
+        let held = F::Held::own(body.take().expect("a turn starts with its actor"));
+        let future = (this.start)(held, arguments);
+        this.stage.set(Stage::Running { future });
+        poll_stage::<F, _>(this.stage, body, cx)
+    }
+
+    fn start_shared(self: Pin<&mut Self>, lent: &Lent, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        let arguments = take_arguments(this.stage.as_mut());
+        if !F::MAY_WAIT {
+            let reply = Some(read_plain::<F>(lent, arguments));
+            this.stage.set(Stage::Finished { reply });
+            return Poll::Ready(());
+        }
+        let future = (this.start)(F::Held::share(lent, F::READ_ONLY), arguments);
+        this.stage.set(Stage::Running { future });
+        poll_stage::<F, _>(this.stage, &mut None, cx)
+    }
+
+    fn poll(self: Pin<&mut Self>, body: &mut Option<Box<Body<F::Actor>>>, cx: &mut Context<'_>) -> Poll<()> {
+        poll_stage::<F, _>(self.project().stage, body, cx)
+    }
+
+    fn reply(self: Pin<&mut Self>) {
+        let this = self.project();
+        let StageProjection::Finished { reply } = this.stage.project() else {
+            return;
+        };
+        let Some(reply) = reply.take() else { return };
+        match this.destination.take() {
+            Destination::Nowhere => {}
+            Destination::Local(slot) => slot.put(Ok(reply)),
+            Destination::Elsewhere(to) => {
+                to.complete(codec::encode(&reply, "the reply", F::NAME).map_err(CallError::Rejected));
+            }
+        }
+    }
+
+    fn fail(self: Pin<&mut Self>, error: CallError) {
+        match self.project().destination.take() {
+            Destination::Nowhere => {}
+            Destination::Local(slot) => slot.put(Err(error)),
+            Destination::Elsewhere(to) => to.complete(Err(error)),
+        }
+    }
+
+    fn encode(mut self: Pin<Box<Self>>, target: &ActorId, host: &dyn Host) -> Option<(Message, Option<ReplySlot>)> {
+        let this = self.as_mut().project();
+        let nothing = Stage::Finished { reply: None };
+        let StageOwned::Waiting { arguments, carried } = this.stage.project_replace(nothing) else {
+            unreachable!("a turn that started stays here")
+        };
+        let body = match codec::encode(&arguments, "the arguments", F::NAME) {
+            Ok(body) => body,
+            Err(why) => {
+                self.as_mut().fail(CallError::Rejected(why));
+                return None;
+            }
+        };
+        let carried = carried.expect("a turn that was not opened carries it");
+        let header = carried.into_header(host);
+        let reply = match this.destination.take() {
+            Destination::Nowhere => None,
+            Destination::Local(slot) => Some(ReplySlot::decoding::<F>(slot, header.call)),
+            Destination::Elsewhere(to) => to.pass_on(),
+        };
+        let message = Message {
+            target: target.clone(),
+            header,
+            method: F::METHOD,
+            body,
+        };
+        Some((message, reply))
+    }
+
+    fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool {
+        let Some(payload) = payload.downcast_mut::<Option<Payload<F>>>() else {
+            return false;
+        };
+        let Payload {
+            arguments,
+            carried,
+            destination,
+        } = payload.take().expect("a call becomes a turn once");
+        let mut this = self.project();
+        let carried = Some(carried);
+        this.stage.set(Stage::Waiting { arguments, carried });
+        *this.destination = destination;
+        true
+    }
+}
+
+/// Runs a handler that never waits on an actor that other turns share.
+pub(crate) fn read_plain<F: Function>(lent: &Lent, arguments: F::Arguments) -> F::Reply {
+    let state = &lent.body::<F::Actor>().state;
+    if F::READ_ONLY {
+        return F::read_plain(state, arguments);
+    }
+    lent.begin_change();
+    let reply = F::read_plain(state, arguments);
+    lent.end_change();
+    reply
+}
+
+/// Takes the arguments of a turn that is about to start.
+#[inline]
+fn take_arguments<Arguments, Running, Reply>(stage: Pin<&mut Stage<Arguments, Running, Reply>>) -> Arguments {
+    match stage.project_replace(Stage::Finished { reply: None }) {
+        StageOwned::Waiting { arguments, .. } => arguments,
+        StageOwned::Running { .. } | StageOwned::Finished { .. } => unreachable!("a turn starts once"),
+    }
+}
+
+/// Runs the handler on, until it waits or is over.
+#[inline]
+fn poll_stage<F: Function, Running>(
+    mut stage: Pin<&mut Stage<F::Arguments, Running, F::Reply>>,
+    body: &mut Option<Box<Body<F::Actor>>>,
+    cx: &mut Context<'_>,
+) -> Poll<()>
+where
+    Running: Future<Output = (F::Held, F::Reply)>,
+{
+    let StageProjection::Running { future } = stage.as_mut().project() else {
+        unreachable!("only a running turn is polled")
+    };
+    future.poll(cx).map(|(held, reply)| {
+        stage.set(Stage::Finished { reply: Some(reply) });
+        held.give_back(body, F::READ_ONLY);
+    })
+}

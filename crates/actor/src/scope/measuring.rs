@@ -1,0 +1,114 @@
+//! What is measured of turns: their time, their calls and their spans.
+
+use elastin_types::{ActorId, Method};
+
+use super::Scope;
+use super::stack::with_current;
+use crate::host::TurnMeasure;
+use crate::measure::Measure;
+use crate::span::TurnSpan;
+
+impl Scope {
+    #[cold]
+    pub(super) fn start_clock(&mut self) {
+        let now = self.seat().now();
+        if let Some(measure) = &mut self.measure {
+            measure.resume(now);
+        }
+    }
+
+    /// Takes in the time of a poll that is over.
+    #[cold]
+    pub(super) fn stop_clock(&mut self) {
+        let now = self.seat().now();
+        with_current(|mut caller| {
+            if let Some(measure) = &mut self.measure {
+                let caller = caller.as_mut().and_then(|caller| caller.measure.as_deref_mut());
+                measure.pause(now, caller);
+            }
+            if self.origin.is_none() {
+                self.origin = caller.map(|caller| caller.as_origin());
+            }
+        });
+    }
+
+    /// Hands in what was measured; says how many turns the next measured one shall stand for.
+    #[cold]
+    pub(super) fn hand_in(&mut self, method: Method) -> Option<u16> {
+        let (mut measure, origin) = (self.measure.take()?, self.origin.take()?);
+        if let Some(span) = measure.span.take() {
+            span.end(&**self.seat(), method);
+        }
+        if measure.weight == 0 {
+            return None;
+        }
+        Some(self.seat().record_turn(&TurnMeasure {
+            weight: measure.weight,
+            busy: measure.busy,
+            latency: measure.latency,
+            caller: origin.caller,
+            from: origin.from,
+            method,
+            bytes: measure.bytes,
+        }))
+    }
+
+    /// Counts a call that does not run inline.
+    #[cold]
+    pub(super) fn record_call(&mut self, (callee, method): (&ActorId, Method), size: impl FnOnce() -> u64) {
+        if let Some(measure) = &mut self.measure
+            && let Some(stands_for) = measure.next_call()
+            && measure.weight > 0
+        {
+            let weight = measure.weight * stands_for;
+            self.seat().record_call(callee, method, size(), weight);
+        }
+    }
+
+    /// Begins to measure an inline turn, because it is its turn to be measured or because its caller's call is.
+    #[cold]
+    pub(super) fn measure_inline(
+        &mut self,
+        method: Method,
+        measured: Option<u32>,
+        caller: Option<&mut Scope>,
+        size: impl FnOnce() -> u64,
+    ) {
+        let mut calling = None;
+        if let Some(caller) = caller
+            && let Some(measure) = &mut caller.measure
+            && let Some(stands_for) = measure.next_call()
+        {
+            calling = Some((stands_for, measure.weight, caller.seat()));
+        }
+        if measured.is_none() && calling.is_none() {
+            return;
+        }
+        let bytes = size();
+        let mut measure = Measure::new(measured.unwrap_or(0), self.seat().now(), bytes);
+        if let Some((stands_for, weight, caller)) = calling {
+            measure.stands_for = stands_for;
+            if weight > 0 {
+                caller.record_call(self.seat().id(), method, bytes, weight * stands_for);
+            }
+        }
+        self.measure = Some(Box::new(measure));
+    }
+
+    /// Makes a turn that belongs to a trace a place of its own in it, with a span if the trace is recorded. Its time is taken
+    /// for that, though it may not be its turn to be measured.
+    #[cold]
+    pub(super) fn begin_span(&mut self) {
+        let Some(parent) = self.flow.trace() else { return };
+        let number = self.seat().host().next_call();
+        let place = parent.child(number.sequence ^ number.origin.0.rotate_left(32));
+        self.flow.set_trace(place);
+        if place.is_sampled() {
+            let span = TurnSpan::begin(&**self.seat(), place, parent);
+            span.enter();
+            let now = self.seat().now();
+            let measure = self.measure.get_or_insert_with(|| Box::new(Measure::new(0, now, 0)));
+            measure.span = Some(span);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The turns that a thread is in, and the scopes that it keeps for later ones.
+
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+
+use elastin_types::{ActorId, TenantId};
+
+use super::Scope;
+use crate::flow::Flow;
+use crate::lent::Lent;
+
+/// How many scopes a thread keeps for later turns: inline calls nest less deep than this almost always.
+const POOLED_MAX: u32 = 64;
+
+/// A list of scopes, each in `outer` of the one before it.
+type List = Cell<ManuallyDrop<Option<Box<Scope>>>>;
+
+thread_local! {
+    // None of them has a destructor, because access to a variable that has one costs several times as much.
+    /// The turns that this thread is in, innermost first.
+    static CURRENT: List = const { Cell::new(ManuallyDrop::new(None)) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// Scopes for later turns. INVARIANT: what is in the pool has nothing in it.
+    static POOL: List = const { Cell::new(ManuallyDrop::new(None)) };
+    static POOLED: Cell<u32> = const { Cell::new(0) };
+    static CLEANUP: Cleanup = const { Cleanup };
+}
+
+/// Frees the pool when its thread ends.
+struct Cleanup;
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        let mut pooled = ManuallyDrop::into_inner(POOL.take());
+        // One by one: a long list would recurse.
+        while let Some(mut scope) = pooled {
+            pooled = scope.outer.take();
+        }
+    }
+}
+
+/// The innermost turn of this thread. It is out of its place until this is dropped; what is done with it meanwhile makes no
+/// calls.
+pub(super) struct Innermost(ManuallyDrop<Option<Box<Scope>>>);
+
+impl Innermost {
+    #[inline]
+    pub(super) fn take() -> Self {
+        Self(CURRENT.take())
+    }
+
+    #[inline]
+    pub(super) fn scope(&mut self) -> Option<&mut Scope> {
+        self.0.as_deref_mut()
+    }
+}
+
+impl Drop for Innermost {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT.set(std::mem::take(&mut self.0));
+    }
+}
+
+#[inline]
+pub(super) fn enter(mut scope: Box<Scope>) {
+    scope.outer = ManuallyDrop::into_inner(CURRENT.take());
+    CURRENT.set(ManuallyDrop::new(Some(scope)));
+    DEPTH.set(DEPTH.get() + 1);
+}
+
+#[inline]
+pub(super) fn leave() -> Box<Scope> {
+    let scope = ManuallyDrop::into_inner(CURRENT.take());
+    let mut scope = scope.expect("a turn is left by the thread that entered it");
+    CURRENT.set(ManuallyDrop::new(scope.outer.take()));
+    DEPTH.set(DEPTH.get() - 1);
+    scope
+}
+
+/// How many turns this thread is inside of: 0 outside any turn.
+#[inline]
+pub(crate) fn depth() -> u32 {
+    DEPTH.get()
+}
+
+/// Shows the innermost turn of this thread, if there is one.
+#[inline]
+pub(crate) fn with_current<T>(look: impl FnOnce(Option<&mut Scope>) -> T) -> T {
+    look(Innermost::take().scope())
+}
+
+/// Whether this thread is inside a turn of an actor, so that waiting for it might be waiting for itself.
+pub(crate) enum Inside {
+    No,
+    /// That turn has the actor for itself.
+    Alone,
+    /// That turn shares the actor with others.
+    Sharing(Lent),
+}
+
+/// Whether this thread is inside a turn of that actor.
+pub(crate) fn inside(actor: &ActorId) -> Inside {
+    with_current(|scope| {
+        let mut scope = scope.as_deref();
+        while let Some(inner) = scope {
+            if inner.seat().id() == actor {
+                // Turns further out that are of the same actor share it as well, or this one would not have begun.
+                return inner.lent.clone().map_or(Inside::Alone, Inside::Sharing);
+            }
+            scope = inner.outer.as_deref();
+        }
+        Inside::No
+    })
+}
+
+/// The actor whose turn this thread is in.
+pub(crate) fn current_actor() -> Option<ActorId> {
+    with_current(|scope| Some(scope?.seat().id().clone()))
+}
+
+impl Scope {
+    /// A scope with nothing in it.
+    #[inline]
+    pub(super) fn fresh() -> Box<Self> {
+        match ManuallyDrop::into_inner(POOL.take()) {
+            Some(mut scope) => {
+                POOL.set(ManuallyDrop::new(scope.outer.take()));
+                POOLED.set(POOLED.get() - 1);
+                scope
+            }
+            None => Self::empty(),
+        }
+    }
+
+    #[cold]
+    fn empty() -> Box<Self> {
+        CLEANUP.with(|_| {});
+        Box::new(Self {
+            seat: None,
+            flow: Flow::new(TenantId(0)),
+            origin: None,
+            lent: None,
+            measure: None,
+            outer: None,
+        })
+    }
+
+    /// Keeps a scope that is not needed any longer.
+    #[inline]
+    pub(super) fn recycle(mut self: Box<Self>) {
+        self.flow.clear();
+        if self.lent.is_some() {
+            self.lent = None;
+        }
+        if self.origin.is_some() {
+            self.origin = None;
+        }
+        if self.measure.is_some() {
+            self.measure = None;
+        }
+        if POOLED.get() < POOLED_MAX {
+            self.outer = ManuallyDrop::into_inner(POOL.take());
+            POOL.set(ManuallyDrop::new(Some(self)));
+            POOLED.set(POOLED.get() + 1);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What stands for the handlers in the rest of the program: their functions, the methods of the reference, the schema.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{GenericArgument, Ident, Path, PathArguments, Type};
+
+use super::{Handler, Hook};
+
+/// The types of `Result<T, E>`, when that is how the reply is written.
+fn as_result(reply: &Type) -> Option<(&Type, &Type)> {
+    let Type::Path(path) = reply else { return None };
+    let last = path.path.segments.last().filter(|segment| segment.ident == "Result")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    let mut arguments = arguments.args.iter();
+    match (arguments.next(), arguments.next(), arguments.next()) {
+        (Some(GenericArgument::Type(value)), Some(GenericArgument::Type(error)), None) => Some((value, error)),
+        _ => None,
+    }
+}
+
+/// A type as people write it: the tokens, without the spaces that a token stream puts between them.
+fn type_name(kind: &Type) -> String {
+    let tight = |text: String, from: &str, to: &str| text.replace(from, to);
+    let mut text = quote!(#kind).to_string();
+    for (from, to) in [
+        (" < ", "<"),
+        (" <", "<"),
+        ("< ", "<"),
+        (" >", ">"),
+        (" ,", ","),
+        (" :: ", "::"),
+        ("& ", "&"),
+    ] {
+        text = tight(text, from, to);
+    }
+    text
+}
+
+/// Everything besides the `impl` block itself.
+pub(super) fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> TokenStream {
+    let mut reference = actor.clone();
+    let last = reference.segments.last_mut().expect("a path has a segment");
+    last.ident = format_ident!("{}Ref", last.ident);
+    let functions: Vec<_> = handlers.iter().map(|handler| function_type(actor, handler)).collect();
+    let callable = || handlers.iter().filter(|handler| !handler.reminded);
+    let methods = callable().map(|handler| reference_method(actor, handler));
+    let schemas = callable().map(function_schema);
+    let reminded = handlers.iter().find(|handler| handler.reminded).map(takes_reminders);
+    let numbers: Vec<_> = handlers.iter().map(number).collect();
+    let hook_arms = hooks.iter().map(hook_arm);
+    let moments = hooks.iter().map(|hook| &hook.moment);
+    let shares = handlers.iter().any(|handler| handler.shared && handler.may_wait());
+    quote! {
+        const _: () = {
+            #(#functions)*
+
+            impl #reference {
+                #(#methods)*
+            }
+
+            #[automatically_derived]
+            impl ::elastin::__private::Handlers for #actor {
+                const SHARES: bool = #shares;
+
+                fn functions() -> ::std::vec::Vec<::elastin::__private::FunctionSchema> {
+                    ::std::vec![#(#schemas),*]
+                }
+
+                fn decode(
+                    message: ::elastin::__private::Message,
+                    reply: ::core::option::Option<::elastin::__private::ReplyTo>,
+                ) -> ::core::result::Result<
+                    ::core::pin::Pin<::std::boxed::Box<dyn ::elastin::__private::Turn<Self>>>,
+                    ::elastin::__private::Undecoded,
+                > {
+                    #(
+                        if message.method.number() == #numbers {
+                            return ::elastin::__private::received::<::elastin::__private::Handler<#actor, #numbers>>(
+                                message, reply,
+                            );
+                        }
+                    )*
+                    ::core::result::Result::Err(::elastin::__private::Undecoded::unknown_method::<Self>(&message, reply))
+                }
+
+                fn hook(
+                    &mut self,
+                    hook: ::elastin::__private::Hook,
+                ) -> ::core::option::Option<::elastin::__private::HookFuture<'_>> {
+                    match hook {
+                        #(#hook_arms)*
+                        #[allow(unreachable_patterns)]
+                        _ => ::core::option::Option::None,
+                    }
+                }
+
+                fn hooks() -> &'static [::elastin::__private::Hook] {
+                    &[#(::elastin::__private::Hook::#moments),*]
+                }
+
+                #reminded
+            }
+        };
+    }
+}
+
+/// The number that stands for a handler in types.
+fn number(handler: &Handler<'_>) -> TokenStream {
+    let name = handler.name();
+    quote!({ ::elastin::__private::Method::of(#name).number() })
+}
+
+/// A name as callers and policies write it.
+pub(super) fn bare_name(identifier: &Ident) -> String {
+    let name = identifier.to_string();
+    name.strip_prefix("r#").unwrap_or(&name).to_owned()
+}
+
+fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
+    let number = number(handler);
+    let function = &handler.function.sig.ident;
+    let name = handler.name();
+    let reply = &handler.reply;
+    let (shared, read_only, may_wait) = (handler.shared, handler.read_only(), handler.may_wait());
+    let kinds: Vec<_> = handler.parameters.iter().map(|(_, kind)| kind).collect();
+    let (held, run) = run_function(actor, handler);
+    let (output, convert) = match as_result(reply) {
+        Some((value, error)) => (
+            quote!(::core::result::Result<#value, ::elastin::__private::CallFailed<#error>>),
+            quote!(::elastin::__private::flatten(outcome)),
+        ),
+        None => (
+            quote!(::core::result::Result<#reply, ::elastin::__private::CallError>),
+            quote!(outcome),
+        ),
+    };
+    // The span makes a type that can't be encoded an error at the handler's own parameters.
+    let arguments_span = kinds.first().map_or(function.span(), |kind| kind.span());
+    let arguments = quote_spanned! { arguments_span => (#(#kinds,)*) };
+    let reply_type = quote_spanned! { reply.span() => #reply };
+    quote! {
+        #[automatically_derived]
+        impl ::elastin::__private::Answers<#number> for #actor {
+            type Arguments = #arguments;
+            type Reply = #reply_type;
+            type Output = #output;
+            type Held = #held;
+
+            const NAME: &'static str = #name;
+            const SHARED: bool = #shared;
+            const READ_ONLY: bool = #read_only;
+            const MAY_WAIT: bool = #may_wait;
+
+            #run
+
+            fn output(
+                outcome: ::core::result::Result<Self::Reply, ::elastin::__private::CallError>,
+            ) -> Self::Output {
+                #convert
+            }
+        }
+    }
+}
+
+/// What a handler's future holds its actor by, and the function that runs the handler.
+fn run_function(actor: &Path, handler: &Handler<'_>) -> (TokenStream, TokenStream) {
+    let function = &handler.function.sig.ident;
+    let names: Vec<_> = handler.parameters.iter().map(|(name, _)| name).collect();
+    let context = handler
+        .takes_context
+        .then(|| quote!(&::elastin::__private::Ctx::CURRENT,));
+    // Parameters may have any names, also those that stand here: these are seen by nothing that the user wrote.
+    let held = Ident::new("held", Span::mixed_site());
+    let state = Ident::new("state", Span::mixed_site());
+    let owned = quote!(::std::boxed::Box<::elastin::__private::Body<#actor>>);
+    if !handler.may_wait() {
+        let (name, borrow) = if handler.shared {
+            (quote!(read_plain), quote!(&))
+        } else {
+            (quote!(run_plain), quote!(&mut))
+        };
+        let call = quote_spanned! { function.span() => #actor::#function(#state, #context #(#names),*) };
+        let run = quote! {
+            #[inline]
+            fn #name(#state: #borrow Self, (#(#names,)*): Self::Arguments) -> Self::Reply {
+                #call
+            }
+        };
+        return (owned, run);
+    }
+    let (kind, mutable, borrow, lend) = if handler.shared {
+        let lend = quote_spanned! { function.span() =>
+            fn lend(#held: #owned) -> ::elastin::__private::Lent {
+                ::elastin::__private::Lent::new(#held)
+            }
+        };
+        let borrow = quote!(&#held.body::<#actor>().state);
+        (quote!(::elastin::__private::Lent), None, borrow, Some(lend))
+    } else {
+        (owned, Some(quote!(mut)), quote!(&mut #held.state), None)
+    };
+    let call = quote_spanned! { function.span() => #actor::#function(#borrow, #context #(#names),*).await };
+    let run = quote! {
+        #lend
+
+        fn run(
+            #mutable #held: Self::Held,
+            (#(#names,)*): Self::Arguments,
+        ) -> impl ::core::future::Future<Output = (Self::Held, Self::Reply)> + ::core::marker::Send + 'static {
+            async move {
+                let reply = #call;
+                (#held, reply)
+            }
+        }
+    };
+    (kind, run)
+}
+
+fn reference_method(actor: &Path, handler: &Handler<'_>) -> TokenStream {
+    let number = number(handler);
+    let function = &handler.function.sig.ident;
+    let docs = &handler.docs;
+    let names: Vec<_> = handler.parameters.iter().map(|(name, _)| name).collect();
+    let kinds: Vec<_> = handler.parameters.iter().map(|(_, kind)| kind).collect();
+    let fallback = docs.is_empty().then(|| {
+        let text = format!("Calls the handler `{function}`.");
+        quote!(#[doc = #text])
+    });
+    quote! {
+        #(#docs)*
+        #fallback
+        #[allow(dead_code, clippy::too_many_arguments)]
+        pub fn #function(&self, #(#names: #kinds),*) -> ::elastin::__private::Call<'_, ::elastin::__private::Handler<#actor, #number>> {
+            ::elastin::__private::Call::new(&self.0, (#(#names,)*))
+        }
+    }
+}
+
+fn function_schema(handler: &Handler<'_>) -> TokenStream {
+    let name = handler.name();
+    let read_only = handler.read_only();
+    let reply = type_name(&handler.reply);
+    let parameters = handler.parameters.iter().map(|(name, kind)| {
+        let name = name.to_string();
+        let kind = type_name(kind);
+        quote!(::elastin::__private::ParameterSchema {
+            name: ::std::borrow::ToOwned::to_owned(#name),
+            type_name: ::std::borrow::ToOwned::to_owned(#kind),
+        })
+    });
+    quote!(::elastin::__private::FunctionSchema {
+        name: ::std::borrow::ToOwned::to_owned(#name),
+        parameters: ::std::vec![#(#parameters),*],
+        reply: ::std::borrow::ToOwned::to_owned(#reply),
+        read_only: #read_only,
+    })
+}
+
+/// Says that there is a handler of reminders; its parameter is one, or the compiler says so.
+fn takes_reminders(handler: &Handler<'_>) -> TokenStream {
+    let kinds = handler.parameters.iter().map(|(_, kind)| kind);
+    quote! {
+        fn takes_reminders() -> bool {
+            #(const _: fn(::elastin::__private::Reminder) -> #kinds = |reminder| reminder;)*
+            true
+        }
+    }
+}
+
+fn hook_arm(hook: &Hook) -> TokenStream {
+    let moment = &hook.moment;
+    let function = &hook.function.sig.ident;
+    let context = hook.takes_context.then(|| quote!(&::elastin::__private::Ctx::CURRENT));
+    let wait = hook.function.sig.asyncness.map(|_| quote!(.await));
+    quote_spanned! { function.span() =>
+        ::elastin::__private::Hook::#moment => ::core::option::Option::Some(::std::boxed::Box::pin(async move {
+            self.#function(#context) #wait;
+        })),
+    }
+}

@@ -1,0 +1,451 @@
+//! Turns that share their actor, and take turns where they wait.
+//!
+//! ```text
+//!   idle, or next in the mailbox                       begins beside them:
+//!        │ lend                                        ├─ the next in the mailbox, if it shares too
+//!        ▼                                             └─ a call that one of them waits for
+//!   shared by turns that have begun  ◀─────────────────┘
+//!        │ the last one is over, everything is saved
+//!        ▼
+//!   given back: settle
+//! ```
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use elastin_actor::{Finished, Handlers, Join, Lent, Posted, Scope, Share, Target};
+use elastin_types::{ActorId, CallError, Caller};
+use parking_lot::MutexGuard;
+
+use super::inline::may_run_inline;
+use super::run::{Visit, saves_each_turn};
+use super::{ActorSeat, FREEZE, MAIL, REPORT, drop_contained};
+use crate::mailbox::Mailbox;
+use crate::queue::AnyTurn;
+use crate::scheduler::Announce;
+use crate::sharing::{Remains, Sharer, Sharing};
+
+/// What is to be done next for the turns that share an actor.
+enum Step<A> {
+    /// A turn begins. Who waits for room in the mailbox is woken.
+    Begin(AnyTurn<A>, Option<Waker>, Vec<Waker>),
+    /// A turn was woken.
+    Resume(Sharer<A>),
+}
+
+/// What became of a turn that was polled.
+enum Ran<A> {
+    Over(AnyTurn<A>, Option<Waker>),
+    Waits(Sharer<A>),
+    /// It did not run, or it panicked: there is nothing left of it.
+    Gone(Option<Waker>),
+}
+
+/// Wakes one of the turns that share an actor.
+struct SharerWaker<A: Handlers> {
+    seat: Arc<ActorSeat<A>>,
+    place: usize,
+}
+
+impl<A: Handlers> Wake for SharerWaker<A> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut mailbox = self.seat.mailbox.lock();
+        let Some(sharing) = mailbox.rest_if_any().and_then(|rest| rest.sharing.as_mut()) else {
+            return;
+        };
+        sharing.wake(self.place);
+        if !sharing.polled {
+            self.seat.schedule(mailbox, Announce::Later);
+        }
+    }
+}
+
+impl<A: Handlers> ActorSeat<A> {
+    /// Whether the next message in the mailbox may begin beside turns that share the actor, and nobody is about to look.
+    #[inline]
+    pub(super) fn may_begin_shared(&self, mailbox: &mut Mailbox<A>) -> bool {
+        if !A::SHARES || self.attention() & FREEZE != 0 {
+            return false;
+        }
+        mailbox.rest_if_any().is_some_and(|rest| {
+            let front = || rest.queue.front().is_some_and(|turn| turn.shared());
+            let sharing = rest.sharing.as_ref();
+            sharing.is_some_and(|sharing| !sharing.polled && sharing.has_room() && front())
+        })
+    }
+
+    /// Something has changed that may let turns that share the actor go on.
+    pub(super) fn look_at_sharers(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>) {
+        let was_woken = mailbox.woken;
+        let sharing = mailbox.rest_if_any().and_then(|rest| rest.sharing.as_ref());
+        let has_work = sharing.is_some_and(|sharing| !sharing.polled && (was_woken || sharing.has_work()));
+        if has_work || self.may_begin_shared(&mut mailbox) {
+            self.schedule(mailbox, Announce::Later);
+        }
+    }
+
+    /// A call that a turn of this actor waits for: it begins beside that turn, if both share the actor.
+    #[cold]
+    pub(super) fn push_into_cycle(
+        &self,
+        mut mailbox: MutexGuard<'_, Mailbox<A>>,
+        call: &mut dyn Posted<A>,
+    ) -> Result<(), CallError> {
+        let rest = mailbox.rest();
+        let caller = call.carried().caller();
+        let is_earlier = |turn: &AnyTurn<A>| turn.carried().is_some_and(|carried| carried.caller() == caller);
+        let may_join = call.shared() && !rest.queue.iter().any(is_earlier);
+        match &mut rest.sharing {
+            Some(sharing) if may_join && sharing.has_room() => {
+                sharing.join(call.boxed());
+                self.look_at_sharers(mailbox);
+                Ok(())
+            }
+            _ => Err(CallError::CallCycle),
+        }
+    }
+
+    /// Whether a call may run right here, inside the poll of a turn that shares the actor.
+    pub(super) fn may_join(&self, depth: u32, sender: &ActorId) -> Join {
+        if self.attention() & MAIL != 0 {
+            let mut mailbox = self.mailbox.lock();
+            let is_senders = |caller: &Caller| matches!(caller, Caller::Actor(actor) if actor == sender);
+            let is_earlier = |turn: &AnyTurn<A>| turn.carried().is_some_and(|carried| is_senders(carried.caller()));
+            let rest = mailbox.rest_if_any();
+            if rest.is_some_and(|rest| rest.queue.iter().any(is_earlier)) {
+                return Join::Refused(CallError::CallCycle);
+            }
+        }
+        match self.shared.scheduler.is_fenced() || !may_run_inline(depth) {
+            true => Join::Queued,
+            false => Join::Here,
+        }
+    }
+
+    /// A turn that ran on its caller's thread waits for something.
+    pub(super) fn suspend_sharer(&self, lent: Lent, turn: AnyTurn<A>, scope: Box<Scope>, share: Share) {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.orphan || mailbox.epoch != Some(lent.body::<A>().epoch) {
+            match share {
+                Share::First => self.bury_lent(mailbox, lent),
+                Share::Joined => drop(mailbox),
+            }
+            return self.tell_lost(turn);
+        }
+        let sharing = sharing(&mut mailbox, &lent);
+        let place = sharing.reserve();
+        // It was polled with the actor's own waker.
+        let waker = None;
+        let refused = self.put_sharer(&mut mailbox, place, Sharer { turn, scope, waker });
+        match share {
+            Share::First => self.leave_sharing(mailbox, lent),
+            Share::Joined => drop(mailbox),
+        }
+        refuse(refused);
+    }
+
+    /// A turn that ran on its caller's thread is over.
+    pub(super) fn finish_sharer(&self, lent: Lent, over: Option<AnyTurn<A>>, share: Share) -> Finished {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.orphan || mailbox.epoch != Some(lent.body::<A>().epoch) {
+            match share {
+                Share::First => self.bury_lent(mailbox, lent),
+                Share::Joined => drop(mailbox),
+            }
+            over.into_iter().for_each(|turn| self.tell_lost(turn));
+            return Finished::Lost;
+        }
+        let is_broken = lent.is_broken();
+        let mut over = over;
+        if !is_broken && let Some(turn) = over.take() {
+            // There may be nobody else; it still takes the one way to save.
+            sharing(&mut mailbox, &lent);
+            over = self.hold_unsaved(&mut mailbox, turn);
+        }
+        match share {
+            Share::First => self.leave_sharing(mailbox, lent),
+            Share::Joined => self.save_shared(mailbox, &lent),
+        }
+        if let Some(mut turn) = over {
+            match is_broken {
+                true => turn.as_mut().fail(CallError::Panicked),
+                false => drop(self.reply(turn)),
+            }
+        }
+        match (is_broken, self.shared.scheduler.is_fenced()) {
+            (true, _) => Finished::Broken,
+            (false, true) => Finished::Hold,
+            (false, false) => Finished::Reply,
+        }
+    }
+
+    /// Begins to share the actor, whose next message does; runs turns for a while.
+    pub(super) fn begin_sharing<'a>(&'a self, mut mailbox: MutexGuard<'a, Mailbox<A>>) {
+        let body = mailbox.waiting.take().expect("an actor that waits for a worker");
+        let rest = mailbox.rest();
+        let first = rest.queue.front().expect("a message that shares the actor");
+        rest.sharing = Some(Box::new(Sharing::new(first.lend(body), false)));
+        self.visit_sharers(mailbox);
+    }
+
+    /// A worker's visit: polls turns that were woken, and lets others begin.
+    pub(super) fn visit_sharers<'a>(&'a self, mut mailbox: MutexGuard<'a, Mailbox<A>>) {
+        let Some(sharing) = mailbox.rest().sharing.as_mut().filter(|sharing| !sharing.polled) else {
+            return;
+        };
+        sharing.polled = true;
+        let lent = sharing.lent.clone();
+        let mut visit = Visit::begin(usize::MAX);
+        let (mut begun, mut spare) = (0, None);
+        while let Some((place, step)) = self.next_step(&mut mailbox) {
+            drop(mailbox);
+            begun += u64::from(matches!(step, Step::Begin(..)));
+            let ran = self.run_step(&lent, step);
+            visit.turns += 1;
+            mailbox = self.mailbox.lock();
+            if mailbox.orphan {
+                self.bury_lent(mailbox, lent);
+                return self.bury_ran(ran);
+            }
+            let (over, refused) = self.settle_step(&mut mailbox, place, ran);
+            if over.is_some() || !refused.is_empty() {
+                drop(mailbox);
+                refuse(refused);
+                spare = over.and_then(|turn| self.reply(turn));
+                mailbox = self.mailbox.lock();
+                if mailbox.orphan {
+                    return self.bury_lent(mailbox, lent);
+                }
+            }
+            if let Some(spare) = spare.take() {
+                mailbox.rest().queue.keep(spare);
+            }
+            if visit.is_long(|| self.shared.clock.now()) && self.shared.scheduler.others_wait() {
+                break;
+            }
+        }
+        self.count_turns(begun);
+        self.leave_sharing(mailbox, lent);
+    }
+
+    /// What is to be done next, and the place of the turn.
+    fn next_step(&self, mailbox: &mut Mailbox<A>) -> Option<(usize, Step<A>)> {
+        if self.shared.scheduler.is_fenced() {
+            return None;
+        }
+        let common = std::mem::take(&mut mailbox.woken);
+        let rest = mailbox.rest();
+        let sharing = rest.sharing.as_mut().expect("who visits knows that it is there");
+        if common {
+            sharing.wake_common();
+        }
+        if sharing.lost.is_some() || sharing.lent.is_broken() {
+            return None;
+        }
+        if let Some(turn) = sharing.next_joining() {
+            let (place, waker) = self.reserve(sharing);
+            return Some((place, Step::Begin(turn, waker, Vec::new())));
+        }
+        if let Some((place, mut sharer)) = sharing.next_woken() {
+            if sharer.waker.is_none() {
+                sharer.waker = sharing.waker(place, || self.sharer_waker(place));
+            }
+            return Some((place, Step::Resume(sharer)));
+        }
+        let may_begin = self.attention() & FREEZE == 0 && sharing.has_room();
+        if !may_begin || !rest.queue.front().is_some_and(|turn| turn.shared()) {
+            return None;
+        }
+        let turn = rest.queue.pop_front().expect("it was just seen");
+        let room = std::mem::take(&mut rest.room);
+        let (place, waker) = self.reserve(sharing);
+        Some((place, Step::Begin(turn, waker, room)))
+    }
+
+    /// A place for a turn that is about to begin, and its waker.
+    fn reserve(&self, sharing: &mut Sharing<A>) -> (usize, Option<Waker>) {
+        let place = sharing.reserve();
+        (place, sharing.waker(place, || self.sharer_waker(place)))
+    }
+
+    fn sharer_waker(&self, place: usize) -> Waker {
+        let seat = self.arc();
+        Waker::from(Arc::new(SharerWaker { seat, place }))
+    }
+
+    fn run_step(&self, lent: &Lent, step: Step<A>) -> Ran<A> {
+        let common = lent.body::<A>().waker();
+        let (mut turn, waker, polled) = match step {
+            Step::Begin(mut turn, waker, room) => {
+                room.into_iter().for_each(Waker::wake);
+                let Some(carried) = turn.as_mut().open() else {
+                    return Ran::Gone(waker);
+                };
+                if carried.has_expired(|| self.shared.clock.now()) {
+                    turn.as_mut().fail(CallError::DeadlineExceeded);
+                    return Ran::Gone(waker);
+                }
+                Scope::enter_shared_message::<A>(lent, carried, || turn.arguments_size());
+                let mut cx = Context::from_waker(waker.as_ref().unwrap_or(common));
+                let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start_shared(lent, &mut cx)));
+                (turn, waker, polled)
+            }
+            Step::Resume(Sharer { mut turn, scope, waker }) => {
+                scope.resume();
+                let mut cx = Context::from_waker(waker.as_ref().unwrap_or(common));
+                let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut None, &mut cx)));
+                (turn, waker, polled)
+            }
+        };
+        match polled {
+            Ok(Poll::Ready(())) => {
+                Scope::end_shared(lent, || turn.method());
+                Ran::Over(turn, waker)
+            }
+            Ok(Poll::Pending) => {
+                let scope = Scope::leave();
+                Ran::Waits(Sharer { turn, scope, waker })
+            }
+            Err(_) => {
+                drop(Scope::leave());
+                if !turn.read_only() {
+                    lent.mark_broken();
+                }
+                turn.as_mut().fail(CallError::Panicked);
+                drop_contained(turn);
+                self.count_panic();
+                Ran::Gone(waker)
+            }
+        }
+    }
+
+    /// Takes in what became of a turn. Gives the turn if its reply may leave, and calls that would wait for themselves.
+    fn settle_step(
+        &self,
+        mailbox: &mut Mailbox<A>,
+        place: usize,
+        ran: Ran<A>,
+    ) -> (Option<AnyTurn<A>>, Vec<AnyTurn<A>>) {
+        let sharing = mailbox.rest().sharing.as_mut().expect("who polls keeps it there");
+        match ran {
+            Ran::Waits(sharer) => (None, self.put_sharer(mailbox, place, sharer)),
+            Ran::Gone(waker) => {
+                sharing.release(place, waker);
+                (None, Vec::new())
+            }
+            Ran::Over(turn, waker) => {
+                sharing.release(place, waker);
+                (self.hold_unsaved(mailbox, turn), Vec::new())
+            }
+        }
+    }
+
+    /// Keeps a turn that waits for something. Gives calls in the mailbox that would wait for themselves.
+    fn put_sharer(&self, mailbox: &mut Mailbox<A>, place: usize, sharer: Sharer<A>) -> Vec<AnyTurn<A>> {
+        let rest = mailbox.rest();
+        let sharing = rest.sharing.as_mut().expect("who polls keeps it there");
+        let chain = sharer.scope.chain();
+        let is_new = sharing.put(place, sharer);
+        match chain.filter(|_| is_new) {
+            Some(chain) => rest.take_cycles(chain),
+            None => Vec::new(),
+        }
+    }
+
+    /// Keeps a turn that is over if it may have seen what is not saved yet; else gives it back.
+    fn hold_unsaved(&self, mailbox: &mut Mailbox<A>, turn: AnyTurn<A>) -> Option<AnyTurn<A>> {
+        if !saves_each_turn::<A>() {
+            return Some(turn);
+        }
+        let sharing = mailbox.rest().sharing.as_mut().expect("who polls keeps it there");
+        match &mut sharing.saving {
+            _ if sharing.lent.is_changed() => sharing.unsaved.push(turn),
+            Some((_, waiting)) => waiting.push(turn),
+            None => return Some(turn),
+        }
+        None
+    }
+
+    /// Whoever polled a turn is done with that: others may go on, or the actor is whole again.
+    pub(super) fn leave_sharing(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, lent: Lent) {
+        let Some(sharing) = mailbox.rest().sharing.as_mut() else {
+            unreachable!("an actor that others have a share of keeps track of them");
+        };
+        sharing.polled = false;
+        if sharing.lost.is_some() || lent.is_broken() {
+            return self.lose_shared(mailbox, lent);
+        }
+        if self.attention() & REPORT != 0 {
+            self.lower(REPORT);
+            self.note(&lent.body::<A>().state);
+        }
+        if sharing.is_over() {
+            mailbox.rest().sharing = None;
+            let Ok(body) = lent.give_back() else {
+                unreachable!("a turn that is over has given its share back");
+            };
+            return self.settle(mailbox, body);
+        }
+        self.save_shared(mailbox, &lent);
+    }
+
+    /// Nobody may rely on the actor any longer: it starts again from what was saved.
+    pub(super) fn lose_shared(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, lent: Lent) {
+        let rest = mailbox.rest();
+        let sharing = rest.sharing.take().expect("a shared actor is lost");
+        let error = sharing.lost.clone().unwrap_or(CallError::Panicked);
+        let Remains {
+            waiting,
+            unsaved,
+            joining,
+        } = sharing.into_remains();
+        for turn in joining.into_iter().rev() {
+            rest.queue.push_front(turn);
+        }
+        drop(mailbox);
+        unsaved.into_iter().for_each(|turn| self.not_saved(turn));
+        for mut turn in waiting {
+            let error = error.clone();
+            self.shared.when_unfenced(move || {
+                turn.as_mut().fail(error);
+                drop_contained(turn);
+            });
+        }
+        drop_contained(lent);
+        self.lose(None);
+    }
+
+    /// The turn that was polled was the last of a discarded activation.
+    fn bury_lent(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, lent: Lent) {
+        match self.orphan_is_gone(&mut mailbox) {
+            Some(next) => self.settle(mailbox, next),
+            None => drop(mailbox),
+        }
+        drop_contained(lent);
+    }
+
+    fn bury_ran(&self, ran: Ran<A>) {
+        match ran {
+            Ran::Over(turn, _) | Ran::Waits(Sharer { turn, .. }) => self.tell_lost(turn),
+            Ran::Gone(_) => {}
+        }
+    }
+}
+
+/// The turns that share an actor, of whom one is just being polled.
+fn sharing<'a, A: Handlers>(mailbox: &'a mut Mailbox<A>, lent: &Lent) -> &'a mut Sharing<A> {
+    let known = &mut mailbox.rest().sharing;
+    known.get_or_insert_with(|| Box::new(Sharing::new(lent.clone(), true)))
+}
+
+/// Ends calls that would wait for themselves.
+fn refuse<A>(calls: Vec<AnyTurn<A>>) {
+    for mut call in calls {
+        call.as_mut().fail(CallError::CallCycle);
+    }
+}
