@@ -20,6 +20,7 @@ mod moves;
 mod report;
 mod run;
 mod save;
+mod sharers;
 mod sharing;
 mod timer;
 

@@ -380,3 +380,44 @@ async fn a_panic_in_a_last_hook_still_ends_the_activation() {
     assert_eq!(image, Err(elastin_runtime::FreezeError::NotActive));
     assert_eq!(within("the reply", clumsy.ping().into_future()).await, Ok(()));
 }
+
+/// Does not survive its arrival.
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Frail {}
+
+#[handlers]
+impl Frail {
+    #[on(after_move)]
+    async fn arrive(&mut self) {
+        tokio::task::yield_now().await;
+        panic!("as asked");
+    }
+
+    fn ping(&mut self) {}
+}
+
+#[tokio::test]
+async fn a_panic_after_a_move_fails_what_came_along_and_not_the_node() {
+    let runtime = Runtime::builder().register::<Frail>().workers(1).build().unwrap();
+    let frail: Ref<Frail> = runtime.client().actor(1);
+    let image = elastin_runtime::StateImage {
+        state: elastin_actor::encode_state(&Frail {}).unwrap(),
+        moved: true,
+    };
+    let epoch = elastin_types::ActivationEpoch::default();
+    runtime.activate(frail.id(), epoch, Some(image), Vec::new()).unwrap();
+    // It comes before or after the hook's panic: both end well for the node.
+    let outcome = within("the outcome", frail.ping().into_future()).await;
+    assert!(matches!(outcome, Ok(()) | Err(CallError::Panicked)), "{outcome:?}");
+    eventually("the panic", || runtime.stats().panics == 1).await;
+    assert_eq!(within("the reply", frail.ping().into_future()).await, Ok(()));
+}
+
+#[tokio::test]
+async fn bad_input_of_tells_is_an_error_with_names_too() {
+    let runtime = Runtime::builder().register::<Clerk>().workers(1).build().unwrap();
+    let clerk: Ref<Clerk> = runtime.client().actor("k".repeat(1000));
+    let too_long = Err(CallError::Rejected(Rejected::KeyTooLong { bytes: 1000 }));
+    assert_eq!(clerk.add().tell().await, too_long);
+    assert_eq!(clerk.add().try_tell(), too_long);
+}

@@ -7,12 +7,12 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::pair::Pair;
 use common::{Gate, eventually, within};
 use elastin::{Actor, CallFailed, Ctx, Ref, handlers};
-use elastin_runtime::{FreezeError, Runtime, Settings};
+use elastin_runtime::{FreezeError, Interest, Runtime, Settings};
 use elastin_types::{ActivationEpoch, CallError, Unknown};
 use serde::{Deserialize, Serialize};
 
@@ -126,11 +126,27 @@ impl Page {
         (before, ctx.request_value("who"))
     }
 
+    /// Computes before and after it waits.
+    async fn compute(&self, at: String) {
+        burn();
+        gate(&at).passed().await;
+        burn();
+    }
+
     /// Loses its activation while it runs.
     async fn lose(&self, ctx: &Ctx, at: String) {
         gate(&at).passed().await;
         let runtime = RUNTIME.get().expect("the test has set it");
         runtime.discard(&ctx.id(), ActivationEpoch::default());
+    }
+}
+
+const BURN: Duration = Duration::from_millis(2);
+
+fn burn() {
+    let begun = Instant::now();
+    while begun.elapsed() < BURN {
+        std::hint::spin_loop();
     }
 }
 
@@ -587,6 +603,35 @@ async fn more_readers_than_may_begin_wait_in_the_mailbox() {
         assert_eq!(within("a reader", reader).await.unwrap(), Ok("first".into()));
     }
     assert_eq!(page.text().await, Ok("first".into()));
+}
+
+#[tokio::test]
+async fn what_interleaved_turns_do_is_charged_once() {
+    const TURNS: u32 = 8;
+    let runtime = runtime(1);
+    let page = written(&runtime, "profile").await;
+    runtime.snapshot(&Interest::All);
+    let begun = Instant::now();
+    let turns: Vec<_> = (0..TURNS).map(|_| spawn!(page.compute("profile"))).collect();
+    within("all of them", gate("profile").reached(TURNS as usize)).await;
+    gate("profile").open();
+    for turn in turns {
+        within("a turn", turn).await.unwrap().unwrap();
+    }
+    let (elapsed, snapshot) = (begun.elapsed(), runtime.snapshot(&Interest::All));
+    let stats = snapshot.actors.iter().find(|stats| stats.actor == *page.id());
+    let stats = stats.expect("it did something");
+    assert_eq!(
+        stats.calls_in.iter().map(|call| call.count).sum::<u64>(),
+        u64::from(TURNS)
+    );
+    assert!(stats.used.mem > 0.0, "its state has a size");
+    let busy = Duration::from_secs_f64(stats.used.cpu / 1000.0 * snapshot.period.as_secs_f64());
+    // As long as they computed, and no longer than there was time: they never run at the same time.
+    assert!(
+        busy >= 2 * BURN * TURNS && busy <= elapsed * 11 / 10,
+        "{busy:?} of {elapsed:?}"
+    );
 }
 
 #[tokio::test]

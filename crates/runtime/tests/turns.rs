@@ -298,3 +298,94 @@ async fn arguments_that_cannot_be_encoded_harm_nobody_on_the_same_node() {
     }
     assert_eq!(runtime.stats().panics, 0);
 }
+
+/// Fences its own node while it runs.
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Fencer {
+    turns: u64,
+}
+
+static FENCED: OnceLock<Runtime> = OnceLock::new();
+
+#[handlers]
+impl Fencer {
+    fn fence(&mut self) -> u64 {
+        FENCED.get().expect("the test has set it").fence(true);
+        self.turns += 1;
+        self.turns
+    }
+}
+
+#[tokio::test]
+async fn a_call_can_be_given_up_while_its_reply_is_held_back() {
+    let runtime = Runtime::builder().register::<Fencer>().workers(1).build().unwrap();
+    assert!(FENCED.set(runtime.clone()).is_ok());
+    let fencer: Ref<Fencer> = runtime.client().actor(1);
+    let mut held = Box::pin(fencer.fence().into_future());
+    assert!(poll(held.as_mut()).is_pending(), "a reply left a fenced node");
+    drop(held);
+    runtime.fence(false);
+    let mut held = Box::pin(fencer.fence().into_future());
+    assert!(poll(held.as_mut()).is_pending());
+    runtime.fence(false);
+    assert_eq!(
+        within("the held reply", held).await,
+        Ok(2),
+        "the first one ran, and nobody heard of it"
+    );
+    runtime.shutdown(Duration::from_secs(10)).await;
+}
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Narrow {
+    seen: Vec<u64>,
+}
+
+static NARROW: Gate = Gate::new();
+
+#[handlers]
+impl Narrow {
+    async fn wait(&mut self) {
+        NARROW.passed().await;
+    }
+
+    fn note(&mut self, what: u64) {
+        self.seen.push(what);
+    }
+
+    fn seen(&self) -> Vec<u64> {
+        self.seen.clone()
+    }
+}
+
+#[tokio::test]
+async fn a_tell_can_be_given_up_while_it_waits_for_room() {
+    let settings = elastin_runtime::Settings {
+        mailbox_max: 2,
+        workers: 1,
+        ..Default::default()
+    };
+    let builder = Runtime::builder().register::<Narrow>().settings(settings);
+    let runtime = builder.build().unwrap();
+    let narrow: Ref<Narrow> = runtime.client().actor(1);
+    let waiting = tokio::spawn({
+        let narrow = narrow.clone();
+        async move { narrow.wait().await }
+    });
+    within("the handler", NARROW.reached(1)).await;
+    for what in [1, 2] {
+        narrow.note(what).try_tell().unwrap();
+    }
+    let mut given_up = Box::pin(narrow.note(3).deadline(Duration::from_secs(60)).tell());
+    assert!(poll(given_up.as_mut()).is_pending());
+    let mut kept = Box::pin(narrow.note(4).tell());
+    assert!(poll(kept.as_mut()).is_pending());
+    drop(given_up);
+    NARROW.open();
+    within("room", kept).await.unwrap();
+    within("the first turn's end", waiting).await.unwrap().unwrap();
+    assert_eq!(
+        within("the reply", narrow.seen().into_future()).await,
+        Ok(vec![1, 2, 4])
+    );
+}
