@@ -32,6 +32,57 @@
 //!
 //! assert_eq!(elastin::schema_of::<Counter>().functions[0].name, "add");
 //! ```
+//!
+//! Handlers that are `async` with `&self` share their actor: while one waits, others begin and go on. With `#[reentrant]` they
+//! change it all the same, behind a `Mutex` or an atomic.
+//!
+//! ```
+//! # extern crate elastin_actor as elastin;
+//! use std::collections::BTreeMap;
+//! use std::sync::Mutex;
+//!
+//! use elastin::{Actor, handlers};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Actor, Serialize, Deserialize, Default)]
+//! struct Resolver {
+//!     suffix: String,
+//!     known: Mutex<BTreeMap<String, u32>>,
+//! }
+//!
+//! async fn ask_the_network(name: &str) -> u32 {
+//!     name.len() as u32
+//! }
+//!
+//! #[handlers]
+//! impl Resolver {
+//!     /// Nothing else runs meanwhile.
+//!     fn set_suffix(&mut self, suffix: String) {
+//!         self.suffix = suffix;
+//!     }
+//!
+//!     /// Any number of these are under way at once.
+//!     async fn look_up(&self, name: String) -> u32 {
+//!         ask_the_network(&(name + &self.suffix)).await
+//!     }
+//!
+//!     /// The same, and what it finds is kept.
+//!     #[reentrant]
+//!     async fn resolve(&self, name: String) -> u32 {
+//!         if let Some(known) = self.known.lock().unwrap().get(&name) {
+//!             return *known;
+//!         }
+//!         let found = ask_the_network(&name).await;
+//!         self.known.lock().unwrap().insert(name, found);
+//!         found
+//!     }
+//! }
+//!
+//! let functions = elastin::schema_of::<Resolver>().functions;
+//! let only_read: Vec<_> = functions.iter().filter(|function| function.read_only).collect();
+//! assert_eq!(only_read[0].name, "look_up");
+//! assert_eq!(only_read.len(), 1);
+//! ```
 
 mod actor;
 mod answer;

@@ -49,57 +49,8 @@ pub fn derive_references(input: TokenStream) -> TokenStream {
 /// wait must not rely on such a field being the same after an `.await`. The guard of a `std::sync::Mutex` is not kept over an
 /// `.await`: the compiler refuses it.
 ///
-/// ```
-/// # extern crate elastin_actor as elastin;
-/// use std::collections::BTreeMap;
-/// use std::sync::Mutex;
-///
-/// use elastin::{Actor, Ctx, handlers};
-/// use serde::{Deserialize, Serialize};
-///
-/// #[derive(Actor, Serialize, Deserialize, Default)]
-/// struct Resolver {
-///     suffix: String,
-///     known: Mutex<BTreeMap<String, u32>>,
-/// }
-///
-/// async fn ask_the_network(name: &str) -> u32 {
-///     name.len() as u32
-/// }
-///
-/// #[handlers]
-/// impl Resolver {
-///     /// Nothing else runs meanwhile.
-///     fn set_suffix(&mut self, suffix: String) {
-///         self.suffix = suffix;
-///     }
-///
-///     /// Any number of these are under way at once.
-///     async fn look_up(&self, name: String) -> u32 {
-///         ask_the_network(&(name + &self.suffix)).await
-///     }
-///
-///     /// The same, and what it finds is kept.
-///     #[reentrant]
-///     async fn resolve(&self, name: String) -> u32 {
-///         if let Some(known) = self.known.lock().unwrap().get(&name) {
-///             return *known;
-///         }
-///         let found = ask_the_network(&name).await;
-///         self.known.lock().unwrap().insert(name, found);
-///         found
-///     }
-/// }
-///
-/// let functions = elastin::schema_of::<Resolver>().functions;
-/// let only_read: Vec<_> = functions.iter().filter(|function| function.read_only).collect();
-/// assert_eq!(only_read[0].name, "look_up");
-/// assert_eq!(only_read.len(), 1);
-/// ```
-///
-/// A function with `#[on(activate)]`, `#[on(deactivate)]`,
-/// `#[on(before_move)]` or `#[on(after_move)]` is a lifecycle hook; one with `#[on(reminder)]` takes a `Reminder` and is told
-/// those that the actor has set.
+/// A function with `#[on(activate)]`, `#[on(deactivate)]`, `#[on(before_move)]` or `#[on(after_move)]` is a lifecycle hook; one
+/// with `#[on(reminder)]` takes a `Reminder` and is told those that the actor has set.
 #[proc_macro_attribute]
 pub fn handlers(attributes: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::ItemImpl);
