@@ -39,10 +39,10 @@ fn main() -> Result<()> {
         bytes.add(directory::bytes_per_actor());
         few.add(directory::slots_change_hands(4_000) * 1e6);
         many.add(directory::slots_change_hands(1_000_000) * 1e6);
-        let (in_simulated, in_real) = server_is_emptied(round)?;
-        emptied.add(in_simulated);
-        emptying.add(in_real);
     }
+    let (in_simulated, in_real) = server_is_emptied(ROUNDS)?;
+    emptied.add(in_simulated);
+    emptying.add(in_real);
     let rows = vec![
         Row::new(
             "protocol events, 5 nodes, 1,000 actors",
