@@ -9,9 +9,9 @@ pub struct Planted {
     /// Acts although its lease may have run out.
     #[cfg(feature = "planted-bugs")]
     pub unfenced: bool,
-    /// Speaks these versions of the wire, from the oldest to the newest, as another build would.
+    /// Speaks versions of the wire up to this one, as a later build would.
     #[cfg(feature = "planted-bugs")]
-    pub wire_versions: Option<(u16, u16)>,
+    pub wire_newest: Option<u16>,
 }
 
 impl Planted {
@@ -24,9 +24,9 @@ impl Planted {
     }
 
     pub(crate) fn wire_versions(self) -> (u16, u16) {
+        let (oldest, newest) = WIRE_VERSIONS;
         #[cfg(feature = "planted-bugs")]
-        return self.wire_versions.unwrap_or(WIRE_VERSIONS);
-        #[cfg(not(feature = "planted-bugs"))]
-        WIRE_VERSIONS
+        let newest = self.wire_newest.unwrap_or(newest);
+        (oldest, newest)
     }
 }

@@ -109,7 +109,7 @@ impl NodeArguments {
             #[cfg(feature = "planted-bugs")]
             planted: Planted {
                 unfenced: self.unfenced,
-                wire_versions: self.wire_newest.map(|newest| (1, newest)),
+                wire_newest: self.wire_newest,
             },
             #[cfg(not(feature = "planted-bugs"))]
             planted: Planted::default(),

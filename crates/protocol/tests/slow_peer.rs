@@ -101,6 +101,7 @@ impl Host {
                 trace: None,
                 source_time_ms: 0,
                 context: None,
+                request: None,
             },
             method: Method::of("open"),
             body: Bytes::new(),
