@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         ["spin"] => spinner::spin(),
         ["serve", what] => block_on(serve(what)),
         [] => block_on(measure("calls tls moves interleaving drain crash")),
+        ["ours"] => block_on(calls::ours_alone()),
         ["only", parts] => block_on(measure(parts)),
         other => Err(anyhow::anyhow!("unknown arguments: {}", other.join(" "))),
     };
@@ -67,6 +68,7 @@ async fn measure(parts: &str) -> Result<()> {
     for part in parts.split(' ') {
         match part {
             "calls" => rows.extend(calls::rows().await?),
+            "floors" => rows.extend(calls::floors().await?),
             "tls" => rows.push(calls::encrypted().await?),
             "moves" => rows.extend(moves::rows().await?),
             "interleaving" => rows.push(moves::interleaving().await?),

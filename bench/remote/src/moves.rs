@@ -55,7 +55,7 @@ pub(crate) async fn interleaving() -> Result<Row> {
     );
     mover.fill(LARGE_BYTES).await?;
     taker.take(Bytes::new()).await?;
-    prober.probe(9, 1).await??;
+    prober.probe(9, 1).await?;
     // Where they are already they stay.
     for (actor, server) in [(mover.id(), 0), (prober.id(), 0), (taker.id(), 1)] {
         let _ = cluster.move_actor(actor, &names[server]).await;
@@ -63,7 +63,7 @@ pub(crate) async fn interleaving() -> Result<Row> {
     let (mut quiet, mut busy) = (Vec::new(), Vec::new());
     for number in 0..LARGE_MOVES {
         eprintln!("a move of 100 MB: {} of {LARGE_MOVES}", number + 1);
-        quiet.extend(prober.probe(9, PROBES).await??);
+        quiet.extend(prober.probe(9, PROBES).await?);
         let to = &names[(number + 1) % 2];
         let mut moving = std::pin::pin!(cluster.move_actor(mover.id(), to));
         loop {
@@ -72,7 +72,7 @@ pub(crate) async fn interleaving() -> Result<Row> {
                     moved?;
                     break;
                 }
-                times = async { prober.probe(9, 20).await } => busy.extend(times??),
+                times = async { prober.probe(9, 20).await } => busy.extend(times?),
             }
         }
     }

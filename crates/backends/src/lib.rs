@@ -1,9 +1,11 @@
 //! Real servers for tests, and what can happen to them: an etcd cluster, a PostgreSQL server, a proxy in
-//! between, and a network that can be cut.
+//! between, a network that can be cut, a disk that can be filled, and clocks that are wrong.
 //!
 //! Each runs in a directory and on ports of its own and ends with the value that stands for it. The programs come from
-//! the system: Debian's packages `etcd-server` and `postgresql`.
+//! the system: Debian's packages `etcd-server`, `postgresql` and `faketime`.
 
+mod clock;
+mod disk;
 mod etcd;
 mod network;
 mod port;
@@ -12,6 +14,8 @@ mod process;
 mod proxy;
 mod turn;
 
+pub use clock::with_wrong_clock;
+pub use disk::Disk;
 pub use etcd::EtcdCluster;
 pub use network::Network;
 pub use port::free_port;

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
+use crate::disk::Disk;
 use crate::port::free_port;
 use crate::process::{BackendError, LOOK_AGAIN_AFTER, Process, START_TIME_MAX, run};
 
@@ -38,7 +39,15 @@ impl PostgresServer {
 
     /// The same, at an address of this machine.
     pub fn start_at(address: Ipv4Addr) -> Result<PostgresServer, BackendError> {
-        let directory = tempfile::tempdir()?;
+        Self::start_in(address, tempfile::tempdir()?)
+    }
+
+    /// The same, with all its files on a disk of its own.
+    pub fn start_on(disk: &Disk) -> Result<PostgresServer, BackendError> {
+        Self::start_in(Ipv4Addr::LOCALHOST, tempfile::tempdir_in(disk.path())?)
+    }
+
+    fn start_in(address: Ipv4Addr, directory: TempDir) -> Result<PostgresServer, BackendError> {
         let mut server = PostgresServer {
             programs: programs()?,
             address,

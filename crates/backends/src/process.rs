@@ -89,7 +89,8 @@ impl Process {
         false
     }
 
-    fn has_ended(&mut self) -> bool {
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
     }
 

@@ -7,6 +7,7 @@
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
 /// The longest frame that a node takes. Larger state travels in chunks; a larger call is refused before it is sent.
@@ -63,15 +64,51 @@ pub enum FrameError {
 
 /// Appends a frame.
 pub(crate) fn put(out: &mut BytesMut, class: Class, payload: &[u8]) -> Result<(), FrameError> {
-    let length = payload.len() + 1;
+    put_with(out, class, |out| out.put_slice(payload))
+}
+
+/// Appends a frame whose payload is a value, which is encoded where it will be written from.
+pub(crate) fn put_value(out: &mut BytesMut, class: Class, value: &impl Serialize) -> Result<(), FrameError> {
+    put_with(out, class, |out| {
+        // Encoding can't fail: everything in a frame is plain data.
+        postcard::serialize_with_flavor(value, Onto(out)).expect("a frame can be encoded");
+    })
+}
+
+fn put_with(out: &mut BytesMut, class: Class, fill: impl FnOnce(&mut BytesMut)) -> Result<(), FrameError> {
+    let start = out.len();
+    // How long it is shows when it is there.
+    out.put_u32_le(0);
+    out.put_u8(class as u8);
+    fill(out);
+    let length = out.len() - start - LENGTH_BYTES;
     if length > FRAME_BYTES_MAX {
+        out.truncate(start);
         return Err(FrameError::TooLarge { bytes: length });
     }
-    out.reserve(LENGTH_BYTES + length);
-    out.put_u32_le(length as u32);
-    out.put_u8(class as u8);
-    out.put_slice(payload);
+    out[start..start + LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
     Ok(())
+}
+
+/// Lets values be encoded onto the end of a buffer.
+struct Onto<'a>(&'a mut BytesMut);
+
+impl Flavor for Onto<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.put_u8(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.put_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
 }
 
 /// Takes the first frame off the front; `None` if it is not all there yet. A length that is too long is refused before

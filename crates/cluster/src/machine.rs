@@ -54,7 +54,12 @@ impl Machine {
 
     /// Lets the machine take in an event, now or as soon as the thread that runs it gets to it.
     pub(crate) fn handle(&self, event: Event, hands: &impl Hands) {
-        self.events.lock().push_back(event);
+        self.handle_all([event], hands);
+    }
+
+    /// The same with several events, in order.
+    pub(crate) fn handle_all(&self, events: impl IntoIterator<Item = Event>, hands: &impl Hands) {
+        self.events.lock().extend(events);
         loop {
             let Some(worker) = self.node.try_lock() else { return };
             self.drain(worker, hands);
@@ -80,8 +85,13 @@ impl Machine {
     }
 
     /// Looks at the machine between two events.
-    pub(crate) fn look<T>(&self, read: impl FnOnce(&Node) -> T) -> T {
-        read(&self.node.lock().node)
+    pub(crate) fn look<T>(&self, hands: &impl Hands, read: impl FnOnce(&Node) -> T) -> T {
+        let seen = read(&self.node.lock().node);
+        // An event that came meanwhile was left to this thread, which seemed to run the machine.
+        if !self.events.lock().is_empty() {
+            self.handle_all([], hands);
+        }
+        seen
     }
 
     fn drain(&self, mut worker: MutexGuard<'_, Worker>, hands: &impl Hands) {

@@ -1,6 +1,7 @@
 //! How nodes make sure that they talk to nodes of their cluster.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -155,18 +156,25 @@ pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 pub(crate) struct Secured {
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
+    /// The socket under `writer`, if what is written goes to it as it is.
+    pub(crate) direct: Option<Direct>,
     /// Whether the other end may be a node; otherwise it only calls.
     pub(crate) may_be_node: bool,
 }
 
+/// A socket that takes bytes without waiting, or not at all.
+pub(crate) type Direct = std::net::TcpStream;
+
 impl Secured {
-    fn plain(stream: TcpStream) -> Self {
+    fn plain(stream: TcpStream) -> io::Result<Self> {
+        let direct = Direct::from(stream.as_fd().try_clone_to_owned()?);
         let (reader, writer) = stream.into_split();
-        Self {
+        Ok(Self {
             reader: Box::new(reader),
             writer: Box::new(writer),
+            direct: Some(direct),
             may_be_node: true,
-        }
+        })
     }
 }
 
@@ -174,13 +182,14 @@ impl Security {
     /// Makes a connection to a node secure.
     pub(crate) async fn secure_dialled(&self, stream: TcpStream) -> io::Result<Secured> {
         let Security::Certificates(certificates) = self else {
-            return Ok(Secured::plain(stream));
+            return Secured::plain(stream);
         };
         let name = certificates.node_name.clone();
         let (reader, writer) = tokio::io::split(certificates.connector.connect(name, stream).await?);
         Ok(Secured {
             reader: Box::new(reader),
             writer: Box::new(writer),
+            direct: None,
             may_be_node: true,
         })
     }
@@ -188,7 +197,7 @@ impl Security {
     /// Makes a connection secure that somebody has opened.
     pub(crate) async fn secure_accepted(&self, stream: TcpStream) -> io::Result<Secured> {
         let Security::Certificates(certificates) = self else {
-            return Ok(Secured::plain(stream));
+            return Secured::plain(stream);
         };
         let stream = certificates.acceptor.accept(stream).await?;
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
@@ -199,6 +208,7 @@ impl Security {
         Ok(Secured {
             reader: Box::new(reader),
             writer: Box::new(writer),
+            direct: None,
             may_be_node,
         })
     }

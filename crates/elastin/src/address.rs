@@ -20,6 +20,15 @@ pub struct ClusterAddress {
     /// The servers of the etcd cluster that coordinates, such as http://10.0.0.1:2379, separated by commas
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     pub etcd: Vec<String>,
+    /// The file of the authority that has signed the certificates of the etcd servers, which are named with `https` then
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    pub etcd_ca: Option<PathBuf>,
+    /// The file of the certificate by which the etcd servers know this member
+    #[arg(long, value_name = "FILE", requires = "etcd_ca", requires = "etcd_key")]
+    pub etcd_certificate: Option<PathBuf>,
+    /// The file of that certificate's key
+    #[arg(long, value_name = "FILE", requires = "etcd_certificate")]
+    pub etcd_key: Option<PathBuf>,
     /// The PostgreSQL server that keeps state, such as postgres://user:password@host/database; only servers need it
     #[arg(long, value_name = "URL")]
     pub postgres: Option<String>,
@@ -106,9 +115,29 @@ impl ClusterAddress {
         let config = EtcdConfig {
             endpoints: self.etcd.clone(),
             cluster: cluster.to_owned(),
-            tls: None,
+            tls: self.etcd_tls()?,
         };
         Ok(Arc::new(EtcdCoordination::new(&config)?))
+    }
+
+    /// How to talk to etcd in TLS, if it is to be.
+    #[cfg(feature = "etcd")]
+    fn etcd_tls(&self) -> anyhow::Result<Option<elastin_stores::etcd::EtcdTls>> {
+        let Some(authority) = &self.etcd_ca else {
+            let secured = self.etcd.iter().find(|endpoint| endpoint.starts_with("https://"));
+            anyhow::ensure!(
+                secured.is_none(),
+                "{} is to be reached in TLS: say with `--etcd-ca` who has signed its certificate",
+                secured.map_or("", String::as_str)
+            );
+            return Ok(None);
+        };
+        let identity = match (&self.etcd_certificate, &self.etcd_key) {
+            (Some(certificate), Some(key)) => Some((read_text(certificate)?, read_text(key)?)),
+            _ => None,
+        };
+        let authority = read_text(authority)?;
+        Ok(Some(elastin_stores::etcd::EtcdTls { authority, identity }))
     }
 
     #[cfg(not(feature = "etcd"))]
@@ -123,6 +152,11 @@ async fn served(supervisor: SocketAddr, credentials: &Credentials) -> anyhow::Re
         anyhow::bail!("a supervisor serves only those who have its secret: name its file with `--secret`");
     };
     Ok(StoreClient::connect(supervisor, secret).await?)
+}
+
+#[cfg(feature = "etcd")]
+fn read_text(file: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).map_err(|error| anyhow::anyhow!("{} can't be read: {error}", file.display()))
 }
 
 fn read_secret(file: &Path) -> anyhow::Result<Secret> {
@@ -152,4 +186,29 @@ async fn postgres_state(url: &str, cluster: &str) -> anyhow::Result<Arc<dyn Stat
 #[cfg(not(feature = "postgres"))]
 async fn postgres_state(_url: &str, _cluster: &str) -> anyhow::Result<Arc<dyn StateStore>> {
     anyhow::bail!("this program was built without the feature `postgres`")
+}
+
+#[cfg(all(test, feature = "etcd"))]
+mod tests {
+    use super::*;
+
+    fn refused(address: ClusterAddress) -> String {
+        let etcd = vec!["https://10.0.0.1:2379".to_owned()];
+        let address = ClusterAddress { etcd, ..address };
+        address.coordination("shop").err().expect("it is refused").to_string()
+    }
+
+    #[test]
+    fn etcd_in_tls_needs_files_that_can_be_read() {
+        assert_eq!(
+            refused(ClusterAddress::default()),
+            "https://10.0.0.1:2379 is to be reached in TLS: say with `--etcd-ca` who has signed its certificate"
+        );
+        let etcd_ca = Some("no such file".into());
+        let unreadable = refused(ClusterAddress {
+            etcd_ca,
+            ..ClusterAddress::default()
+        });
+        assert!(unreadable.starts_with("no such file can't be read: "), "{unreadable}");
+    }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::address::{ClusterAddress, Stores};
-use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, Asker, Office};
+use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, Asker, Office, until_arrived};
 use crate::control::global_manager;
 use crate::member::{Below, Member, MemberOptions};
 use crate::{App, ServerStatus};
@@ -104,9 +104,12 @@ impl Cluster {
     pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), AdminError> {
         let to = self.named(server)?;
         let view = self.member.peer.view().ok_or(AdminError::NoAnswer)?;
-        let actor = actor.clone();
-        let directory = view.directory_of(&actor).node;
-        self.ask(directory, AdminRequest::Move { actor, to }).await.map(drop)
+        let directory = view.directory_of(actor).node;
+        let request = || AdminRequest::Move {
+            actor: actor.clone(),
+            to,
+        };
+        until_arrived(|| self.ask(directory, request())).await.map(drop)
     }
 
     /// Has a server emptied, after which it leaves; returns when it is gone.

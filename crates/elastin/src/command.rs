@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use elastin_cluster::Planted;
 
 use crate::address::ClusterAddress;
 use crate::member::{LEASE_TTL, LOOPBACK};
@@ -87,6 +88,10 @@ struct NodeArguments {
     #[cfg(feature = "planted-bugs")]
     #[arg(long, hide = true)]
     unfenced: bool,
+    /// Speak the wire's versions up to this one, as a later build would
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long, hide = true)]
+    wire_newest: Option<u16>,
 }
 
 impl NodeArguments {
@@ -102,7 +107,12 @@ impl NodeArguments {
             listen: self.listen,
             advertise: self.advertise,
             #[cfg(feature = "planted-bugs")]
-            unfenced: self.unfenced,
+            planted: Planted {
+                unfenced: self.unfenced,
+                wire_newest: self.wire_newest,
+            },
+            #[cfg(not(feature = "planted-bugs"))]
+            planted: Planted::default(),
         })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use elastin_cluster::{
-    Above, Class, Heard, MemberRecord, Membership, MembershipHandle, Peer, PeerConfig, Role, Security,
+    Above, Class, Heard, MemberRecord, Membership, MembershipHandle, Peer, PeerConfig, Planted, Role, Security,
 };
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
@@ -88,9 +88,8 @@ pub(crate) struct MemberOptions {
     pub(crate) lease_ttl: Duration,
     /// How it makes sure that it talks to members.
     pub(crate) security: Security,
-    /// Acts although its lease may have run out, and writes whatever a later activation has written.
-    #[cfg(feature = "planted-bugs")]
-    pub(crate) unfenced: bool,
+    /// What it does wrong on purpose.
+    pub(crate) planted: Planted,
 }
 
 impl MemberOptions {
@@ -112,8 +111,7 @@ impl MemberOptions {
             advertise: None,
             lease_ttl: LEASE_TTL,
             security,
-            #[cfg(feature = "planted-bugs")]
-            unfenced: false,
+            planted: Planted::default(),
         }
     }
 }
@@ -127,8 +125,8 @@ pub(crate) struct Member {
     pub(crate) below: Option<mpsc::UnboundedReceiver<Below>>,
     pub(crate) heard: Option<mpsc::UnboundedReceiver<Heard>>,
     pub(crate) membership: MembershipHandle,
-    #[cfg(feature = "planted-bugs")]
-    pub(crate) unfenced: bool,
+    /// What it does wrong on purpose.
+    pub(crate) planted: Planted,
 }
 
 impl Member {
@@ -152,8 +150,7 @@ impl Member {
         );
         let record = MemberRecord::new(options.name, options.role, address);
         let hosts = options.role == Role::Server;
-        #[cfg(feature = "planted-bugs")]
-        let unfenced = options.unfenced;
+        let planted = options.planted;
         let membership = Membership::join(options.coordination, record, options.lease_ttl).await?;
         let me = membership.me();
         let (pass_on, below) = mpsc::unbounded_channel();
@@ -168,8 +165,7 @@ impl Member {
             security: options.security,
             listener,
             state: options.state,
-            #[cfg(feature = "planted-bugs")]
-            unfenced,
+            planted,
         };
         let peer = Peer::new(config, Arc::new(PassOn(pass_on)));
         let settings = Settings {
@@ -196,8 +192,7 @@ impl Member {
             below: Some(below),
             heard: Some(heard),
             membership,
-            #[cfg(feature = "planted-bugs")]
-            unfenced,
+            planted,
         })
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_cluster::{Class, Heard, Role, Roster};
+use elastin_cluster::{Class, Heard, Planted, Role, Roster};
 use elastin_control::{Config, GemCommand, GemEvent, Lem, LemCommand, LemEvent, NewActor};
 use elastin_policy::Policy;
 use elastin_runtime::Interest;
@@ -30,8 +30,8 @@ use crate::wire::{self, ControlFrame};
 
 /// How long a server that was told to go lets its actors finish and be saved: well within what its supervisor waits for it.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long a server that was told to end may take to empty itself. Then it leaves with what it has.
-const EMPTYING_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a server that was told to end may go without a single actor leaving it. Then it leaves with what it has.
+const STUCK_TIME_MAX: Duration = Duration::from_secs(60);
 /// How often a server that is being emptied looks whether it is.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// How long a server stays when it is empty, so that those who send to where an actor was learn where it is.
@@ -53,9 +53,8 @@ pub(crate) struct NodeOptions {
     pub(crate) lease_ttl: Duration,
     /// The elasticity period of the cluster, if this is its first server.
     pub(crate) period: Duration,
-    /// Acts although its lease may have run out, and writes over what a later activation has written.
-    #[cfg(feature = "planted-bugs")]
-    pub(crate) unfenced: bool,
+    /// What it does wrong on purpose.
+    pub(crate) planted: Planted,
     /// What the network can carry, in megabits per second.
     pub(crate) net_mbit: Option<f64>,
     /// Where to serve metrics.
@@ -74,15 +73,14 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
     };
     let policy = Arc::new(app.compile(&settings.policy)?);
     #[cfg(feature = "planted-bugs")]
-    let state = if options.unfenced {
+    let state = if options.planted.unfenced {
         crate::unfenced::Unfenced::over(state)
     } else {
         state
     };
     let state = Arc::new(MeasuredState::new(state));
     let member = MemberOptions {
-        #[cfg(feature = "planted-bugs")]
-        unfenced: options.unfenced,
+        planted: options.planted,
         cpu_share: options.cpu_share,
         listen: options.listen,
         advertise: options.advertise,
@@ -152,7 +150,7 @@ enum Told {
 /// A server on its way out.
 struct Leaving {
     evacuation: Evacuation,
-    /// When it leaves with whatever it has.
+    /// When it leaves with whatever it has, unless another actor leaves before.
     at_the_latest: Instant,
     /// Since when it has been empty.
     empty_since: Option<Instant>,
@@ -179,8 +177,6 @@ struct Server {
     supervised: bool,
     leaving: Option<Leaving>,
     left: bool,
-    #[cfg(feature = "planted-bugs")]
-    unfenced: bool,
 }
 
 impl Server {
@@ -214,8 +210,6 @@ impl Server {
             supervised,
             leaving: None,
             left: false,
-            #[cfg(feature = "planted-bugs")]
-            unfenced: member.unfenced,
             member,
         }
     }
@@ -239,7 +233,8 @@ impl Server {
                 Some(below) = below.recv() => self.hear(below),
                 heard = heard.recv(), if !evicted => match heard {
                     Some(Heard::Roster(roster)) => self.meet(roster),
-                    Some(Heard::Evicted) | None if self.is_unfenced() => evicted = true,
+                    // A bug on purpose: it goes on when it is no longer a member.
+                    Some(Heard::Evicted) | None if self.member.planted.is_unfenced() => evicted = true,
                     Some(Heard::Evicted) | None => anyhow::bail!("this server is no longer a member of its cluster"),
                 },
                 () = sleep_until_due(due) => self.tell([Told::Local(LemEvent::Tick), Told::Global(GemEvent::Tick)]),
@@ -250,14 +245,6 @@ impl Server {
             }
         }
         Ok(())
-    }
-
-    /// A bug on purpose: goes on when it is no longer a member.
-    fn is_unfenced(&self) -> bool {
-        #[cfg(feature = "planted-bugs")]
-        return self.unfenced;
-        #[cfg(not(feature = "planted-bugs"))]
-        false
     }
 
     /// The membership changed.
@@ -359,6 +346,9 @@ impl Server {
                 Some(Asked::Evacuation(actor)) => {
                     if let Some(leaving) = &mut self.leaving {
                         leaving.evacuation.ended(&actor);
+                        if result.is_ok() {
+                            leaving.at_the_latest = Instant::now() + STUCK_TIME_MAX;
+                        }
                     }
                     self.evacuate();
                 }
@@ -513,7 +503,7 @@ impl Server {
         self.member.membership.drain(self.member.me, true);
         self.leaving = Some(Leaving {
             evacuation: Evacuation::default(),
-            at_the_latest: Instant::now() + EMPTYING_TIME_MAX,
+            at_the_latest: Instant::now() + STUCK_TIME_MAX,
             empty_since: None,
         });
         self.empty();

@@ -38,7 +38,8 @@ pub struct Limits {
     pub moves_waiting: usize,
     /// Bytes of state images that moves from this node, or to it, may have in memory before no further move begins.
     pub move_bytes: usize,
-    /// The largest part of a state image or queue in one frame, so that a large state never blocks calls for long.
+    /// The largest part of a state image or queue in one frame, so that a large state never blocks calls for long: those
+    /// on the same connection wait for a few parts at most.
     pub chunk_bytes: usize,
     /// Requests that one activation remembers, so that they don't run twice. Beyond it further ones are turned away: their
     /// callers have not settled the earlier ones.
@@ -71,7 +72,7 @@ impl Default for Limits {
             moves_in: 32,
             moves_waiting: 1_000_000,
             move_bytes: 64 << 20,
-            chunk_bytes: 256 * 1024,
+            chunk_bytes: 64 * 1024,
             requests_per_actor: 1024,
             request_bytes: 64 << 20,
             requests_open: 100_000,

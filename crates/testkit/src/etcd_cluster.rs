@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use elastin::{App, Authority, Cluster, ClusterAddress};
-use elastin_backends::{EtcdCluster, Network, PostgresServer, Process};
+use elastin_backends::{EtcdCluster, Network, PostgresServer, Process, with_wrong_clock};
 use tempfile::TempDir;
 
 /// How long a server may be silent in tests: etcd's shortest.
@@ -47,14 +47,25 @@ impl EtcdElastin {
         program: impl Into<PathBuf>,
         etcd_members: usize,
     ) -> anyhow::Result<EtcdElastin> {
+        let postgres = PostgresServer::start_at(address)?;
+        Self::start_over(EtcdCluster::start_at(address, etcd_members)?, postgres, app, program)
+    }
+
+    /// The same over an etcd cluster and a PostgreSQL server that run already.
+    pub fn start_over(
+        etcd: EtcdCluster,
+        postgres: PostgresServer,
+        app: App,
+        program: impl Into<PathBuf>,
+    ) -> anyhow::Result<EtcdElastin> {
         Ok(EtcdElastin {
             program: program.into(),
             servers: BTreeMap::new(),
             clients_made: AtomicU64::new(0),
             files: tempfile::tempdir()?,
             authority: Authority::create(app.cluster_name())?,
-            etcd: EtcdCluster::start_at(address, etcd_members)?,
-            postgres: PostgresServer::start_at(address)?,
+            etcd,
+            postgres,
             app,
         })
     }
@@ -68,6 +79,13 @@ impl EtcdElastin {
     pub fn add_server_with(&mut self, name: &str, more: &[&str]) -> anyhow::Result<()> {
         let command = Command::new(&self.program);
         self.launch(name, command, more)
+    }
+
+    /// Starts a server of this name that believes it to be earlier or later by this, such as `+1h`.
+    pub fn add_server_with_clock(&mut self, name: &str, by: &str) -> anyhow::Result<()> {
+        let mut command = Command::new(&self.program);
+        with_wrong_clock(&mut command, by)?;
+        self.launch(name, command, &[])
     }
 
     /// Starts a server of this name on a host of a network.
@@ -98,6 +116,15 @@ impl EtcdElastin {
     /// If there is none of this name.
     pub fn server(&self, name: &str) -> &Process {
         &self.servers[name]
+    }
+
+    /// Whether a server's process has ended by itself.
+    ///
+    /// # Panics
+    /// If there is none of this name.
+    pub fn has_ended(&mut self, name: &str) -> bool {
+        let server = self.servers.get_mut(name).expect("the server was started");
+        server.has_ended()
     }
 
     /// The names of the servers that were started and not ended.

@@ -6,6 +6,7 @@ mod bell;
 mod dice;
 mod etcd_cluster;
 mod history;
+mod load;
 mod wait;
 
 pub use actors::{Burner, Feeder, Journal, Ledger, Log};
@@ -13,6 +14,7 @@ pub use bell::Bell;
 pub use dice::Dice;
 pub use etcd_cluster::EtcdElastin;
 pub use history::{Counts, History, Known};
+pub use load::{LEDGERS, Load, await_service, violations};
 pub use wait::wait_for;
 
 /// The application of the tests.

@@ -41,7 +41,7 @@ impl Inner {
     /// Lets the owner of the actor's slot know of a reminder that was set. If the word is lost, the owner finds the row.
     fn tell_owner(&self, actor: &ActorId, due_ms: u64) {
         let slot = Slot::of(actor);
-        let Some(view) = self.machine.look(|node| node.view().cloned()) else {
+        let Some(view) = self.machine.look(self, |node| node.view().cloned()) else {
             return;
         };
         let owner = view.slots.owner(slot).node;

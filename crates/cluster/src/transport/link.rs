@@ -1,13 +1,19 @@
 //! One peer's outgoing frames, and the switch that closes its connections.
+//!
+//! A frame is written by the thread that sends it if the connection has been quiet, so that a lone call wakes nobody on its
+//! way out. When there is more to do, frames are left to a task that writes all that have gathered at once.
 
+use std::io::Write;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::SendError;
-use crate::frame::{self, Class};
+use crate::frame::FrameError;
+use crate::security::Direct;
 
 /// What may wait to be written to one peer. A peer that is this far behind is treated as overloaded.
 pub const LINK_BYTES_MAX: usize = 64 << 20;
@@ -15,56 +21,97 @@ pub const LINK_BYTES_MAX: usize = 64 << 20;
 /// A buffer that grew larger than this is not kept for the next batch, so that one large state does not stay in memory.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
+/// A connection is quiet if nothing was written for so long: about what a write costs. If frames come faster than that, it
+/// pays to gather them.
+const QUIET: Duration = Duration::from_micros(20);
+
+/// The sending thread writes no more than this itself: it has other things to do than to copy states.
+const OWN_WRITE_BYTES_MAX: usize = 16 << 10;
+
+/// One peer's outgoing frames.
 pub(super) struct Link {
     outgoing: Mutex<Outgoing>,
     filled: Notify,
     close: watch::Sender<bool>,
 }
 
-#[derive(Default)]
 struct Outgoing {
+    /// There is a connection.
     open: bool,
     bytes: BytesMut,
+    /// How many frames are in `bytes`.
+    frames: usize,
+    /// Lets the sending thread write, if the connection can be written to without more ado.
+    direct: Option<Direct>,
+    /// The task that writes is at it, or has been told that there is something: everything has to go through it, in order.
+    task_writes: bool,
+    written_at: Option<Instant>,
 }
 
 impl Link {
     pub(super) fn new() -> Arc<Link> {
         Arc::new(Link {
-            outgoing: Mutex::default(),
+            outgoing: Mutex::new(Outgoing {
+                open: false,
+                bytes: BytesMut::new(),
+                frames: 0,
+                direct: None,
+                task_writes: false,
+                written_at: None,
+            }),
             filled: Notify::new(),
             close: watch::Sender::new(false),
         })
     }
 
-    pub(super) fn push(&self, class: Class, payload: &[u8]) -> Result<(), SendError> {
+    /// Sends a frame that `put` appends. If it `needs_connection` and there is none, it is dropped.
+    pub(super) fn push(
+        &self,
+        needs_connection: bool,
+        put: impl FnOnce(&mut BytesMut) -> Result<(), FrameError>,
+    ) -> Result<usize, SendError> {
         let mut outgoing = self.outgoing.lock();
-        if !outgoing.open && class == Class::Protocol {
-            return Ok(());
+        if !outgoing.open && needs_connection {
+            return Ok(0);
         }
-        if outgoing.bytes.len() + payload.len() > LINK_BYTES_MAX {
+        let before = outgoing.bytes.len();
+        put(&mut outgoing.bytes).map_err(|_| SendError::TooLarge)?;
+        let bytes = outgoing.bytes.len() - before;
+        if outgoing.bytes.len() > LINK_BYTES_MAX {
+            outgoing.bytes.truncate(before);
             return Err(SendError::Backlogged);
         }
-        let was_empty = outgoing.bytes.is_empty();
-        frame::put(&mut outgoing.bytes, class, payload).map_err(|_| SendError::TooLarge)?;
-        drop(outgoing);
-        if was_empty {
+        outgoing.frames += 1;
+        if !outgoing.task_writes && !outgoing.write() {
+            outgoing.task_writes = true;
+            drop(outgoing);
             self.filled.notify_one();
         }
-        Ok(())
+        Ok(bytes)
     }
 
-    /// There is a connection: protocol frames are taken from now on.
-    pub(super) fn open(&self) {
-        self.outgoing.lock().open = true;
+    /// There is a connection: frames that need one are taken from now on. With `direct` they are written by whoever sends
+    /// them while the connection is quiet.
+    pub(super) fn open(&self, direct: Option<Direct>) {
+        let mut outgoing = self.outgoing.lock();
+        outgoing.open = true;
+        outgoing.direct = direct;
     }
 
-    /// Takes everything that waits to be written, and leaves an empty buffer in its place.
-    pub(super) fn take(&self, batch: &mut BytesMut) {
+    /// Takes everything that waits to be written, and leaves an empty buffer in its place; how many frames that is. With
+    /// none, [`Link::filled`] says when there are some.
+    pub(super) fn take(&self, batch: &mut BytesMut) -> usize {
         batch.clear();
         if batch.capacity() > KEPT_BYTES_MAX {
             *batch = BytesMut::new();
         }
-        std::mem::swap(batch, &mut self.outgoing.lock().bytes);
+        let mut outgoing = self.outgoing.lock();
+        std::mem::swap(batch, &mut outgoing.bytes);
+        outgoing.task_writes = !batch.is_empty();
+        if outgoing.task_writes {
+            outgoing.written_at = Some(Instant::now());
+        }
+        std::mem::take(&mut outgoing.frames)
     }
 
     /// Waits until there is something to write.
@@ -74,6 +121,7 @@ impl Link {
 
     /// Closes the peer's connections.
     pub(super) fn close(&self) {
+        self.outgoing.lock().direct = None;
         self.close.send_replace(true);
     }
 
@@ -81,5 +129,29 @@ impl Link {
     pub(super) async fn closed(&self) {
         // The sender lives in `self`, so waiting can't fail.
         let _ = self.close.subscribe().wait_for(|closed| *closed).await;
+    }
+}
+
+impl Outgoing {
+    /// Writes on this thread, if the connection is quiet and takes it; whether nothing is left.
+    fn write(&mut self) -> bool {
+        let Some(direct) = &mut self.direct else { return false };
+        if self.bytes.len() > OWN_WRITE_BYTES_MAX {
+            return false;
+        }
+        let now = Instant::now();
+        if self.written_at.is_some_and(|at| now.duration_since(at) < QUIET) {
+            return false;
+        }
+        self.written_at = Some(now);
+        // If it fails, the task finds out too, and knows what to do.
+        let written = direct.write(&self.bytes).unwrap_or(0);
+        if written < self.bytes.len() {
+            self.bytes.advance(written);
+            return false;
+        }
+        self.bytes.clear();
+        self.frames = 0;
+        true
     }
 }

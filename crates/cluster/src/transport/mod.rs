@@ -13,19 +13,21 @@
 mod connection;
 mod link;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use std::vec::Drain;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use elastin_types::NodeId;
 use parking_lot::Mutex;
+use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::frame::Class;
-use crate::handshake::{Identity, WIRE_VERSIONS};
+use crate::frame::{self, Class, FrameError};
+use crate::handshake::Identity;
 use crate::security::Security;
 use link::Link;
 
@@ -36,8 +38,8 @@ const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// What the transport tells its owner. Called from the tasks that read connections: it must not block.
 pub trait Receiver: Send + Sync + 'static {
-    /// A frame from a peer. Frames of one connection come in the order in which they were sent.
-    fn frame(&self, from: NodeId, class: Class, payload: Bytes);
+    /// Frames from a peer that came together, in the order in which they were sent.
+    fn frames(&self, from: NodeId, frames: Drain<'_, (Class, Bytes)>);
 
     /// There is a connection to a peer: frames sent from now on go over it.
     fn link_up(&self, peer: NodeId);
@@ -73,6 +75,8 @@ pub struct TransportConfig {
     pub security: Security,
     /// Where connections are accepted, if the node can be dialled.
     pub listener: Option<TcpListener>,
+    /// The versions of the wire that it speaks, from the oldest to the newest: [`WIRE_VERSIONS`](crate::WIRE_VERSIONS).
+    pub versions: (u16, u16),
 }
 
 struct Inner {
@@ -90,8 +94,8 @@ struct Inner {
 
 #[derive(Default)]
 struct Peers {
-    addresses: HashMap<NodeId, SocketAddr>,
-    links: HashMap<NodeId, Arc<Link>>,
+    addresses: BTreeMap<NodeId, SocketAddr>,
+    links: BTreeMap<NodeId, Arc<Link>>,
     closed: bool,
 }
 
@@ -106,7 +110,7 @@ impl Transport {
             identity: Identity {
                 cluster: config.cluster,
                 me: config.me,
-                versions: WIRE_VERSIONS,
+                versions: config.versions,
                 secret,
             },
             security: config.security,
@@ -145,8 +149,12 @@ impl Transport {
     /// Puts a frame behind those already sent to the peer, dialling it if need be. It is written as soon as the connection
     /// takes it; whether it arrives shows in the peer's answer, or in [`Receiver::link_down`].
     pub fn send(&self, to: NodeId, class: Class, payload: &[u8]) -> Result<(), SendError> {
-        self.inner.count(payload.len());
-        self.inner.link(to).push(class, payload)
+        self.inner.send(to, class, |out| frame::put(out, class, payload))
+    }
+
+    /// The same with a value that is encoded where it will be written from.
+    pub(crate) fn send_value(&self, to: NodeId, class: Class, value: &impl Serialize) -> Result<(), SendError> {
+        self.inner.send(to, class, |out| frame::put_value(out, class, value))
     }
 
     /// The bytes that were sent and received so far, to be compared with an earlier look.
@@ -168,6 +176,19 @@ impl Transport {
 }
 
 impl Inner {
+    fn send(
+        self: &Arc<Self>,
+        to: NodeId,
+        class: Class,
+        put: impl FnOnce(&mut BytesMut) -> Result<(), FrameError>,
+    ) -> Result<(), SendError> {
+        // Whoever speaks the protocol says it again when there is a connection; nobody else does.
+        let needs_connection = class == Class::Protocol;
+        let bytes = self.link(to).push(needs_connection, put)?;
+        self.count(bytes);
+        Ok(())
+    }
+
     fn count(&self, bytes: usize) {
         self.traffic_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }

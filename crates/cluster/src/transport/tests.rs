@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::authority::Authority;
 use crate::frame;
+use crate::handshake::WIRE_VERSIONS;
 use crate::security::Certificates;
 use bytes::BytesMut;
 use elastin_stores::secret::Secret;
@@ -22,8 +23,10 @@ enum Heard {
 struct Ear(mpsc::UnboundedSender<Heard>);
 
 impl Receiver for Ear {
-    fn frame(&self, from: NodeId, _: Class, payload: Bytes) {
-        let _ = self.0.send(Heard::Frame(from, payload));
+    fn frames(&self, from: NodeId, frames: Drain<'_, (Class, Bytes)>) {
+        for (_, payload) in frames {
+            let _ = self.0.send(Heard::Frame(from, payload));
+        }
     }
 
     fn link_up(&self, peer: NodeId) {
@@ -58,6 +61,7 @@ impl Node {
             me: NodeId(id),
             security,
             listener,
+            versions: WIRE_VERSIONS,
         };
         let transport = Transport::start(config, Arc::new(Ear(ear)));
         Node {

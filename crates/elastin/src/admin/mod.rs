@@ -2,6 +2,9 @@
 //! them, and every node serves them, over the cluster's own connections.
 
 mod office;
+mod patience;
+
+pub(crate) use patience::until_arrived;
 
 pub(crate) use office::{Asker, Errand, Moves, Office, answer, moved};
 

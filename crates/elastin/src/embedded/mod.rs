@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::App;
-use crate::admin::AdminError;
+use crate::admin::{AdminError, AdminResult, until_arrived};
 use crate::member::{Member, MemberOptions};
 use crate::metrics::MetricsServer;
 use crate::status::{ServerStatus, Status};
@@ -104,6 +104,10 @@ impl Embedded {
 
     /// Moves an actor to a server, as an operator; no policy is asked.
     pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), AdminError> {
+        until_arrived(|| self.ask_for_move(actor, server)).await.map(drop)
+    }
+
+    async fn ask_for_move(&self, actor: &ActorId, server: &str) -> AdminResult {
         let (answer, answered) = oneshot::channel();
         self.ask(Request::Move {
             actor: actor.clone(),
@@ -111,7 +115,7 @@ impl Embedded {
             answer,
         });
         match tokio::time::timeout(REQUEST_TIME_MAX, answered).await {
-            Ok(Ok(result)) => result.map(drop),
+            Ok(Ok(result)) => result,
             _ => Err(AdminError::NoAnswer),
         }
     }

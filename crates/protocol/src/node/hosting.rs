@@ -28,6 +28,10 @@ impl Node {
     /// Takes a message from another node that is meant for this activation, if that is here or certain to come. If it came
     /// through the directory, `from` is who passed it on.
     pub(super) fn accept(&mut self, message: Message, meant: ActivationEpoch, from: Option<NodeId>) {
+        if !message.header.one_way && self.links.is_full(message.header.call.origin) {
+            // So much waits for that node already that a reply would only make it worse.
+            return self.turn_away(message, CallError::Overloaded(Overloaded::Node));
+        }
         let passed = from.is_some();
         let Some(hosted) = self.hosted.get(&message.target) else {
             return match from {

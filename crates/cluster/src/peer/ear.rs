@@ -1,0 +1,75 @@
+//! What reaches the node from the network, and from its alarm clock.
+
+use std::sync::{Arc, Weak};
+use std::vec::Drain;
+
+use bytes::Bytes;
+use elastin_protocol::Event;
+use elastin_types::NodeId;
+
+use super::Inner;
+use crate::alarm::Alarm;
+use crate::frame::Class;
+use crate::machine::Hands;
+use crate::transport::Receiver;
+
+/// What the transport tells a peer, without keeping it alive.
+pub(super) struct Ear(pub(super) Weak<Inner>);
+
+impl Receiver for Ear {
+    fn frames(&self, from: NodeId, frames: Drain<'_, (Class, Bytes)>) {
+        let Some(inner) = self.0.upgrade() else { return };
+        // What came together is taken in together, so that its answers leave together.
+        let events: Vec<Event> = frames
+            .filter_map(|(class, payload)| inner.hear(from, class, payload))
+            .collect();
+        if !events.is_empty() {
+            inner.machine.handle_all(events, &*inner);
+        }
+    }
+
+    fn link_up(&self, peer: NodeId) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.handle(Event::LinkUp { peer });
+        }
+    }
+
+    fn link_down(&self, peer: NodeId) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.handle(Event::LinkDown { peer });
+        }
+    }
+}
+
+impl Inner {
+    /// Takes in a frame; if it is one of the protocol's, gives it as an event.
+    fn hear(&self, from: NodeId, class: Class, payload: Bytes) -> Option<Event> {
+        match class {
+            Class::Protocol => match postcard::from_bytes(&payload) {
+                Ok(frame) => return Some(Event::Frame { from, frame }),
+                Err(error) => tracing::warn!(%from, %error, "a frame could not be decoded"),
+            },
+            Class::Control | Class::Admin => self.above.frame(from, class, payload),
+            Class::Reminder => match postcard::from_bytes(&payload) {
+                Ok(note) => self.reminders.note(note),
+                Err(error) => tracing::warn!(%from, %error, "a note of a reminder could not be decoded"),
+            },
+            Class::Handshake => tracing::warn!(%from, "a second greeting was ignored"),
+        }
+        None
+    }
+}
+
+/// Wakes the machine when it wants to be woken.
+pub(super) async fn ring(inner: Weak<Inner>, alarm: Arc<Alarm>) {
+    while let Some(now) = inner.upgrade().map(|inner| inner.now()) {
+        if alarm.is_due(now) {
+            // It is set anew when the machine has taken this in.
+            alarm.set(None);
+            if let Some(inner) = inner.upgrade() {
+                inner.handle(Event::Timer);
+            }
+        }
+        alarm.wait(now).await;
+    }
+}

@@ -1,0 +1,92 @@
+//! What the runtime asks of the world beyond the node.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use elastin_actor::{ReminderDone, ReminderRequest, ReplySlot};
+use elastin_protocol::Event;
+use elastin_protocol::store::{StateError, StateRequest};
+use elastin_runtime::{Grant, Outside, SaveDone, SaveError};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Rejected};
+
+use super::{Inner, MESSAGE_BYTES_MAX, reminding};
+
+impl Outside for Inner {
+    fn may_activate_here(&self, _: &ActorId) -> Option<Grant> {
+        // The directory decides.
+        None
+    }
+
+    fn send(&self, message: Message, reply: Option<ReplySlot>) {
+        let call = message.header.call;
+        let bytes = message.body.len();
+        if bytes > MESSAGE_BYTES_MAX {
+            let too_large = Rejected::TooLarge {
+                bytes,
+                max: MESSAGE_BYTES_MAX,
+            };
+            if let Some(reply) = reply {
+                reply.complete(Err(CallError::Rejected(too_large)));
+            }
+            return;
+        }
+        if let Some(reply) = reply {
+            self.waiting.lock().insert(call, reply);
+        }
+        let event = Event::Send { message };
+        if self.hosts {
+            self.machine.handle_now(event, self);
+        } else {
+            // No actor is ever here, so there is no shorter way on which a later message could overtake.
+            self.machine.handle(event, self);
+        }
+    }
+
+    fn give_up(&self, call: CallId) {
+        let slot = self.waiting.lock().remove(&call);
+        if slot.is_some() {
+            self.handle(Event::GiveUp { call });
+        }
+    }
+
+    fn reply(&self, call: CallId, outcome: Outcome) {
+        self.handle(Event::Replied { call, outcome });
+    }
+
+    fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
+        if self.runtime().now().0 >= self.may_act_until.load(Ordering::Relaxed) {
+            return done(Err(SaveError::Unavailable("the node's lease may have run out".into())));
+        }
+        let request = StateRequest::Save {
+            actor: actor.clone(),
+            epoch,
+            state,
+        };
+        self.state.submit(
+            request,
+            Box::new(move |saved| done(saved.map(drop).map_err(save_error))),
+        );
+    }
+
+    fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {
+        self.machine.look(self, |node| node.last_known(actor))
+    }
+
+    fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {
+        tokio::spawn(reminding::remind(self.this.clone(), actor.clone(), request, done));
+    }
+
+    fn passivated(&self, actor: &ActorId, epoch: ActivationEpoch) {
+        self.handle(Event::Passivated {
+            actor: actor.clone(),
+            epoch,
+        });
+    }
+}
+
+fn save_error(error: StateError) -> SaveError {
+    match error {
+        StateError::Fenced { .. } => SaveError::Superseded,
+        error => SaveError::Unavailable(error.to_string()),
+    }
+}

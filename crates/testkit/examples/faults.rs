@@ -1,0 +1,205 @@
+//! Breaks a cluster over etcd and PostgreSQL for as long as it is told to, in ways that a seed chooses, while ledgers are
+//! appended to and read; then compares what the ledgers hold with what the callers know. Separate from the tests, because
+//! the longer it runs the more it finds:
+//!
+//! `cargo run --release -p elastin-testkit --example faults -- --minutes 60`
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use elastin::Cluster;
+use elastin_testkit::{Dice, EtcdElastin, Load, app, await_service, violations};
+
+/// How many faults a cluster lives through before what it holds is checked and a new one is started. Callers remember all
+/// that they have read, so it is not for ever.
+const FAULTS_PER_ROUND: usize = 8;
+const ETCD_MEMBERS: usize = 3;
+const SERVERS: usize = 3;
+/// Longer than a lease and the hold after it.
+const PAUSE_MS_MAX: usize = 8_000;
+/// How long it may take until all servers are there again after a fault.
+const RECOVERY_TIME_MAX: Duration = Duration::from_secs(60);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == "node") {
+        return app().main();
+    }
+    match parse(&arguments).and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What it is asked to do.
+struct Request {
+    time: Duration,
+    seed: u64,
+}
+
+fn parse(arguments: &[String]) -> Result<Request> {
+    let mut request = Request {
+        time: Duration::from_secs(60),
+        seed: u64::from(std::process::id()),
+    };
+    for pair in arguments.chunks(2) {
+        let [name, value] = pair else {
+            bail!("usage: faults [--minutes MINUTES] [--seed SEED]");
+        };
+        match name.as_str() {
+            "--minutes" => {
+                let minutes: f64 = value.parse().context("the minutes are a number")?;
+                request.time = Duration::try_from_secs_f64(minutes * 60.0).context("the minutes can't be negative")?;
+            }
+            "--seed" => request.seed = value.parse().context("the seed is a whole number")?,
+            other => bail!("unknown argument `{other}`; there are --minutes and --seed"),
+        }
+    }
+    Ok(request)
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn run(Request { time, seed }: Request) -> Result<()> {
+    let began = Instant::now();
+    let mut rounds = 0;
+    while rounds == 0 || began.elapsed() < time {
+        let seed = seed + rounds;
+        rounds += 1;
+        round(seed).await.with_context(|| format!("with --seed {seed}"))?;
+    }
+    eprintln!("{rounds} rounds of {FAULTS_PER_ROUND} faults: nothing lost, doubled or reordered");
+    Ok(())
+}
+
+/// One cluster, from its start to the comparison.
+async fn round(seed: u64) -> Result<()> {
+    eprintln!("round with seed {seed}");
+    let program = std::env::current_exe()?;
+    let mut broken = Broken {
+        elastin: EtcdElastin::start(app(), program, ETCD_MEMBERS)?,
+        servers_made: 0,
+        dice: Dice::new(seed),
+    };
+    for _ in 0..SERVERS {
+        broken.add_server()?;
+    }
+    let cluster = broken.elastin.connect().await?;
+    broken.await_servers(&cluster).await?;
+    let load = Load::start(cluster.client());
+    for _ in 0..FAULTS_PER_ROUND {
+        broken.go_on(3_000).await;
+        let what = broken.fault().await?;
+        eprintln!("  {what}");
+        await_service(cluster.client()).await;
+        broken.await_servers(&cluster).await?;
+    }
+    let history = load.end().await;
+    let found = violations(&history, cluster.client()).await;
+    eprintln!("  {:?}", history.counts());
+    cluster.leave().await;
+    ensure!(
+        found.is_empty(),
+        "what the ledgers hold can't be:\n{}",
+        found.join("\n")
+    );
+    Ok(())
+}
+
+/// A cluster that is being broken.
+struct Broken {
+    elastin: EtcdElastin,
+    servers_made: usize,
+    dice: Dice,
+}
+
+impl Broken {
+    fn add_server(&mut self) -> Result<()> {
+        self.servers_made += 1;
+        self.elastin.add_server(&format!("s{}", self.servers_made))
+    }
+
+    /// Waits until all servers are there. Those that have found out that they are dead have ended: new ones take their
+    /// places.
+    async fn await_servers(&mut self, cluster: &Cluster) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            for name in self.elastin.names() {
+                if self.elastin.has_ended(&name) {
+                    self.elastin.kill_server(&name);
+                    self.add_server()?;
+                }
+            }
+            let (mut there, mut expected) = (cluster.server_names(), self.elastin.names());
+            there.sort();
+            expected.sort();
+            if there == expected {
+                return Ok(());
+            }
+            ensure!(
+                began.elapsed() < RECOVERY_TIME_MAX,
+                "{expected:?} were to be there, not {there:?}"
+            );
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+    }
+
+    /// Lets the load run for a while.
+    async fn go_on(&mut self, ms_max: usize) {
+        let time = Duration::from_millis(self.dice.below(ms_max) as u64);
+        tokio::time::sleep(time).await;
+    }
+
+    fn any_server(&mut self) -> String {
+        let names = self.elastin.names();
+        names[self.dice.below(names.len())].clone()
+    }
+
+    /// Breaks something, and mends it. Says what it was.
+    async fn fault(&mut self) -> Result<String> {
+        let server = self.any_server();
+        let member = self.dice.below(ETCD_MEMBERS);
+        Ok(match self.dice.below(6) {
+            0 => {
+                self.elastin.kill_server(&server);
+                self.add_server()?;
+                format!("{server} was killed")
+            }
+            1 => {
+                tokio::task::block_in_place(|| self.elastin.end_server(&server));
+                self.add_server()?;
+                format!("{server} was emptied and ended")
+            }
+            2 => {
+                self.elastin.server(&server).pause();
+                self.go_on(PAUSE_MS_MAX).await;
+                self.elastin.server(&server).go_on();
+                format!("{server} was stopped for a while")
+            }
+            3 => {
+                self.elastin.etcd.kill(member);
+                self.go_on(PAUSE_MS_MAX).await;
+                tokio::task::block_in_place(|| self.elastin.etcd.restart(member))?;
+                format!("member {member} of etcd was killed and started again")
+            }
+            4 => {
+                let other = (member + 1) % ETCD_MEMBERS;
+                self.elastin.etcd.kill(member);
+                self.elastin.etcd.kill(other);
+                self.go_on(PAUSE_MS_MAX).await;
+                for member in [member, other] {
+                    tokio::task::block_in_place(|| self.elastin.etcd.restart(member))?;
+                }
+                "etcd lost its quorum for a while".to_owned()
+            }
+            _ => {
+                tokio::task::block_in_place(|| self.elastin.postgres.restart())?;
+                "PostgreSQL was restarted".to_owned()
+            }
+        })
+    }
+}
