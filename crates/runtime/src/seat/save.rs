@@ -1,7 +1,7 @@
 //! Saving the state of persistent actors before anyone may know of a change.
 
 use bytes::Bytes;
-use elastin_actor::{Body, Handlers, Lent, SaveDone, SaveError, encode_state};
+use elastin_actor::{Body, Handlers, SaveDone, SaveError, encode_state};
 use elastin_types::{ActivationEpoch, CallError, Unknown};
 use parking_lot::MutexGuard;
 
@@ -77,7 +77,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Saves the state if turns that share the actor wait for that, and none is being saved; lets those turns go on that can.
-    pub(super) fn save_shared(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, lent: &Lent) {
+    pub(super) fn save_shared(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>) {
         let rest = mailbox.rest();
         let Some(sharing) = &mut rest.sharing else { return };
         if sharing.unsaved.is_empty() || sharing.saving.is_some() {
@@ -86,8 +86,8 @@ impl<A: Handlers> ActorSeat<A> {
         rest.saves += 1;
         let number = rest.saves;
         sharing.saving = Some((number, std::mem::take(&mut sharing.unsaved)));
-        lent.clear_changed();
-        let body = lent.body::<A>();
+        sharing.lent.clear_changed();
+        let body = sharing.lent.body::<A>();
         let (epoch, state) = (body.epoch, encode_state(&body.state));
         self.look_at_sharers(mailbox);
         match state {

@@ -126,7 +126,7 @@ impl<A: Handlers> ActorSeat<A> {
         }
         match share {
             Share::First => self.leave_sharing(mailbox, lent),
-            Share::Joined => self.save_shared(mailbox, &lent),
+            Share::Joined => self.save_shared(mailbox),
         }
         if let Some(mut turn) = over {
             match is_broken {
@@ -187,7 +187,9 @@ impl<A: Handlers> ActorSeat<A> {
             };
             return self.settle(mailbox, body);
         }
-        self.save_shared(mailbox, &lent);
+        // Under the lock: whoever ends the last turn gets the actor back only if nobody else has a share.
+        drop(lent);
+        self.save_shared(mailbox);
     }
 
     /// Nobody may rely on the actor any longer: it starts again from what was saved.
