@@ -72,7 +72,7 @@ impl Default for Limits {
             moves_in: 32,
             moves_waiting: 1_000_000,
             move_bytes: 64 << 20,
-            chunk_bytes: 64 * 1024,
+            chunk_bytes: 256 * 1024,
             requests_per_actor: 1024,
             request_bytes: 64 << 20,
             requests_open: 100_000,

@@ -25,11 +25,7 @@ impl Node {
             MoveStep::Accept => self.on_accept(from, actor, epoch, attempt),
             MoveStep::Refuse(why) => self.on_refuse(&actor, epoch, attempt, why),
             MoveStep::Requests(requests) => self.on_requests(&actor, epoch, attempt, requests),
-            MoveStep::Stage { chunk, last } => {
-                // The source waits for it before it sends the next part.
-                self.links.acknowledge_soon(from);
-                self.on_stage(&actor, epoch, attempt, chunk, last);
-            }
+            MoveStep::Stage { chunk, last } => self.on_stage(&actor, epoch, attempt, chunk, last),
             MoveStep::Cancel => self.on_cancel(&actor, epoch, attempt),
             MoveStep::Release { to_epoch, queue, last } => {
                 self.on_release(from, &actor, epoch, attempt, to_epoch, queue, last);
