@@ -18,14 +18,16 @@ pub(crate) fn bench(suite: &str, arguments: &[&str]) -> Result<()> {
     }
     let results = run::root().join("target/bench");
     std::fs::create_dir_all(&results)?;
+    // The package, and not the binary: features that another suite needs of a library would be on otherwise.
+    let package = format!("bench-{suite}");
     let mut command = vec![
         "run",
         "--release",
         "--quiet",
         "--manifest-path",
         MANIFEST,
-        "--bin",
-        suite,
+        "--package",
+        &package,
         "--",
     ];
     command.extend(arguments);
