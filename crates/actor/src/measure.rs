@@ -12,9 +12,15 @@ const EXACT_CALLS: u32 = 64;
 /// The same for a turn that stands for others, of which there are many.
 const EXACT_CALLS_OF_MANY: u32 = 8;
 
-/// How many calls of a measured turn one stands for when there are many, on average. The stride varies around it: with a
-/// fixed one, callees that are called in a pattern would be seen always or never.
+/// How many calls of a measured turn one stands for after that, on average. The stride varies around it: with a fixed one,
+/// callees that are called in a pattern would be seen always or never.
 const CALL_STRIDE: u32 = 16;
+
+/// The same for a turn that makes very many, where fewer measured ones tell as much.
+const CALL_STRIDE_OF_MANY: u32 = 96;
+
+/// How many calls of one turn are very many.
+const MANY_CALLS: u32 = 1024;
 
 /// A turn that is being measured.
 pub(crate) struct Measure {
@@ -26,9 +32,11 @@ pub(crate) struct Measure {
     pub(crate) busy: Duration,
     /// The time of inline calls in the present poll.
     pub(crate) inlined: Duration,
-    /// How many calls are still to be measured one by one.
+    /// How many calls are measured one by one.
     exact_calls: u32,
-    /// How many calls the next measured one stands for, and how many of them are still to come.
+    /// How many calls the measured ones stand for.
+    calls: u32,
+    /// How many calls the next measured one stands for, and how many of them come before it.
     stride: u32,
     to_come: u32,
     dice: u32,
@@ -51,6 +59,7 @@ impl Measure {
             busy: Duration::ZERO,
             inlined: Duration::ZERO,
             exact_calls: if weight > 1 { EXACT_CALLS_OF_MANY } else { EXACT_CALLS },
+            calls: 0,
             stride: 1,
             to_come: 0,
             dice: 0,
@@ -84,22 +93,35 @@ impl Measure {
         }
     }
 
-    /// How many calls the one that is made now stands for, if it is to be measured.
-    pub(crate) fn next_call(&mut self) -> Option<u32> {
-        if self.exact_calls > 0 {
-            self.exact_calls -= 1;
-            return Some(1);
-        }
-        if self.to_come > 1 {
+    /// A call is made. Says whether it is to be measured, by [`Measure::take_call`].
+    #[inline]
+    pub(crate) fn call_is_due(&mut self) -> bool {
+        if self.to_come > 0 {
             self.to_come -= 1;
-            return None;
+            return false;
         }
+        true
+    }
+
+    /// How many calls the one that is due stands for.
+    pub(crate) fn take_call(&mut self) -> u32 {
         let stands_for = self.stride;
-        // From half the stride to one and a half times it, all equally often (a linear congruential generator).
+        self.calls = self.calls.saturating_add(stands_for);
+        self.stride = if self.calls < self.exact_calls {
+            1
+        } else if self.calls < MANY_CALLS {
+            self.around(CALL_STRIDE)
+        } else {
+            self.around(CALL_STRIDE_OF_MANY)
+        };
+        self.to_come = self.stride - 1;
+        stands_for
+    }
+
+    /// From half the stride to one and a half times it, all equally often (a linear congruential generator).
+    fn around(&mut self, stride: u32) -> u32 {
         self.dice = self.dice.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7f);
-        self.stride = CALL_STRIDE / 2 + (self.dice >> 16) % (CALL_STRIDE + 1);
-        self.to_come = self.stride;
-        Some(stands_for)
+        stride / 2 + (self.dice >> 16) % (stride + 1)
     }
 }
 
@@ -113,13 +135,15 @@ mod tests {
         let mut measure = Measure::new(1, Time::ZERO, 0);
         let mut counted = [0; 2];
         for call in 0..CALLS {
-            counted[(call % 2) as usize] += measure.next_call().unwrap_or(0);
+            if measure.call_is_due() {
+                counted[(call % 2) as usize] += measure.take_call();
+            }
         }
         for count in counted {
             let share = f64::from(count) / f64::from(CALLS);
             assert!((0.47..0.53).contains(&share), "{share}");
         }
         assert!(counted[0] + counted[1] <= CALLS);
-        assert!(counted[0] + counted[1] > CALLS - 2 * CALL_STRIDE);
+        assert!(counted[0] + counted[1] > CALLS - 2 * CALL_STRIDE_OF_MANY);
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn carried(
     let mut innermost = Innermost::take();
     let (caller, mut flow) = match innermost.scope() {
         Some(scope) => {
-            if scope.measure.is_some() {
+            if scope.call_is_due() {
                 scope.record_call(callee, size);
             }
             let flow = if one_way {
@@ -110,11 +110,11 @@ impl Scope {
         let Whose { seat, measured, lent } = whose;
         let mut scope = Self::fresh();
         let mut innermost = Innermost::take();
-        let mut is_measured = measured.is_some();
+        let mut is_due = false;
         match innermost.scope() {
             Some(caller) => {
                 scope.flow = caller.flow.clone();
-                is_measured |= caller.measure.is_some();
+                is_due = caller.call_is_due();
             }
             None => scope.called_from_outside(&**host()),
         }
@@ -124,8 +124,8 @@ impl Scope {
             scope.flow.deadline = scope.flow.deadline.min(deadline);
         }
         scope.flow.add(added);
-        if is_measured {
-            scope.measure_inline(method, measured, innermost.scope(), size);
+        if is_due || measured.is_some() {
+            scope.measure_inline(method, measured, innermost.scope().filter(|_| is_due), size);
         }
         drop(innermost);
         if scope.flow.trace().is_some() {

@@ -53,19 +53,23 @@ impl Scope {
         }))
     }
 
-    /// Counts a call that does not run inline.
+    /// A call is made. Says whether it is to be measured.
+    #[inline]
+    pub(super) fn call_is_due(&mut self) -> bool {
+        self.measure.as_deref_mut().is_some_and(Measure::call_is_due)
+    }
+
+    /// Counts a call that is due and does not run inline.
     #[cold]
     pub(super) fn record_call(&mut self, (callee, method): (&ActorId, Method), size: impl FnOnce() -> u64) {
-        if let Some(measure) = &mut self.measure
-            && let Some(stands_for) = measure.next_call()
-            && measure.weight > 0
-        {
-            let weight = measure.weight * stands_for;
+        let Some(measure) = &mut self.measure else { return };
+        let weight = measure.weight * measure.take_call();
+        if weight > 0 {
             self.seat().record_call(callee, method, size(), weight);
         }
     }
 
-    /// Begins to measure an inline turn, because it is its turn to be measured or because its caller's call is.
+    /// Begins to measure an inline turn, because it is its turn to be measured or because the call of its `caller` is due.
     #[cold]
     pub(super) fn measure_inline(
         &mut self,
@@ -77,12 +81,8 @@ impl Scope {
         let mut calling = None;
         if let Some(caller) = caller
             && let Some(measure) = &mut caller.measure
-            && let Some(stands_for) = measure.next_call()
         {
-            calling = Some((stands_for, measure.weight, caller.seat()));
-        }
-        if measured.is_none() && calling.is_none() {
-            return;
+            calling = Some((measure.take_call(), measure.weight, caller.seat()));
         }
         let bytes = size();
         let mut measure = Measure::new(measured.unwrap_or(0), self.seat().now(), bytes);
