@@ -1,73 +1,24 @@
 //! The directory gives an actor to a node that waits for the decision about moving the same actor to it.
 
-use std::collections::BTreeMap;
+mod common;
 
 use bytes::Bytes;
-use elastin_protocol::{
-    Body, Command, DirectoryBody, Event, Frame, Limits, Member, MoveBody, MoveId, MoveStep, Node, NodeConfig,
-    SlotTable, View,
-};
-use elastin_types::{
-    ActivationEpoch, ActorId, ActorType, CallId, Caller, ChainId, Header, Message, Method, NodeId, SlotEpoch, TenantId,
-    Time,
-};
+use common::{Driven, servers};
+use elastin_protocol::{Body, Command, DirectoryBody, Event, Limits, MoveBody, MoveId, MoveStep, View};
+use elastin_types::{ActivationEpoch, ActorId, ActorType, CallId, Message, NodeId, SlotEpoch};
 
 const OWNER: NodeId = NodeId(1);
 const TARGET: NodeId = NodeId(2);
 const SOURCE: NodeId = NodeId(3);
 const SLOTS: SlotEpoch = SlotEpoch(1);
 
-/// A node, and how many frames came to it from each peer.
-struct Driven {
-    node: Node,
-    frames: BTreeMap<NodeId, u64>,
+/// A node that may act and knows these members.
+fn driven(me: NodeId, members: &[NodeId]) -> Driven {
+    Driven::new(me, Limits::default(), view(10, members))
 }
 
-impl Driven {
-    /// A node that may act and knows these members.
-    fn new(me: NodeId, members: &[NodeId]) -> Self {
-        let config = NodeConfig {
-            me,
-            hosts: true,
-            limits: Limits::default(),
-        };
-        let mut driven = Self {
-            node: Node::new(config),
-            frames: BTreeMap::new(),
-        };
-        driven.happens(Event::MayActUntil(Time(u64::MAX)));
-        driven.happens(view(10, members));
-        for peer in members.iter().copied().filter(|peer| *peer != me) {
-            driven.happens(Event::LinkUp { peer });
-        }
-        driven
-    }
-
-    fn happens(&mut self, event: Event) -> Vec<Command> {
-        let mut commands = Vec::new();
-        self.node.handle(Time::ZERO, event, &mut commands);
-        commands
-    }
-
-    fn hears(&mut self, from: NodeId, body: Body) -> Vec<Command> {
-        let number = self.frames.entry(from).or_default();
-        *number += 1;
-        let frame = Frame {
-            number: *number,
-            acknowledged: 0,
-            body: Some(body),
-        };
-        self.happens(Event::Frame { from, frame })
-    }
-}
-
-fn view(revision: u64, members: &[NodeId]) -> Event {
-    let members: BTreeMap<NodeId, Member> = members.iter().map(|node| (*node, Member::SERVER)).collect();
-    Event::View(View {
-        revision,
-        members: members.into(),
-        slots: SlotTable::owned_by(OWNER, SLOTS),
-    })
+fn view(revision: u64, members: &[NodeId]) -> View {
+    common::view(revision, servers(members), OWNER, SLOTS)
 }
 
 fn folder() -> ActorId {
@@ -80,26 +31,9 @@ fn epoch(counter: u32) -> ActivationEpoch {
 
 /// A message of a caller on this node.
 fn message(origin: NodeId, one_way: bool) -> Message {
-    let call = CallId { origin, sequence: 1 };
-    let header = Header {
-        call,
-        chain: ChainId(call),
-        caller: Caller::Client(origin),
-        tenant: TenantId::default(),
-        deadline: None,
-        one_way,
-        expected_cost: None,
-        trace: None,
-        source_time_ms: 0,
-        context: None,
-        request: None,
-    };
-    Message {
-        target: folder(),
-        header,
-        method: Method::of("open"),
-        body: Bytes::new(),
-    }
+    let mut message = common::call(CallId { origin, sequence: 1 }, folder());
+    message.header.one_way = one_way;
+    message
 }
 
 fn says(commands: &[Command], wanted: impl Fn(&Body) -> bool) -> bool {
@@ -112,7 +46,7 @@ fn says(commands: &[Command], wanted: impl Fn(&Body) -> bool) -> bool {
 #[test]
 fn a_grant_that_was_denied_is_not_taken_for_the_move() {
     let actor = folder();
-    let mut target = Driven::new(TARGET, &[OWNER, TARGET, SOURCE]);
+    let mut target = driven(TARGET, &[OWNER, TARGET, SOURCE]);
     let step = |step| {
         Body::Move(MoveBody {
             actor: actor.clone(),
@@ -131,7 +65,7 @@ fn a_grant_that_was_denied_is_not_taken_for_the_move() {
 
     // The question is held up on its way. Meanwhile the source dies, somebody calls, and the directory gives the actor to
     // this very node, which can't take it just now.
-    target.happens(view(11, &[OWNER, TARGET]));
+    target.happens(Event::View(view(11, &[OWNER, TARGET])));
     let grant = DirectoryBody::Grant {
         actor: actor.clone(),
         epoch: epoch(3),
@@ -160,7 +94,7 @@ fn a_grant_that_was_denied_is_not_taken_for_the_move() {
 #[test]
 fn a_grant_that_was_lost_is_not_taken_for_the_move() {
     let actor = folder();
-    let mut owner = Driven::new(OWNER, &[OWNER, TARGET]);
+    let mut owner = driven(OWNER, &[OWNER, TARGET]);
     let message = message(OWNER, true);
     owner.happens(Event::Send { message });
     let placed = owner.happens(Event::Placed {
@@ -194,7 +128,7 @@ fn a_grant_that_was_lost_is_not_taken_for_the_move() {
 #[test]
 fn the_queue_does_not_go_to_where_the_move_did_not_lead() {
     let actor = folder();
-    let mut source = Driven::new(SOURCE, &[OWNER, TARGET, SOURCE]);
+    let mut source = driven(SOURCE, &[OWNER, TARGET, SOURCE]);
     let granted = epoch(1);
     let grant = DirectoryBody::Grant {
         actor: actor.clone(),

@@ -1,49 +1,18 @@
 //! Calls that are made again, at the node that hosts their receiver.
 
-use std::collections::BTreeMap;
+mod common;
 
 use bytes::Bytes;
-use elastin_protocol::{Body, Command, Event, Frame, Limits, Member, Node, NodeConfig, SlotTable, View};
-use elastin_types::{
-    ActivationEpoch, ActorId, ActorType, CallId, Caller, ChainId, Header, Message, Method, NodeId, Request, SlotEpoch,
-    TenantId, Time,
-};
+use common::{Driven, servers};
+use elastin_protocol::{Body, Command, Event, Limits, View};
+use elastin_types::{ActivationEpoch, ActorId, ActorType, CallId, Message, NodeId, Request, SlotEpoch};
 
 const HOST: NodeId = NodeId(1);
 const ORIGIN: NodeId = NodeId(2);
 const OTHER: NodeId = NodeId(3);
 
-struct Host {
-    node: Node,
-    frames: BTreeMap<NodeId, u64>,
-}
-
-impl Host {
-    fn happens(&mut self, event: Event) -> Vec<Command> {
-        let mut commands = Vec::new();
-        self.node.handle(Time::ZERO, event, &mut commands);
-        commands
-    }
-
-    fn hears(&mut self, from: NodeId, body: Body) -> Vec<Command> {
-        let number = self.frames.entry(from).or_default();
-        *number += 1;
-        let frame = Frame {
-            number: *number,
-            acknowledged: 0,
-            body: Some(body),
-        };
-        self.happens(Event::Frame { from, frame })
-    }
-
-    fn view(&mut self, revision: u64, members: &[NodeId]) {
-        let members: BTreeMap<NodeId, Member> = members.iter().map(|node| (*node, Member::SERVER)).collect();
-        self.happens(Event::View(View {
-            revision,
-            members: members.into(),
-            slots: SlotTable::owned_by(HOST, SlotEpoch(1)),
-        }));
-    }
+fn view(revision: u64, members: &[NodeId]) -> View {
+    common::view(revision, servers(members), HOST, SlotEpoch(1))
 }
 
 fn account() -> ActorId {
@@ -53,28 +22,12 @@ fn account() -> ActorId {
 /// A call of the origin's first request.
 fn call(sequence: u64) -> Message {
     let origin = ORIGIN;
-    let call = CallId { origin, sequence };
-    Message {
-        target: account(),
-        header: Header {
-            call,
-            chain: ChainId(call),
-            caller: Caller::Client(ORIGIN),
-            tenant: TenantId::default(),
-            deadline: None,
-            one_way: false,
-            expected_cost: None,
-            trace: None,
-            source_time_ms: 0,
-            context: None,
-            request: Some(Request {
-                number: 1,
-                settled_below: 1,
-            }),
-        },
-        method: Method::of("pay"),
-        body: Bytes::new(),
-    }
+    let mut message = common::call(CallId { origin, sequence }, account());
+    message.header.request = Some(Request {
+        number: 1,
+        settled_below: 1,
+    });
+    message
 }
 
 fn delivered(commands: &[Command]) -> usize {
@@ -94,21 +47,8 @@ fn replied(commands: &[Command]) -> Vec<u64> {
 }
 
 /// A host that has run the first call of a request.
-fn host() -> (Host, ActivationEpoch) {
-    let config = NodeConfig {
-        me: HOST,
-        hosts: true,
-        limits: Limits::default(),
-    };
-    let mut host = Host {
-        node: Node::new(config),
-        frames: BTreeMap::new(),
-    };
-    host.happens(Event::MayActUntil(Time(u64::MAX)));
-    host.view(10, &[HOST, ORIGIN, OTHER]);
-    for peer in [ORIGIN, OTHER] {
-        host.happens(Event::LinkUp { peer });
-    }
+fn host() -> (Driven, ActivationEpoch) {
+    let mut host = Driven::new(HOST, Limits::default(), view(10, &[HOST, ORIGIN, OTHER]));
     let (message, epoch) = (call(1), None);
     host.hears(ORIGIN, Body::Message { message, epoch });
     let placed = host.happens(Event::Placed {
@@ -127,7 +67,7 @@ fn host() -> (Host, ActivationEpoch) {
     (host, epoch)
 }
 
-fn runs_first(host: &mut Host) -> Vec<u64> {
+fn runs_first(host: &mut Driven) -> Vec<u64> {
     let call = call(1).header.call;
     let outcome = Ok(Bytes::from_static(b"paid"));
     replied(&host.happens(Event::Replied { call, outcome }))
@@ -136,7 +76,7 @@ fn runs_first(host: &mut Host) -> Vec<u64> {
 #[test]
 fn a_call_that_is_made_again_does_not_run_again() {
     let (mut host, epoch) = host();
-    let again = |host: &mut Host, sequence| {
+    let again = |host: &mut Driven, sequence| {
         let (message, epoch) = (call(sequence), Some(epoch));
         host.hears(ORIGIN, Body::Message { message, epoch })
     };
@@ -151,7 +91,7 @@ fn a_call_that_is_made_again_does_not_run_again() {
 fn a_call_that_outlives_its_caller_does_not_run() {
     let (mut host, epoch) = host();
     runs_first(&mut host);
-    host.view(11, &[HOST, OTHER]);
+    host.happens(Event::View(view(11, &[HOST, OTHER])));
     assert_eq!(host.node.table_sizes().requests, 0, "nobody can make the call again");
     // Another node had passed it on, and was cut off since.
     let late = host.hears(

@@ -1,13 +1,11 @@
 //! A peer that calls and calls and takes no reply: what waits for it is bounded, and what is refused has not run.
 
-use std::collections::BTreeMap;
+mod common;
 
 use bytes::Bytes;
-use elastin_protocol::{Body, Command, DirectoryBody, Event, Frame, Limits, Member, Node, NodeConfig, SlotTable, View};
-use elastin_types::{
-    ActivationEpoch, ActorId, ActorType, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId,
-    Overloaded, SlotEpoch, TenantId, Time,
-};
+use common::{Driven, servers};
+use elastin_protocol::{Body, Command, DirectoryBody, Event, Frame, Limits, Member};
+use elastin_types::{ActivationEpoch, ActorId, ActorType, CallError, CallId, NodeId, Overloaded, SlotEpoch};
 
 const OWNER: NodeId = NodeId(1);
 const HOST: NodeId = NodeId(2);
@@ -23,62 +21,26 @@ fn actor() -> ActorId {
     ActorId::new(ActorType::of("Folder"), 9)
 }
 
-/// A node that hosts the actor, and how many frames came from each peer.
+/// A node that hosts the actor.
 struct Host {
-    node: Node,
-    frames: BTreeMap<NodeId, u64>,
+    driven: Driven,
     calls: u64,
 }
 
 impl Host {
     fn start(limits: Limits) -> Host {
-        let config = NodeConfig {
-            me: HOST,
-            hosts: true,
-            limits,
-        };
-        let mut host = Host {
-            node: Node::new(config),
-            frames: BTreeMap::new(),
-            calls: 0,
-        };
-        host.happens(Event::MayActUntil(Time(u64::MAX)));
-        let servers = [OWNER, HOST].map(|node| (node, Member::SERVER));
         let clients = [SLOW, QUICK].map(|node| (node, Member::CLIENT));
-        let members: BTreeMap<NodeId, Member> = servers.into_iter().chain(clients).collect();
-        host.happens(Event::View(View {
-            revision: 10,
-            members: members.into(),
-            slots: SlotTable::owned_by(OWNER, EPOCH.slot),
-        }));
-        for peer in [OWNER, SLOW, QUICK] {
-            host.happens(Event::LinkUp { peer });
-        }
+        let members = servers(&[OWNER, HOST]).chain(clients);
+        let view = common::view(10, members, OWNER, EPOCH.slot);
+        let mut driven = Driven::new(HOST, limits, view);
         let (actor, epoch) = (actor(), EPOCH);
-        host.hears(OWNER, Body::Directory(DirectoryBody::Grant { actor, epoch }));
-        host.happens(Event::Activated {
+        driven.hears(OWNER, Body::Directory(DirectoryBody::Grant { actor, epoch }));
+        driven.happens(Event::Activated {
             actor: self::actor(),
             epoch,
             result: Ok(()),
         });
-        host
-    }
-
-    fn happens(&mut self, event: Event) -> Vec<Command> {
-        let mut commands = Vec::new();
-        self.node.handle(Time::ZERO, event, &mut commands);
-        commands
-    }
-
-    fn hears(&mut self, from: NodeId, body: Body) -> Vec<Command> {
-        let number = self.frames.entry(from).or_default();
-        *number += 1;
-        let frame = Frame {
-            number: *number,
-            acknowledged: 0,
-            body: Some(body),
-        };
-        self.happens(Event::Frame { from, frame })
+        Host { driven, calls: 0 }
     }
 
     /// A call of this peer runs and is answered; false if it is refused.
@@ -88,32 +50,15 @@ impl Host {
             origin: caller,
             sequence: self.calls,
         };
-        let message = Message {
-            target: actor(),
-            header: Header {
-                call,
-                chain: ChainId(call),
-                caller: Caller::Client(caller),
-                tenant: TenantId::default(),
-                deadline: None,
-                one_way: false,
-                expected_cost: None,
-                trace: None,
-                source_time_ms: 0,
-                context: None,
-                request: None,
-            },
-            method: Method::of("open"),
-            body: Bytes::new(),
-        };
+        let message = common::call(call, actor());
         let epoch = Some(EPOCH);
-        let commands = self.hears(caller, Body::Message { message, epoch });
+        let commands = self.driven.hears(caller, Body::Message { message, epoch });
         if commands
             .iter()
             .any(|command| matches!(command, Command::Deliver { .. }))
         {
             let outcome = Ok(Bytes::from(vec![7; REPLY_BYTES]));
-            self.happens(Event::Replied { call, outcome });
+            self.driven.happens(Event::Replied { call, outcome });
             return true;
         }
         let refused = |body: &Option<Body>| {
@@ -135,11 +80,11 @@ fn check(limits: Limits, replies_max: usize) {
     assert!(host.serves(QUICK), "others do not notice");
     // It has taken all of it at last.
     let frame = Frame {
-        number: host.frames[&SLOW],
+        number: host.driven.frames[&SLOW],
         acknowledged: replies_max as u64 + 2,
         body: None,
     };
-    host.happens(Event::Frame { from: SLOW, frame });
+    host.driven.happens(Event::Frame { from: SLOW, frame });
     assert!(host.serves(SLOW), "it is served again");
 }
 

@@ -99,34 +99,20 @@ impl Options {
     /// hour, and what takes long to come about is met less.
     pub fn shortened(mut self) -> Self {
         self.duration /= 4;
-        let Faults {
-            crashes,
-            pauses,
-            jumps,
-            breaks,
-            cuts,
-            partitions,
-            cut_offs,
-            outages,
-            leader_changes,
-            suspicions,
-            passivations,
-            resizes,
-            ..
-        } = &mut self.faults;
+        let faults = &mut self.faults;
         for rate in [
-            crashes,
-            pauses,
-            jumps,
-            breaks,
-            cuts,
-            partitions,
-            cut_offs,
-            outages,
-            leader_changes,
-            suspicions,
-            passivations,
-            resizes,
+            &mut faults.crashes,
+            &mut faults.pauses,
+            &mut faults.jumps,
+            &mut faults.breaks,
+            &mut faults.cuts,
+            &mut faults.partitions,
+            &mut faults.cut_offs,
+            &mut faults.outages,
+            &mut faults.leader_changes,
+            &mut faults.suspicions,
+            &mut faults.passivations,
+            &mut faults.resizes,
         ] {
             *rate *= 4;
         }

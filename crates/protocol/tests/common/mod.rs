@@ -1,0 +1,97 @@
+//! A node that a test drives by hand, without time passing.
+
+#![allow(dead_code, reason = "each test uses what it needs")]
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use elastin_protocol::{Body, Command, Event, Frame, Limits, Member, Node, NodeConfig, SlotTable, View};
+use elastin_types::{ActorId, CallId, Caller, ChainId, Header, Message, Method, NodeId, SlotEpoch, TenantId, Time};
+
+/// A node, and how many frames came to it from each peer.
+pub(crate) struct Driven {
+    pub(crate) node: Node,
+    pub(crate) frames: BTreeMap<NodeId, u64>,
+}
+
+impl Driven {
+    /// A node that may act, knows this view and has a link to each other member.
+    pub(crate) fn new(me: NodeId, limits: Limits, view: View) -> Self {
+        let config = NodeConfig {
+            me,
+            hosts: true,
+            limits,
+        };
+        let mut driven = Self {
+            node: Node::new(config),
+            frames: BTreeMap::new(),
+        };
+        let peers: Vec<NodeId> = view.members.keys().copied().filter(|peer| *peer != me).collect();
+        driven.happens(Event::MayActUntil(Time(u64::MAX)));
+        driven.happens(Event::View(view));
+        for peer in peers {
+            driven.happens(Event::LinkUp { peer });
+        }
+        driven
+    }
+
+    pub(crate) fn happens(&mut self, event: Event) -> Vec<Command> {
+        let mut commands = Vec::new();
+        self.node.handle(Time::ZERO, event, &mut commands);
+        commands
+    }
+
+    /// The next frame of a peer comes, with this in it.
+    pub(crate) fn hears(&mut self, from: NodeId, body: Body) -> Vec<Command> {
+        let number = self.frames.entry(from).or_default();
+        *number += 1;
+        let frame = Frame {
+            number: *number,
+            acknowledged: 0,
+            body: Some(body),
+        };
+        self.happens(Event::Frame { from, frame })
+    }
+}
+
+/// A view of these members in which one owns all slots.
+pub(crate) fn view(
+    revision: u64,
+    members: impl IntoIterator<Item = (NodeId, Member)>,
+    owner: NodeId,
+    slots: SlotEpoch,
+) -> View {
+    let members: BTreeMap<NodeId, Member> = members.into_iter().collect();
+    View {
+        revision,
+        members: members.into(),
+        slots: SlotTable::owned_by(owner, slots),
+    }
+}
+
+/// These nodes as servers.
+pub(crate) fn servers(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, Member)> {
+    nodes.iter().map(|node| (*node, Member::SERVER))
+}
+
+/// A call of a client.
+pub(crate) fn call(call: CallId, target: ActorId) -> Message {
+    Message {
+        target,
+        header: Header {
+            call,
+            chain: ChainId(call),
+            caller: Caller::Client(call.origin),
+            tenant: TenantId::default(),
+            deadline: None,
+            one_way: false,
+            expected_cost: None,
+            trace: None,
+            source_time_ms: 0,
+            context: None,
+            request: None,
+        },
+        method: Method::of("open"),
+        body: Bytes::new(),
+    }
+}
