@@ -138,39 +138,33 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Finds out whether a lost activation starts again here, with its mail. Mail that comes meanwhile queues behind it.
     fn reroute(&self) {
-        loop {
-            let grant = if self.shared.is_stopped() {
-                None
-            } else {
-                self.shared.outside.may_activate_here(&self.id)
-            };
-            if let Some(grant) = grant {
-                match self.activate_from(grant.epoch, grant.image, Vec::new()) {
-                    Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => return,
-                    Err((error, _)) => {
-                        tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
-                        let error = CallError::NotDelivered(NotDelivered::StateUnavailable);
-                        return self.give_up(self.mailbox.lock(), error);
-                    }
+        let grant = if self.shared.is_stopped() {
+            None
+        } else {
+            self.shared.outside.may_activate_here(&self.id)
+        };
+        if let Some(grant) = grant {
+            match self.activate_from(grant.epoch, grant.image, Vec::new()) {
+                Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => return,
+                Err((error, _)) => {
+                    tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
+                    let error = CallError::NotDelivered(NotDelivered::StateUnavailable);
+                    return self.give_up(self.mailbox.lock(), error);
                 }
             }
-            let mut mailbox = self.mailbox.lock();
-            if mailbox.epoch.is_some() {
-                return;
-            }
-            let queue = mailbox
-                .rest_if_any()
-                .map(|rest| std::mem::replace(&mut rest.queue, Queue::new()));
-            let Some(queue) = queue.filter(|queue| !queue.is_empty()) else {
-                mailbox.rerouting = false;
-                return;
-            };
-            drop(mailbox);
-            // Sent again it could come after what its senders have sent since, so it is refused.
-            for mut turn in queue {
-                let error = CallError::NotDelivered(NotDelivered::NotHere);
-                self.shared.when_unfenced(move || turn.as_mut().fail(error));
-            }
+        }
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.epoch.is_some() {
+            return;
+        }
+        // From here on mail goes to where the actor is: also that of a sender who is about to hear of the refusal.
+        mailbox.rerouting = false;
+        let rest = mailbox.take_rest();
+        drop(mailbox);
+        // Sent again it could come after what its senders send from now on, so it is refused.
+        for mut turn in self.clean_up(rest) {
+            let error = CallError::NotDelivered(NotDelivered::NotHere);
+            self.shared.when_unfenced(move || turn.as_mut().fail(error));
         }
     }
 
