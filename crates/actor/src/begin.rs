@@ -32,17 +32,17 @@ pub(crate) enum Begun<R> {
 
 /// Makes a call.
 #[inline]
-pub(crate) fn begin<F: Function>(call: Call<'_, F>) -> Begun<F::Reply> {
+pub(crate) fn begin<F: Function>(call: Call<'_, F>, waker: &Waker) -> Begun<F::Reply> {
     let deadline = call.ends();
     let target = call.target;
     let Some(seat) = target.target() else {
-        return dispatch(call, deadline);
+        return dispatch(call, deadline, waker);
     };
     match seat.begin(scope::depth()) {
-        Some(body) if !F::MAY_WAIT => run_plain(target, &**seat, body, call, deadline),
-        Some(body) if F::SHARED => begin_shared::run(target, &**seat, body, call, deadline),
-        Some(body) => run_inline(target, &**seat, body, call, deadline),
-        None => begin_busy(target, &**seat, call, deadline),
+        Some(body) if !F::MAY_WAIT => run_plain(target, &**seat, body, call, deadline, waker),
+        Some(body) if F::SHARED => begin_shared::run(target, &**seat, body, call, deadline, waker),
+        Some(body) => run_inline(target, &**seat, body, call, deadline, waker),
+        None => begin_busy(target, &**seat, call, deadline, waker),
     }
 }
 
@@ -53,10 +53,11 @@ fn begin_busy<F: Function>(
     seat: &dyn Target<F::Actor>,
     call: Call<'_, F>,
     deadline: Time,
+    waker: &Waker,
 ) -> Begun<F::Reply> {
     match scope::inside(target.id()) {
-        Inside::No => queue(seat, call, deadline),
-        Inside::Sharing(lent) if F::SHARED => begin_shared::join(target, seat, lent, call, deadline),
+        Inside::No => queue(seat, call, deadline, waker),
+        Inside::Sharing(lent) if F::SHARED => begin_shared::join(target, seat, lent, call, deadline, waker),
         Inside::Sharing(_) | Inside::Alone => Begun::Over(Err(CallError::CallCycle)),
     }
 }
@@ -69,9 +70,10 @@ fn run_inline<F: Function>(
     mut body: Box<Body<F::Actor>>,
     call: Call<'_, F>,
     deadline: Time,
+    waker: &Waker,
 ) -> Begun<F::Reply> {
     let Call { arguments, added, .. } = call;
-    let waker = body.take_waker();
+    let own_waker = body.take_waker();
     Scope::enter_inline(
         Whose::alone(&mut body),
         || target.bound(),
@@ -82,14 +84,14 @@ fn run_inline<F: Function>(
     );
     // A panic while the future is made can't happen: an async handler runs nothing before its first poll.
     let mut turn = envelope::running::<F>(F::Held::own(body), arguments);
-    let mut cx = Context::from_waker(&waker);
+    let mut cx = Context::from_waker(&own_waker);
     let mut place = None;
     match catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut place, &mut cx))) {
         Ok(Poll::Ready(())) => {}
         Ok(Poll::Pending) => {
-            let slot = Slot::new();
+            let slot = Slot::new(waker);
             turn.as_mut().answer_at(slot.clone());
-            return suspend(seat, turn, waker, slot);
+            return suspend(seat, turn, own_waker, slot);
         }
         Err(_) => {
             drop(Scope::leave());
@@ -99,8 +101,8 @@ fn run_inline<F: Function>(
         }
     }
     let mut body = place.expect("a handler that is over has given its actor back");
-    let deadline = Scope::end(&mut body, waker, || F::METHOD);
-    conclude::<F>(seat, body, turn.as_mut().take_reply(), deadline)
+    let deadline = Scope::end(&mut body, own_waker, || F::METHOD);
+    conclude::<F>(seat, body, turn.as_mut().take_reply(), deadline, waker)
 }
 
 /// Runs the turn of an idle actor on this thread; its handler never waits.
@@ -111,9 +113,10 @@ fn run_plain<F: Function>(
     mut body: Box<Body<F::Actor>>,
     call: Call<'_, F>,
     deadline: Time,
+    waker: &Waker,
 ) -> Begun<F::Reply> {
     let Call { arguments, added, .. } = call;
-    let waker = body.take_waker();
+    let own_waker = body.take_waker();
     Scope::enter_inline(
         Whose::alone(&mut body),
         || target.bound(),
@@ -123,11 +126,11 @@ fn run_plain<F: Function>(
         || codec::encoded_size(&arguments),
     );
     let Ok(reply) = catch_unwind(AssertUnwindSafe(|| F::run_plain(&mut body.state, arguments))) else {
-        return panicked_plain::<F>(seat, body, waker);
+        return panicked_plain::<F>(seat, body, own_waker);
     };
-    let deadline = Scope::end(&mut body, waker, || F::METHOD);
+    let deadline = Scope::end(&mut body, own_waker, || F::METHOD);
     body.changed |= !F::READ_ONLY;
-    conclude::<F>(seat, body, reply, deadline)
+    conclude::<F>(seat, body, reply, deadline, waker)
 }
 
 /// The turn is over: gives the actor back, and the reply to whom it belongs.
@@ -137,15 +140,16 @@ pub(crate) fn conclude<F: Function>(
     body: Box<Body<F::Actor>>,
     reply: F::Reply,
     deadline: Time,
+    waker: &Waker,
 ) -> Begun<F::Reply> {
     if matches!(F::Actor::PERSIST, Persist::EachTurn) && body.changed {
-        let slot = Slot::new();
+        let slot = Slot::new(waker);
         seat.finish_saved(body, envelope::finished::<F>(reply, slot.clone()));
         return Begun::Waiting(slot, deadline);
     }
     match seat.finish(body) {
         Finished::Reply => Begun::Over(Ok(reply)),
-        finished => reply_unusually::<F>(seat, finished, reply, deadline),
+        finished => reply_unusually::<F>(seat, finished, reply, deadline, waker),
     }
 }
 
@@ -196,11 +200,12 @@ pub(crate) fn reply_unusually<F: Function>(
     finished: Finished,
     reply: F::Reply,
     deadline: Time,
+    waker: &Waker,
 ) -> Begun<F::Reply> {
     match finished {
         // A caller within the node is held back itself when it comes to reply.
         Finished::Hold if scope::depth() == 0 => {
-            let slot = Slot::new();
+            let slot = Slot::new(waker);
             seat.hold_reply(envelope::finished::<F>(reply, slot.clone()));
             Begun::Waiting(slot, deadline)
         }
@@ -242,11 +247,16 @@ pub(crate) fn waiting_deadline<F: Function>(target: &RawRef<F::Actor>, deadline:
 
 /// Puts a call into the mailbox.
 #[inline(never)]
-pub(crate) fn queue<F: Function>(seat: &dyn Target<F::Actor>, call: Call<'_, F>, deadline: Time) -> Begun<F::Reply> {
+pub(crate) fn queue<F: Function>(
+    seat: &dyn Target<F::Actor>,
+    call: Call<'_, F>,
+    deadline: Time,
+    waker: &Waker,
+) -> Begun<F::Reply> {
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = carried.deadline();
-    let slot = Slot::new();
+    let slot = Slot::new(waker);
     let mut post = Post::<F>(Some(Payload {
         arguments: call.arguments,
         carried,
@@ -260,14 +270,14 @@ pub(crate) fn queue<F: Function>(seat: &dyn Target<F::Actor>, call: Call<'_, F>,
 
 /// Sends a call to an actor whose type this process does not know.
 #[cold]
-fn dispatch<F: Function>(call: Call<'_, F>, deadline: Time) -> Begun<F::Reply> {
+fn dispatch<F: Function>(call: Call<'_, F>, deadline: Time, waker: &Waker) -> Begun<F::Reply> {
     if let Err(error) = check_bound::<F>(call.target) {
         return Begun::Over(Err(error));
     }
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = carried.deadline();
-    let slot = Slot::new();
+    let slot = Slot::new(waker);
     match send::<F>(call.target, call.arguments, carried, Some(slot.clone())) {
         Ok(()) => Begun::Waiting(slot, deadline),
         Err(error) => Begun::Over(Err(error)),

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use elastin_types::{CallError, Time};
 
@@ -41,9 +41,10 @@ pub(crate) fn run<F: Function>(
     body: Box<Body<F::Actor>>,
     call: Call<'_, F>,
     deadline: Time,
+    waker: &Waker,
 ) -> Begun<F::Reply> {
     let lent = F::lend(body);
-    let ended = match run_here::<F>(target, &lent, call, deadline) {
+    let ended = match run_here::<F>(target, &lent, call, deadline, waker) {
         Ran::Waits { turn, scope, slot } => {
             let deadline = scope.deadline();
             seat.suspend_shared(lent, turn, scope, Share::First);
@@ -57,7 +58,7 @@ pub(crate) fn run<F: Function>(
     };
     let is_broken = lent.is_broken();
     match (lent.give_back(), ended) {
-        (Ok(body), Some((reply, deadline))) if !is_broken => conclude::<F>(seat, body, reply, deadline),
+        (Ok(body), Some((reply, deadline))) if !is_broken => conclude::<F>(seat, body, reply, deadline, waker),
         (Ok(body), None) if !is_broken => {
             seat.finish(body);
             Begun::Over(Err(CallError::Panicked))
@@ -68,7 +69,7 @@ pub(crate) fn run<F: Function>(
             Begun::Over(Err(CallError::Panicked))
         }
         // Others have begun meanwhile and wait for something.
-        (Err(lent), Some((reply, deadline))) => conclude_shared::<F>(seat, lent, reply, deadline, Share::First),
+        (Err(lent), Some((reply, deadline))) => conclude_shared::<F>(seat, lent, reply, deadline, Share::First, waker),
         (Err(lent), None) => {
             seat.finish_shared(lent, None, Share::First);
             Begun::Over(Err(CallError::Panicked))
@@ -83,20 +84,21 @@ pub(crate) fn join<F: Function>(
     lent: Lent,
     call: Call<'_, F>,
     deadline: Time,
+    waker: &Waker,
 ) -> Begun<F::Reply> {
     let sender = scope::current_actor().expect("who is inside an actor is in a turn");
     match seat.join(scope::depth(), &sender) {
         Join::Here => {}
-        Join::Queued => return queue(seat, call, deadline),
+        Join::Queued => return queue(seat, call, deadline, waker),
         Join::Refused(why) => return Begun::Over(Err(why)),
     }
-    match run_here::<F>(target, &lent, call, deadline) {
+    match run_here::<F>(target, &lent, call, deadline, waker) {
         Ran::Waits { turn, scope, slot } => {
             let deadline = scope.deadline();
             seat.suspend_shared(lent, turn, scope, Share::Joined);
             Begun::Waiting(slot, deadline)
         }
-        Ran::Over(reply, deadline) => conclude_shared::<F>(seat, lent, reply, deadline, Share::Joined),
+        Ran::Over(reply, deadline) => conclude_shared::<F>(seat, lent, reply, deadline, Share::Joined, waker),
         Ran::Panicked => {
             seat.count_panic();
             seat.finish_shared(lent, None, Share::Joined);
@@ -106,7 +108,13 @@ pub(crate) fn join<F: Function>(
 }
 
 /// Runs the handler until it waits or is over.
-fn run_here<F: Function>(target: &RawRef<F::Actor>, lent: &Lent, call: Call<'_, F>, deadline: Time) -> Ran<F> {
+fn run_here<F: Function>(
+    target: &RawRef<F::Actor>,
+    lent: &Lent,
+    call: Call<'_, F>,
+    deadline: Time,
+    waker: &Waker,
+) -> Ran<F> {
     let Call { arguments, added, .. } = call;
     Scope::enter_inline(
         Whose::sharing::<F::Actor>(lent),
@@ -131,7 +139,7 @@ fn run_here<F: Function>(target: &RawRef<F::Actor>, lent: &Lent, call: Call<'_, 
             Ran::Over(turn.as_mut().take_reply(), deadline)
         }
         Ok(Poll::Pending) => {
-            let slot = Slot::new();
+            let slot = Slot::new(waker);
             turn.as_mut().answer_at(slot.clone());
             let mut scope = Scope::leave();
             scope.part_from_caller();
@@ -161,14 +169,15 @@ fn conclude_shared<F: Function>(
     reply: F::Reply,
     deadline: Time,
     share: Share,
+    waker: &Waker,
 ) -> Begun<F::Reply> {
     if matches!(F::Actor::PERSIST, Persist::EachTurn) {
-        let slot = Slot::new();
+        let slot = Slot::new(waker);
         seat.finish_shared(lent, Some(envelope::finished::<F>(reply, slot.clone())), share);
         return Begun::Waiting(slot, deadline);
     }
     match seat.finish_shared(lent, None, share) {
         Finished::Reply => Begun::Over(Ok(reply)),
-        finished => reply_unusually::<F>(seat, finished, reply, deadline),
+        finished => reply_unusually::<F>(seat, finished, reply, deadline, waker),
     }
 }

@@ -124,6 +124,12 @@ impl<A> Body<A> {
         self.seat.as_ref().expect("a lent actor keeps its seat")
     }
 
+    /// Gives back the seat that a visit had borrowed.
+    #[inline]
+    pub(crate) fn restore_seat(&mut self, seat: Arc<dyn Seat>) {
+        self.seat = Some(seat);
+    }
+
     /// Gives back what the turn had borrowed.
     #[inline]
     pub(crate) fn restore(&mut self, seat: Arc<dyn Seat>, waker: Waker) {

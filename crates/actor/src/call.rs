@@ -141,7 +141,7 @@ impl<F: Function> Future for CallFuture<'_, F> {
             panic!("a call is not polled again once it is over")
         };
         let target = call.target;
-        match begin(call) {
+        match begin(call, cx.waker()) {
             Begun::Over(outcome) => Poll::Ready(F::output(outcome)),
             Begun::Waiting(slot, deadline) => {
                 let mut waiting = Waiting {
@@ -150,7 +150,10 @@ impl<F: Function> Future for CallFuture<'_, F> {
                     deadline,
                     timer: None,
                 };
-                if let Poll::Ready(outcome) = waiting.poll(cx.waker()) {
+                // The slot knows whom to wake, also if the answer should be there by now.
+                if deadline != NEVER
+                    && let Poll::Ready(outcome) = waiting.poll_deadline(cx.waker())
+                {
                     return Poll::Ready(F::output(outcome));
                 }
                 self.stage = Stage::Waiting(waiting);

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,14 +13,16 @@ use std::task::{Context, Poll};
 use elastin_types::{ActorId, CallError, Message, Method};
 use pin_project_lite::pin_project;
 
+use crate::begin::drop_quietly;
 use crate::body::Body;
 use crate::codec;
 use crate::flow::Carried;
 use crate::function::Function;
 use crate::host::Host;
 use crate::lent::{Held, Lent};
+use crate::scope::Scope;
 use crate::slot::{ReplySlot, ReplyTo, Slot};
-use crate::turn::{Posted, Turn};
+use crate::turn::{AtOnce, Posted, Turn};
 
 /// Where a reply goes.
 pub(crate) enum Destination<R> {
@@ -33,6 +36,15 @@ impl<R> Destination<R> {
     #[inline]
     fn take(&mut self) -> Self {
         std::mem::replace(self, Destination::Nowhere)
+    }
+
+    /// Sends an error instead of a reply.
+    fn fail(self, error: CallError) {
+        match self {
+            Destination::Nowhere => {}
+            Destination::Local(slot) => slot.put(Err(error)),
+            Destination::Elsewhere(to) => to.complete(Err(error)),
+        }
     }
 
     /// Whether the caller has gone away: it has the other end of the slot for as long as it waits.
@@ -240,6 +252,40 @@ where
         }
     }
 
+    fn run_at_once(self: Pin<&mut Self>, body: &mut Body<F::Actor>) -> AtOnce {
+        if F::MAY_WAIT {
+            return AtOnce::MayWait;
+        }
+        let mut this = self.project();
+        if this.destination.is_abandoned() {
+            return AtOnce::Skipped;
+        }
+        let nothing = Stage::Finished { reply: None };
+        let StageOwned::Waiting { arguments, carried } = this.stage.as_mut().project_replace(nothing) else {
+            unreachable!("a turn starts once")
+        };
+        let carried = carried.expect("a turn that was not opened carries it");
+        if carried.has_expired(Scope::now) {
+            drop_quietly(arguments);
+            this.destination.take().fail(CallError::DeadlineExceeded);
+            return AtOnce::Skipped;
+        }
+        let told = matches!(this.destination, Destination::Nowhere);
+        Scope::begin_in_visit(body, carried, || codec::encoded_size(&arguments));
+        // The reply that nobody wants is dropped inside, because that runs the application's code too.
+        let run = || Some(F::run_plain(&mut body.state, arguments)).filter(|_| !told);
+        let Ok(reply) = catch_unwind(AssertUnwindSafe(run)) else {
+            return AtOnce::Panicked;
+        };
+        Scope::end_in_visit(body, || F::METHOD);
+        body.changed |= !F::READ_ONLY;
+        if told {
+            return AtOnce::Told;
+        }
+        this.stage.set(Stage::Finished { reply });
+        AtOnce::Replies
+    }
+
     fn start(self: Pin<&mut Self>, body: &mut Option<Box<Body<F::Actor>>>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let arguments = take_arguments(this.stage.as_mut());
@@ -289,11 +335,7 @@ where
     }
 
     fn fail(self: Pin<&mut Self>, error: CallError) {
-        match self.project().destination.take() {
-            Destination::Nowhere => {}
-            Destination::Local(slot) => slot.put(Err(error)),
-            Destination::Elsewhere(to) => to.complete(Err(error)),
-        }
+        self.project().destination.take().fail(error);
     }
 
     fn encode(mut self: Pin<Box<Self>>, target: &ActorId, host: &dyn Host) -> Option<(Message, Option<ReplySlot>)> {

@@ -180,8 +180,12 @@ fn with_added(inherited: Option<&RequestContext>, added: Vec<(Box<str>, Box<str>
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) caller: Caller,
+    /// The caller's node, or [`HERE`].
     pub(crate) from: NodeId,
 }
+
+/// Stands for this node, so that nobody needs to ask which one that is.
+pub(crate) const HERE: NodeId = NodeId(u64::MAX);
 
 /// What a message carries besides its arguments.
 #[derive(Debug)]
@@ -255,11 +259,11 @@ impl Carried {
         }
     }
 
-    /// Takes it apart for the turn that is about to run. `here` is this node.
+    /// Takes it apart for the turn that is about to run.
     #[inline]
-    pub(crate) fn into_flow(self, here: impl FnOnce() -> NodeId) -> (Flow, Origin) {
+    pub(crate) fn into_flow(self) -> (Flow, Origin) {
         match self.0 {
-            Inner::Here { caller, flow, .. } => (flow, Origin { caller, from: here() }),
+            Inner::Here { caller, flow, .. } => (flow, Origin { caller, from: HERE }),
             Inner::Received(header) => Flow::of_header(*header),
         }
     }

@@ -129,7 +129,7 @@ pub use reminder::{ReminderDone, ReminderError, ReminderRequest};
 pub use scope::Scope;
 pub use slot::{ReplySlot, ReplyTo};
 pub use tell::Tell;
-pub use turn::{Made, Posted, Turn};
+pub use turn::{AtOnce, Made, Posted, Turn};
 
 /// What the macros' output names. Not for use by hand.
 #[doc(hidden)]

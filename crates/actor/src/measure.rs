@@ -22,16 +22,29 @@ const CALL_STRIDE_OF_MANY: u32 = 96;
 /// How many calls of one turn are very many.
 const MANY_CALLS: u32 = 1024;
 
+/// How many polls of a measured turn are timed one by one before only some are.
+const EXACT_POLLS: u32 = 64;
+
+/// How many polls of a measured turn one stands for after that, on average: a turn that waits so often is known well by then,
+/// and to look at the clock costs about as much as to wait.
+const POLL_STRIDE: u32 = 16;
+
 /// A turn that is being measured.
 pub(crate) struct Measure {
     /// How many turns it stands for; 0 when it is only timed so that its time can be taken off its caller's.
     pub(crate) weight: u32,
-    /// When the present poll began.
-    pub(crate) resumed: Time,
+    /// When the present poll began, if it is timed.
+    resumed: Time,
     /// The time of polls that are over, without inline calls.
     pub(crate) busy: Duration,
     /// The time of inline calls in the present poll.
-    pub(crate) inlined: Duration,
+    inlined: Duration,
+    /// How many polls there were.
+    polls: u32,
+    /// How many polls the present one stands for; 0 if it is not timed.
+    timed: u32,
+    /// How many more polls are not timed.
+    untimed: u32,
     /// How many calls are measured one by one.
     exact_calls: u32,
     /// How many calls the measured ones stand for.
@@ -58,6 +71,9 @@ impl Measure {
             resumed: now,
             busy: Duration::ZERO,
             inlined: Duration::ZERO,
+            polls: 1,
+            timed: 1,
+            untimed: 0,
             exact_calls: if weight > 1 { EXACT_CALLS_OF_MANY } else { EXACT_CALLS },
             calls: 0,
             stride: 1,
@@ -71,23 +87,45 @@ impl Measure {
         }
     }
 
-    /// A poll begins.
+    /// A poll begins. Says whether it is to be timed, by [`Measure::resume`]; one with a span always is.
+    #[inline]
+    pub(crate) fn poll_is_due(&mut self) -> bool {
+        if self.untimed > 0 {
+            self.untimed -= 1;
+            return false;
+        }
+        true
+    }
+
+    /// A poll begins that is due.
     pub(crate) fn resume(&mut self, now: Time) {
         self.resumed = now;
         self.inlined = Duration::ZERO;
+        self.timed = match self.polls {
+            EXACT_POLLS.. if self.span.is_none() => self.around(POLL_STRIDE),
+            _ => 1,
+        };
+        self.untimed = self.timed - 1;
+        self.polls = self.polls.saturating_add(self.timed);
         if let Some(span) = &self.span {
             span.enter();
         }
     }
 
-    /// A poll is over; its time is taken off that of the turn that made the call inline.
+    /// Whether the present poll is timed.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timed > 0
+    }
+
+    /// A poll is over that is timed, or is the last; its time is taken off that of the turn that made the call inline.
     pub(crate) fn pause(&mut self, now: Time, caller: Option<&mut Measure>) {
         if let Some(span) = &self.span {
             span.exit();
         }
         self.latency = now.since(self.began);
         let elapsed = now.since(self.resumed);
-        self.busy += elapsed.saturating_sub(self.inlined);
+        self.busy += elapsed.saturating_sub(self.inlined) * std::mem::take(&mut self.timed);
         if let Some(caller) = caller {
             caller.inlined += elapsed * self.stands_for;
         }
@@ -128,6 +166,31 @@ impl Measure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_turn_that_waits_often_is_known_though_few_polls_are_timed() {
+        const POLLS: u64 = 10_000;
+        let mut measure = Measure::new(1, Time::ZERO, 0);
+        let (mut now, mut busy, mut reads) = (Time::ZERO, Duration::ZERO, 0);
+        for poll in 0..POLLS {
+            if poll > 0 && measure.poll_is_due() {
+                measure.resume(now);
+                reads += 1;
+            }
+            // Every other poll takes three times as long.
+            let taken = Duration::from_nanos(if poll % 2 == 0 { 1_000 } else { 3_000 });
+            now = now + taken;
+            busy += taken;
+            if measure.is_timed() || poll == POLLS - 1 {
+                measure.pause(now, None);
+            }
+            now = now + Duration::from_micros(50);
+        }
+        let share = measure.busy.as_secs_f64() / busy.as_secs_f64();
+        assert!((0.93..1.07).contains(&share), "{share}");
+        assert!(reads < POLLS / 8, "{reads}");
+        assert_eq!(measure.latency, now.since(Time::ZERO) - Duration::from_micros(50));
+    }
 
     #[test]
     fn calls_in_a_pattern_are_counted_fairly() {

@@ -13,7 +13,7 @@ use elastin_types::{ActorId, Caller, ChainId, Method, RequestContext, TenantId, 
 
 use crate::Actor;
 use crate::body::Body;
-use crate::flow::{AddedValues, Carried, Flow, NEVER, Origin};
+use crate::flow::{AddedValues, Carried, Flow, HERE, NEVER, Origin};
 use crate::host::{Host, Seat};
 use crate::lent::Lent;
 use crate::measure::Measure;
@@ -150,24 +150,86 @@ impl Scope {
     fn enter_from_mailbox(whose: Whose, carried: Carried, size: impl FnOnce() -> u64) {
         let Whose { seat, measured, lent } = whose;
         let mut scope = Self::fresh();
-        if let Some(weight) = measured {
-            scope.measure = Some(Box::new(Measure::new(weight, seat.now(), size())));
-        }
-        let (flow, origin) = carried.into_flow(|| seat.node());
+        let (flow, origin) = carried.into_flow();
         scope.flow = flow;
         scope.origin = Some(origin);
         scope.seat = Some(seat);
         scope.lent = lent;
+        if let Some(weight) = measured {
+            scope.measure_message(weight, size);
+        }
         if scope.flow.trace().is_some() {
             scope.begin_span();
         }
         stack::enter(scope);
     }
 
+    /// Enters a worker's visit to an actor, in which turns that never wait come and go.
+    pub fn enter_visit<A>(body: &mut Body<A>) {
+        let mut scope = Self::fresh();
+        scope.seat = Some(body.take_seat());
+        stack::enter(scope);
+    }
+
+    /// Leaves the visit, and gives back what was lent.
+    ///
+    /// # Panics
+    /// If this thread is in no visit.
+    pub fn leave_visit<A>(body: &mut Body<A>) {
+        let mut scope = stack::leave();
+        body.restore_seat(scope.seat.take().expect("a visit has its seat"));
+        scope.recycle();
+    }
+
+    /// Begins a turn of the visit that this thread is in. `size` is asked for the size of the arguments if the turn is
+    /// measured.
+    #[inline]
+    pub(crate) fn begin_in_visit<A>(body: &mut Body<A>, carried: Carried, size: impl FnOnce() -> u64) {
+        let measured = body.measure_next();
+        let mut innermost = Innermost::take();
+        let scope = innermost.scope().expect("a visit has been entered");
+        let (flow, origin) = carried.into_flow();
+        scope.flow = flow;
+        scope.origin = Some(origin);
+        if let Some(weight) = measured {
+            scope.measure_message(weight, size);
+        }
+        if scope.flow.trace().is_some() {
+            scope.begin_span();
+        }
+    }
+
+    /// Ends the turn of the visit that this thread is in: hands in what was measured.
+    #[inline]
+    pub fn end_in_visit<A>(body: &mut Body<A>, method: impl FnOnce() -> Method) {
+        let is_measured = with_current(|scope| scope.is_some_and(|scope| scope.measure.is_some()));
+        if is_measured {
+            Self::end_measured_in_visit(body, method());
+        }
+    }
+
+    #[cold]
+    fn end_measured_in_visit<A>(body: &mut Body<A>, method: Method) {
+        let mut scope = stack::leave();
+        scope.stop_clock();
+        if let Some(stride) = scope.hand_in(method) {
+            body.sampling.set_stride(stride);
+        }
+        stack::enter(scope);
+    }
+
+    /// The time.
+    ///
+    /// # Panics
+    /// If this thread is in no turn.
+    pub(crate) fn now() -> Time {
+        with_current(|scope| scope.expect("this thread is in a turn").seat().now())
+    }
+
     /// Enters a turn that was left before it was over.
     #[inline]
     pub fn resume(mut self: Box<Self>) {
-        if self.measure.is_some() {
+        if self.measure.as_deref_mut().is_some_and(Measure::poll_is_due) {
             self.start_clock();
         }
         stack::enter(self);
@@ -180,7 +242,7 @@ impl Scope {
     #[inline]
     pub fn leave() -> Box<Self> {
         let mut scope = stack::leave();
-        if scope.measure.is_some() {
+        if scope.measure.as_deref().is_some_and(Measure::is_timed) {
             scope.stop_clock();
         }
         scope
@@ -264,7 +326,7 @@ impl Scope {
     fn as_origin(&self) -> Origin {
         Origin {
             caller: Caller::Actor(self.seat().id().clone()),
-            from: self.seat().node(),
+            from: HERE,
         }
     }
 
@@ -313,8 +375,7 @@ impl Scope {
     #[cold]
     fn called_from_outside(&mut self, host: &dyn Host) {
         self.flow = Flow::new(host.tenant());
-        let from = host.node();
-        let caller = Caller::Client(from);
-        self.origin = Some(Origin { caller, from });
+        let caller = Caller::Client(host.node());
+        self.origin = Some(Origin { caller, from: HERE });
     }
 }

@@ -28,11 +28,11 @@ enum State<R> {
 }
 
 impl<R> Slot<R> {
-    /// A slot without an answer.
-    pub(crate) fn new() -> Arc<Self> {
+    /// A slot without an answer, whose caller is woken when there is one.
+    pub(crate) fn new(caller: &Waker) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State::Waiting {
-                waker: None,
+                waker: Some(caller.clone()),
                 left: None,
             }),
         })

@@ -17,14 +17,10 @@ use crate::reference::RawRef;
 /// A tell that waits for room.
 #[must_use = "a tell does nothing until it is awaited"]
 pub struct Tell<'a, F: Function> {
-    stage: Stage<'a, F>,
-}
-
-enum Stage<'a, F: Function> {
-    Made(Call<'a, F>),
-    /// The tell found the mailbox full.
-    Waiting(Waiting<'a, F>),
-    Over,
+    /// Until it is made.
+    call: Option<Call<'a, F>>,
+    /// Boxed, because most find room at once, and a future is copied about.
+    waiting: Option<Box<Waiting<'a, F>>>,
 }
 
 /// A tell that found the mailbox full.
@@ -39,8 +35,41 @@ impl<'a, F: Function> Tell<'a, F> {
     #[inline]
     pub(crate) fn new(call: Call<'a, F>) -> Self {
         Self {
-            stage: Stage::Made(call),
+            call: Some(call),
+            waiting: None,
         }
+    }
+
+    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
+        let waiting = self
+            .waiting
+            .as_mut()
+            .expect("a tell is not polled again once it is over");
+        let outcome = std::task::ready!(waiting.poll(cx));
+        self.waiting = None;
+        Poll::Ready(outcome)
+    }
+
+    /// The mailbox is full.
+    #[cold]
+    fn wait(
+        &mut self,
+        target: &'a RawRef<F::Actor>,
+        post: Post<F>,
+        deadline: Time,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), CallError>> {
+        let mut waiting = Waiting {
+            target,
+            post,
+            deadline: waiting_deadline::<F>(target, deadline),
+            timer: None,
+        };
+        let polled = waiting.poll_deadline(cx);
+        if polled.is_pending() {
+            self.waiting = Some(Box::new(waiting));
+        }
+        polled
     }
 }
 
@@ -51,13 +80,8 @@ impl<F: Function> Future for Tell<'_, F> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Stage::Waiting(waiting) = &mut self.stage {
-            let outcome = std::task::ready!(waiting.poll(cx));
-            self.stage = Stage::Over;
-            return Poll::Ready(outcome);
-        }
-        let Stage::Made(call) = std::mem::replace(&mut self.stage, Stage::Over) else {
-            panic!("a tell is not polled again once it is over")
+        let Some(call) = self.call.take() else {
+            return self.poll_waiting(cx);
         };
         let (target, deadline) = (call.target, call.ends());
         let Some(seat) = target.target() else {
@@ -70,19 +94,7 @@ impl<F: Function> Future for Tell<'_, F> {
             destination: Destination::Nowhere,
         }));
         match seat.post(&mut post, Some(cx.waker())) {
-            Err(CallError::Overloaded(_)) => {
-                let mut waiting = Waiting {
-                    target,
-                    post,
-                    deadline: waiting_deadline::<F>(target, deadline),
-                    timer: None,
-                };
-                let polled = waiting.poll_deadline(cx);
-                if polled.is_pending() {
-                    self.stage = Stage::Waiting(waiting);
-                }
-                polled
-            }
+            Err(CallError::Overloaded(_)) => self.wait(target, post, deadline, cx),
             outcome => Poll::Ready(outcome),
         }
     }

@@ -52,6 +52,12 @@ pub trait Turn<A>: Send {
         unreachable!("this turn has its actor for itself")
     }
 
+    /// Runs a turn that never waits as part of a worker's visit to its actor, whose scope is entered.
+    fn run_at_once(self: Pin<&mut Self>, body: &mut Body<A>) -> AtOnce {
+        let _ = body;
+        AtOnce::MayWait
+    }
+
     /// Gives the turn its actor and runs the handler, until it waits or is over. The actor is out of its place while the
     /// turn waits, and comes back when it is over.
     fn start(self: Pin<&mut Self>, body: &mut Option<Box<Body<A>>>, cx: &mut Context<'_>) -> Poll<()>;
@@ -78,6 +84,21 @@ pub trait Turn<A>: Send {
     /// Makes a turn that is over hold another call of the same function, taken out of the
     /// [`Posted`]'s `payload`; says whether it is the same function.
     fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool;
+}
+
+/// What became of a turn that was to be run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtOnce {
+    /// Nothing: it may wait for something, which this is not the way for.
+    MayWait,
+    /// It did not run: nobody waits for it any longer, or its caller was told that its time is over.
+    Skipped,
+    /// It is over, and nobody waits for a reply.
+    Told,
+    /// It is over; the reply has not left.
+    Replies,
+    /// It panicked. Its scope is as it was when that happened.
+    Panicked,
 }
 
 /// A call on its way into a mailbox, whatever the function. It becomes a turn there, in the allocation of one that is over

@@ -21,12 +21,14 @@ pub(crate) struct Queue<A> {
     back: VecDeque<AnyTurn<A>>,
     /// Turns that are over, whose allocations later messages use.
     spares: Vec<AnyTurn<A>>,
+    /// The empty buffer of the batch that was taken last, for the next one.
+    buffer: Vec<AnyTurn<A>>,
 }
 
-/// What a worker took out of a queue: turns that wait, followed by turns that are over.
+/// What a worker took out of a queue: turns that wait. Those that are over stay with it, for their allocations.
 pub(crate) struct Batch<A> {
     turns: VecDeque<AnyTurn<A>>,
-    waiting: usize,
+    over: Vec<AnyTurn<A>>,
 }
 
 impl<A> Queue<A> {
@@ -35,6 +37,7 @@ impl<A> Queue<A> {
             front: VecDeque::new(),
             back: VecDeque::new(),
             spares: Vec::new(),
+            buffer: Vec::new(),
         }
     }
 
@@ -64,17 +67,22 @@ impl<A> Queue<A> {
         if self.front.is_empty() {
             std::mem::swap(&mut self.front, &mut self.back);
         }
-        let turns = std::mem::take(&mut self.front);
-        let waiting = turns.len();
-        Batch { turns, waiting }
+        Batch {
+            turns: std::mem::take(&mut self.front),
+            over: std::mem::take(&mut self.buffer),
+        }
     }
 
     /// Takes back what is left of a batch: it is older than all that came since.
     pub(crate) fn give_back(&mut self, batch: Batch<A>) {
-        let Batch { mut turns, waiting } = batch;
-        while turns.len() > waiting {
-            self.keep(turns.pop_back().expect("it is longer than what waits"));
+        let Batch { mut turns, mut over } = batch;
+        // The one that has fewer is the empty one almost always, and then nothing is copied.
+        if self.spares.len() < over.len() {
+            std::mem::swap(&mut self.spares, &mut over);
         }
+        let room = SPARES_MAX - self.spares.len();
+        self.spares.extend(over.drain(..).take(room));
+        self.buffer = over;
         // Something may have been put in front while the batch was out: a hook of an activation that waits for this visit.
         turns.extend(self.front.drain(..));
         self.front = turns;
@@ -136,30 +144,29 @@ impl<A> Batch<A> {
     /// The next turn to run.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<AnyTurn<A>> {
-        self.waiting = self.waiting.checked_sub(1)?;
         self.turns.pop_front()
     }
 
     /// Puts a turn back that was not run.
     pub(crate) fn put_back(&mut self, turn: AnyTurn<A>) {
         self.turns.push_front(turn);
-        self.waiting += 1;
     }
 
-    /// Keeps a turn that is over, for its allocation. There is room: it came out of this batch.
+    /// Keeps a turn that is over, for its allocation.
     #[inline]
     pub(crate) fn keep(&mut self, over: AnyTurn<A>) {
-        self.turns.push_back(over);
+        if self.over.len() < SPARES_MAX {
+            self.over.push(over);
+        }
     }
 
     /// How many turns have not run yet.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting
+        self.turns.len()
     }
 
     /// The turns that have not run.
-    pub(crate) fn into_waiting(mut self) -> VecDeque<AnyTurn<A>> {
-        self.turns.truncate(self.waiting);
+    pub(crate) fn into_waiting(self) -> VecDeque<AnyTurn<A>> {
         self.turns
     }
 }

@@ -23,6 +23,9 @@ use crate::worker::{self, Search};
 pub(crate) trait Runnable: Send + Sync {
     /// Runs for a bounded time.
     fn run(self: Arc<Self>);
+
+    /// Whose workers run it.
+    fn scheduler(&self) -> &Arc<Scheduler>;
 }
 
 /// An entry of a run queue.
@@ -76,16 +79,12 @@ impl Scheduler {
     }
 
     /// Puts something into a run queue: this worker's own, or the common one.
-    pub(crate) fn schedule(self: &Arc<Self>, task: Task, announce: Announce) {
-        let rejected = worker::push(self.address(), task, announce == Announce::Later);
-        let own = rejected.is_none();
+    pub(crate) fn schedule(task: Task, announce: Announce) {
+        let rejected = worker::push(task, announce);
         if let Some(task) = rejected {
-            self.common.push(task);
-        }
-        if !own || announce == Announce::Now {
-            self.wake_one();
-        } else {
-            self.sleepers.ensure_watcher();
+            let scheduler = task.scheduler().clone();
+            scheduler.common.push(task);
+            scheduler.wake_one();
         }
     }
 
@@ -166,10 +165,6 @@ impl Scheduler {
         self.limited.store(cores.is_some(), Ordering::SeqCst);
     }
 
-    fn address(self: &Arc<Self>) -> usize {
-        Arc::as_ptr(self).addr()
-    }
-
     /// Wakes a worker, unless one is looking for something to do already.
     pub(crate) fn wake_one(&self) {
         self.sleepers.wake_one();
@@ -185,7 +180,7 @@ impl Scheduler {
     /// The life of a worker.
     fn work(self: Arc<Self>, id: u64, queue: Worker<Task>, handle: &Handle) {
         let _tokio = handle.enter();
-        worker::begin(self.address(), queue);
+        worker::begin(self.clone(), queue);
         let mut search = Search::new(id);
         while !self.retires(id) {
             if self.is_fenced() {

@@ -39,7 +39,7 @@ use crate::any_seat::{AnySeat, Load, Period};
 use crate::idle_cell::IdleCell;
 use crate::mailbox::{Ending, Mailbox};
 use crate::profile_cell::ProfileCell;
-use crate::scheduler::{Announce, Runnable};
+use crate::scheduler::{Announce, Runnable, Scheduler};
 use crate::shared::Shared;
 use crate::{ActivateError, FreezeDone, Mail, StateImage};
 
@@ -155,6 +155,15 @@ impl<A: Handlers> ActorSeat<A> {
         mailbox.waiting.take()
     }
 
+    /// Notes that a turn was woken; says whether the seat must be put into a run queue for that.
+    fn take_wake(&self) -> bool {
+        let mut mailbox = self.mailbox.lock();
+        mailbox.woken = true;
+        let schedules = mailbox.can_be_woken() && !mailbox.scheduled;
+        mailbox.scheduled |= schedules;
+        schedules
+    }
+
     /// Puts the seat into a run queue if a body or a woken turn waits for a worker, and it is not there already.
     fn schedule(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, announce: Announce) {
         if mailbox.scheduled || mailbox.orphan {
@@ -162,7 +171,7 @@ impl<A: Handlers> ActorSeat<A> {
         }
         mailbox.scheduled = true;
         drop(mailbox);
-        self.shared.scheduler.schedule(self.arc(), announce);
+        Scheduler::schedule(self.arc(), announce);
     }
 }
 
@@ -242,16 +251,14 @@ impl<A: Handlers> Seat for ActorSeat<A> {
 
 impl<A: Handlers> Wake for ActorSeat<A> {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+        if self.take_wake() {
+            Scheduler::schedule(self, Announce::Later);
+        }
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut mailbox = self.mailbox.lock();
-        mailbox.woken = true;
-        if mailbox.can_be_woken() && !mailbox.scheduled {
-            mailbox.scheduled = true;
-            drop(mailbox);
-            self.shared.scheduler.schedule(self.clone(), Announce::Later);
+        if self.take_wake() {
+            Scheduler::schedule(self.clone(), Announce::Later);
         }
     }
 }
@@ -259,6 +266,10 @@ impl<A: Handlers> Wake for ActorSeat<A> {
 impl<A: Handlers> Runnable for ActorSeat<A> {
     fn run(self: Arc<Self>) {
         self.visit();
+    }
+
+    fn scheduler(&self) -> &Arc<Scheduler> {
+        &self.shared.scheduler
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_deque::{Steal, Stealer, Worker};
 
-use crate::scheduler::{Scheduler, Task};
+use crate::scheduler::{Announce, Scheduler, Task};
 use crate::sync::Parker;
 
 /// After how many visits a worker looks into the common queue first, so that what came from outside is not starved.
@@ -23,15 +24,15 @@ thread_local! {
 
 /// The queue of the worker that this thread is.
 struct Local {
-    /// Which scheduler it belongs to: there may be several in a process.
-    scheduler: usize,
+    /// Whose worker it is: there may be several schedulers in a process.
+    scheduler: Arc<Scheduler>,
     queue: Worker<Task>,
     /// Something was put into the queue without waking anybody.
     unannounced: bool,
 }
 
 /// This thread becomes a worker of a scheduler.
-pub(crate) fn begin(scheduler: usize, queue: Worker<Task>) {
+pub(crate) fn begin(scheduler: Arc<Scheduler>, queue: Worker<Task>) {
     let local = Local {
         scheduler,
         queue,
@@ -46,12 +47,19 @@ pub(crate) fn end() -> impl Iterator<Item = Task> {
     std::iter::from_fn(move || local.queue.pop())
 }
 
-/// Puts something into the queue of this worker; gives it back if this thread is no worker of that scheduler.
-pub(crate) fn push(scheduler: usize, task: Task, unannounced: bool) -> Option<Task> {
+/// Puts something into the queue of this worker; gives it back if this thread is no worker of its scheduler.
+#[inline]
+pub(crate) fn push(task: Task, announce: Announce) -> Option<Task> {
     LOCAL.with(|local| match &mut *local.borrow_mut() {
-        Some(local) if local.scheduler == scheduler => {
+        Some(local) if Arc::ptr_eq(&local.scheduler, task.scheduler()) => {
             local.queue.push(task);
-            local.unannounced |= unannounced;
+            match announce {
+                Announce::Now => local.scheduler.wake_one(),
+                Announce::Later => {
+                    local.unannounced = true;
+                    local.scheduler.sleepers.ensure_watcher();
+                }
+            }
             None
         }
         _ => Some(task),

@@ -4,6 +4,7 @@ use elastin_types::{ActorId, Method};
 
 use super::Scope;
 use super::stack::with_current;
+use crate::flow::HERE;
 use crate::host::TurnMeasure;
 use crate::measure::Measure;
 use crate::span::TurnSpan;
@@ -47,7 +48,10 @@ impl Scope {
             busy: measure.busy,
             latency: measure.latency,
             caller: origin.caller,
-            from: origin.from,
+            from: match origin.from {
+                HERE => self.seat().node(),
+                from => from,
+            },
             method,
             bytes: measure.bytes,
         }))
@@ -67,6 +71,12 @@ impl Scope {
         if weight > 0 {
             self.seat().record_call(callee, method, size(), weight);
         }
+    }
+
+    /// Begins to measure a turn out of the mailbox.
+    #[cold]
+    pub(super) fn measure_message(&mut self, weight: u32, size: impl FnOnce() -> u64) {
+        self.measure = Some(Box::new(Measure::new(weight, self.seat().now(), size())));
     }
 
     /// Begins to measure an inline turn, because it is its turn to be measured or because the call of its `caller` is due.

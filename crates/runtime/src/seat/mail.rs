@@ -51,9 +51,10 @@ impl<A: Handlers> ActorSeat<A> {
         call: &mut dyn Posted<A>,
         room: Option<&Waker>,
     ) -> Result<(), CallError> {
-        let one_way = call.carried().one_way();
+        let carried = call.carried();
+        let one_way = carried.one_way();
         if !one_way
-            && let Some(chain) = call.carried().chain()
+            && let Some(chain) = carried.chain()
             && let Some(rest) = mailbox.rest_if_any()
             && rest.belongs(chain)
         {

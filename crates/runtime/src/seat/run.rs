@@ -1,11 +1,12 @@
 //! Turns that workers run.
 
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use elastin_actor::{Actor, Body, Handlers, Hook, Persist, Scope, Target};
+use elastin_actor::{Actor, AtOnce, Body, Handlers, Hook, Persist, Scope, Target};
 use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::MutexGuard;
 
@@ -85,6 +86,13 @@ impl<A: Handlers> ActorSeat<A> {
                 batch.put_back(turn);
                 break Ran::Skipped(body);
             }
+            if !saves_each_turn::<A>() && !turn.may_wait() {
+                match self.run_plain_turns(body, turn, &mut batch, &mut visit) {
+                    ControlFlow::Continue(next) => body = next,
+                    ControlFlow::Break(ran) => break ran,
+                }
+                continue;
+            }
             visit.turns += 1;
             match self.run_turn(body, turn) {
                 Ran::Over(next, turn) => {
@@ -98,10 +106,7 @@ impl<A: Handlers> ActorSeat<A> {
                 Ran::Skipped(next) => body = next,
                 ran => break ran,
             }
-            if self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0
-                || self.shared.scheduler.is_fenced()
-                || (visit.is_long(|| self.shared.clock.now()) && self.shared.scheduler.others_wait())
-            {
+            if self.ends(&mut visit) {
                 break Ran::Skipped(body);
             }
         };
@@ -156,6 +161,76 @@ impl<A: Handlers> ActorSeat<A> {
                 self.lose(hook.map(|_| CallError::Panicked));
             }
         }
+    }
+
+    /// Runs turns that never wait, the one given and those that follow it, in one scope: to enter one for each would cost
+    /// more than most of them do themselves. Breaks when the visit is over.
+    fn run_plain_turns(
+        &self,
+        mut body: Box<Body<A>>,
+        mut turn: AnyTurn<A>,
+        batch: &mut Batch<A>,
+        visit: &mut Visit,
+    ) -> ControlFlow<Ran<A>, Box<Body<A>>> {
+        Scope::enter_visit(&mut body);
+        loop {
+            match turn.as_mut().run_at_once(&mut body) {
+                AtOnce::Told => batch.keep(turn),
+                AtOnce::Replies => {
+                    if let Some(over) = self.reply(turn) {
+                        batch.keep(over);
+                    }
+                }
+                AtOnce::Skipped => drop_contained(turn),
+                AtOnce::MayWait => {
+                    batch.put_back(turn);
+                    Scope::leave_visit(&mut body);
+                    return ControlFlow::Continue(body);
+                }
+                AtOnce::Panicked => {
+                    visit.turns += 1;
+                    return self.contain_plain_panic(body, turn);
+                }
+            }
+            visit.turns += 1;
+            if self.ends(visit) {
+                Scope::leave_visit(&mut body);
+                return ControlFlow::Break(Ran::Skipped(body));
+            }
+            match batch.next() {
+                Some(next) => turn = next,
+                None => {
+                    Scope::leave_visit(&mut body);
+                    return ControlFlow::Continue(body);
+                }
+            }
+        }
+    }
+
+    /// A turn that never waits panicked within a visit. An actor that it only read goes on.
+    #[cold]
+    fn contain_plain_panic(&self, mut body: Box<Body<A>>, mut turn: AnyTurn<A>) -> ControlFlow<Ran<A>, Box<Body<A>>> {
+        self.count_panic();
+        let then = if turn.read_only() {
+            Scope::end_in_visit(&mut body, || turn.method());
+            Scope::leave_visit(&mut body);
+            ControlFlow::Continue(body)
+        } else {
+            drop(Scope::leave());
+            drop_contained(body);
+            ControlFlow::Break(Ran::Lost(None))
+        };
+        turn.as_mut().fail(CallError::Panicked);
+        drop_contained(turn);
+        then
+    }
+
+    /// Whether a visit should end before its next turn.
+    #[inline]
+    fn ends(&self, visit: &mut Visit) -> bool {
+        self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0
+            || self.shared.scheduler.is_fenced()
+            || (visit.is_long(|| self.shared.clock.now()) && self.shared.scheduler.others_wait())
     }
 
     /// Runs a turn out of the mailbox until it is over or waits.
@@ -234,6 +309,7 @@ impl<A: Handlers> ActorSeat<A> {
         let rest = mailbox.rest();
         rest.suspended = Some(suspended);
         // Calls of this very chain that came while the turn ran would wait for the turn, and it for them.
+        let chain = chain.filter(|_| !rest.queue.is_empty());
         let cycles = chain.map_or_else(Vec::new, |chain| rest.take_cycles(chain));
         if mailbox.woken {
             self.schedule(mailbox, Announce::Later);
