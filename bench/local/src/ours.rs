@@ -6,6 +6,7 @@ use elastin::{Actor, Client, Ref, handlers};
 use elastin_runtime::{Interest, Runtime, Settings};
 use serde::{Deserialize, Serialize};
 
+use crate::tokio_peer::tokio;
 use crate::workload::{Counter, Kind, MAILBOX, MANY, Row, run, timed, work};
 
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -154,11 +155,8 @@ async fn everybody(row: Row, callers: &[Ref<Caller>], counters: &[Ref<Count>], o
 
 /// Runs something in a runtime.
 fn within<T>(settings: Settings, work: impl AsyncFnOnce(&Runtime) -> T) -> T {
-    let outer = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("tokio starts");
-    outer.block_on(async {
+    // Clients outside run on as many threads as those of the others do.
+    tokio(settings.workers).block_on(async {
         let builder = Runtime::builder().register::<Count>().register::<Caller>();
         let runtime = builder.settings(settings).build().expect("the runtime starts");
         let result = work(&runtime).await;

@@ -17,7 +17,8 @@ pub trait Library {
     fn start(system: &Self::System, key: u64) -> impl Future<Output = Self::Counter> + Send;
 }
 
-fn tokio(workers: usize) -> tokio::runtime::Runtime {
+/// A tokio runtime with that many threads.
+pub fn tokio(workers: usize) -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder
         .worker_threads(workers)

@@ -39,10 +39,28 @@ pub(crate) fn begin<F: Function>(call: Call<'_, F>, waker: &Waker) -> Begun<F::R
         return dispatch(call, deadline, waker);
     };
     match seat.begin(scope::depth()) {
-        Some(body) if !F::MAY_WAIT => run_plain(target, &**seat, body, call, deadline, waker),
-        Some(body) if F::SHARED => begin_shared::run(target, &**seat, body, call, deadline, waker),
-        Some(body) => run_inline(target, &**seat, body, call, deadline, waker),
+        Some(body) => run(target, &**seat, body, call, deadline, waker),
         None => begin_busy(target, &**seat, call, deadline, waker),
+    }
+}
+
+/// Runs the turn of an idle actor on this thread.
+#[inline]
+fn run<F: Function>(
+    target: &RawRef<F::Actor>,
+    seat: &dyn Target<F::Actor>,
+    body: Box<Body<F::Actor>>,
+    call: Call<'_, F>,
+    deadline: Time,
+    waker: &Waker,
+) -> Begun<F::Reply> {
+    scope::count_inline_call();
+    if !F::MAY_WAIT {
+        run_plain(target, seat, body, call, deadline, waker)
+    } else if F::SHARED {
+        begin_shared::run(target, seat, body, call, deadline, waker)
+    } else {
+        run_inline(target, seat, body, call, deadline, waker)
     }
 }
 
@@ -56,13 +74,16 @@ fn begin_busy<F: Function>(
     waker: &Waker,
 ) -> Begun<F::Reply> {
     match scope::inside(target.id()) {
-        Inside::No => queue(seat, call, deadline, waker),
+        Inside::No => match seat.begin_soon(scope::depth()) {
+            Some(body) => run(target, seat, body, call, deadline, waker),
+            None => queue(seat, call, deadline, waker),
+        },
         Inside::Sharing(lent) if F::SHARED => begin_shared::join(target, seat, lent, call, deadline, waker),
         Inside::Sharing(_) | Inside::Alone => Begun::Over(Err(CallError::CallCycle)),
     }
 }
 
-/// Runs the turn of an idle actor on this thread.
+/// Runs the turn of an idle actor on this thread; its handler may wait.
 #[inline]
 fn run_inline<F: Function>(
     target: &RawRef<F::Actor>,

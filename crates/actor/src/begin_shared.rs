@@ -88,7 +88,7 @@ pub(crate) fn join<F: Function>(
 ) -> Begun<F::Reply> {
     let sender = scope::current_actor().expect("who is inside an actor is in a turn");
     match seat.join(scope::depth(), &sender) {
-        Join::Here => {}
+        Join::Here => scope::count_inline_call(),
         Join::Queued => return queue(seat, call, deadline, waker),
         Join::Refused(why) => return Begun::Over(Err(why)),
     }

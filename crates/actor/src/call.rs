@@ -13,6 +13,7 @@ use crate::flow::{AddedValues, NEVER};
 use crate::function::Function;
 use crate::host::{Host, WakeId};
 use crate::reference::RawRef;
+use crate::scope;
 use crate::slot::Slot;
 use crate::tell::Tell;
 
@@ -136,6 +137,10 @@ impl<F: Function> Future for CallFuture<'_, F> {
             let outcome = std::task::ready!(waiting.poll(cx.waker()));
             self.stage = Stage::Over;
             return Poll::Ready(F::output(outcome));
+        }
+        if scope::wants_pause() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         let Stage::Made(call) = std::mem::replace(&mut self.stage, Stage::Over) else {
             panic!("a call is not polled again once it is over")

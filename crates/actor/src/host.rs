@@ -154,6 +154,10 @@ pub trait Target<A: Actor>: Seat {
     /// that this thread is inside of.
     fn begin(&self, depth: u32) -> Option<Box<Body<A>>>;
 
+    /// The same for an actor that is not idle but may be in a moment, because one of its turns runs right now: most turns are
+    /// over before a call could be queued.
+    fn begin_soon(&self, depth: u32) -> Option<Box<Body<A>>>;
+
     /// Gives the actor back after a turn that changed nothing that has to be saved; says what becomes of the reply.
     fn finish(&self, body: Box<Body<A>>) -> Finished;
 

@@ -1,6 +1,6 @@
 //! Where an actor's body lies while nobody uses it, and what is to be done before the next turn.
 
-use crate::sync::{AtomicU8, BoxCell, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, BoxCell, Ordering};
 
 /// Where an actor's body lies while nobody uses it, with bits that ask for attention.
 ///
@@ -10,6 +10,8 @@ use crate::sync::{AtomicU8, BoxCell, Ordering};
 pub(crate) struct IdleCell<B> {
     body: BoxCell<B>,
     attention: AtomicU8,
+    /// A turn waits for something, so that it is of no use to wait for the body in a loop. Only a hint.
+    suspended: AtomicBool,
 }
 
 impl<B> IdleCell<B> {
@@ -18,6 +20,7 @@ impl<B> IdleCell<B> {
         Self {
             body: BoxCell::new(None),
             attention: AtomicU8::new(attention),
+            suspended: AtomicBool::new(false),
         }
     }
 
@@ -44,6 +47,18 @@ impl<B> IdleCell<B> {
 
     pub(crate) fn lower(&self, bits: u8) {
         self.attention.fetch_and(!bits, Ordering::AcqRel);
+    }
+
+    /// Whether a turn waits for something, as far as is known.
+    #[inline]
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended.load(Ordering::Relaxed)
+    }
+
+    /// A turn waits for something, or goes on.
+    #[inline]
+    pub(crate) fn set_suspended(&self, suspended: bool) {
+        self.suspended.store(suspended, Ordering::Relaxed);
     }
 
     /// Sets all bits at once.

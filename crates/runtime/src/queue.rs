@@ -73,6 +73,12 @@ impl<A> Queue<A> {
         }
     }
 
+    /// Takes out all that wait, in exchange for a batch that is over.
+    pub(crate) fn exchange(&mut self, batch: &mut Batch<A>) {
+        let next = self.take_batch();
+        self.give_back(std::mem::replace(batch, next));
+    }
+
     /// Takes back what is left of a batch: it is older than all that came since.
     pub(crate) fn give_back(&mut self, batch: Batch<A>) {
         let Batch { mut turns, mut over } = batch;

@@ -12,6 +12,13 @@ use crate::lent::Lent;
 /// How many scopes a thread keeps for later turns: inline calls nest less deep than this almost always.
 const POOLED_MAX: u32 = 64;
 
+/// How many calls a thread runs inline within turns before it lets others run, so that a turn which does nothing but call idle
+/// actors lets go of its worker at times.
+const INLINE_CALLS_MAX: u32 = 1024;
+
+/// The same for threads outside, which have other tasks to run.
+const INLINE_CALLS_OUTSIDE_MAX: u32 = 128;
+
 /// A list of scopes, each in `outer` of the one before it.
 type List = Cell<ManuallyDrop<Option<Box<Scope>>>>;
 
@@ -20,6 +27,8 @@ thread_local! {
     /// The turns that this thread is in, innermost first.
     static CURRENT: List = const { Cell::new(ManuallyDrop::new(None)) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// How many calls this thread has run inline since it last let others run.
+    static INLINE_CALLS: Cell<u32> = const { Cell::new(0) };
     /// Scopes for later turns. INVARIANT: what is in the pool has nothing in it.
     static POOL: List = const { Cell::new(ManuallyDrop::new(None)) };
     static POOLED: Cell<u32> = const { Cell::new(0) };
@@ -82,6 +91,26 @@ pub(super) fn leave() -> Box<Scope> {
 #[inline]
 pub(crate) fn depth() -> u32 {
     DEPTH.get()
+}
+
+/// Whether this thread has run so many calls inline that it should let others run. If so, it counts anew.
+#[inline]
+pub(crate) fn wants_pause() -> bool {
+    let most = match depth() {
+        0 => INLINE_CALLS_OUTSIDE_MAX,
+        _ => INLINE_CALLS_MAX,
+    };
+    let pauses = INLINE_CALLS.get() >= most;
+    if pauses {
+        INLINE_CALLS.set(0);
+    }
+    pauses
+}
+
+/// Counts a call that runs inline.
+#[inline]
+pub(crate) fn count_inline_call() {
+    INLINE_CALLS.set(INLINE_CALLS.get() + 1);
 }
 
 /// Shows the innermost turn of this thread, if there is one.

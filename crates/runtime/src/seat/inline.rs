@@ -1,6 +1,5 @@
 //! Turns that run on their caller's thread.
 
-use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -13,25 +12,35 @@ use crate::ActivateError;
 use crate::mailbox::Suspended;
 use crate::settings::INLINE_DEPTH_MAX;
 
+/// How long a caller waits for a turn that runs right now, before each look: altogether about as long as it takes to queue a
+/// call and to wake its caller again.
+const PAUSES: [u32; 3] = [1, 2, 4];
+
 impl<A: Handlers> Target<A> for ActorSeat<A> {
     fn begin(&self, depth: u32) -> Option<Box<Body<A>>> {
-        let scheduler = &self.shared.scheduler;
-        if scheduler.is_fenced() || !may_run_inline(depth) {
+        if !self.may_run_inline(depth) {
             return None;
         }
-        // Outside a turn, the thread may be anybody's: only workers keep to a CPU share, and handlers may need tokio.
-        if depth == 0 && (scheduler.is_limited() || tokio::runtime::Handle::try_current().is_err()) {
+        match self.idle.take() {
+            Some(body) => self.begin_with(body),
+            None => self.begin_inactive().and_then(|body| self.begin_with(body)),
+        }
+    }
+
+    fn begin_soon(&self, depth: u32) -> Option<Box<Body<A>>> {
+        if !self.may_run_inline(depth) {
             return None;
         }
-        let body = match self.idle.take() {
-            Some(body) => body,
-            None => self.begin_inactive()?,
-        };
-        if self.attention() != 0 {
-            self.settle(self.mailbox.lock(), body);
-            return None;
+        for pauses in PAUSES {
+            if self.attention() != 0 || self.idle.is_suspended() {
+                return None;
+            }
+            (0..pauses).for_each(|_| std::hint::spin_loop());
+            if let Some(body) = self.idle.take() {
+                return self.begin_with(body);
+            }
         }
-        Some(body)
+        None
     }
 
     fn finish(&self, body: Box<Body<A>>) -> Finished {
@@ -84,6 +93,25 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
 }
 
 impl<A: Handlers> ActorSeat<A> {
+    /// Whether a call may run on this thread, which is inside of so many turns.
+    #[inline]
+    pub(super) fn may_run_inline(&self, depth: u32) -> bool {
+        let scheduler = &self.shared.scheduler;
+        // Outside a turn, the thread may be anybody's: only workers keep to a CPU share, and handlers may need tokio.
+        let is_own = || depth > 0 || (!scheduler.is_limited() && tokio::runtime::Handle::try_current().is_ok());
+        depth < INLINE_DEPTH_MAX && !scheduler.is_fenced() && is_own()
+    }
+
+    /// The actor was just taken out of the idle cell: it may run a turn if nothing is to be done before.
+    #[inline]
+    fn begin_with(&self, body: Box<Body<A>>) -> Option<Box<Body<A>>> {
+        if self.attention() != 0 {
+            self.settle(self.mailbox.lock(), body);
+            return None;
+        }
+        Some(body)
+    }
+
     /// Takes the actor although it is not idle, if all it needs is to be activated.
     #[cold]
     fn begin_inactive(&self) -> Option<Box<Body<A>>> {
@@ -116,31 +144,4 @@ impl<A: Handlers> ActorSeat<A> {
             None => true,
         }
     }
-}
-
-/// How many inline calls a thread makes within turns before one takes the mailbox, so that a turn which does nothing but call
-/// idle actors lets go of its worker at times.
-const INLINE_CALLS_MAX: u32 = 1024;
-
-/// The same for threads outside, which have other tasks to run.
-const INLINE_CALLS_OUTSIDE_MAX: u32 = 128;
-
-thread_local! {
-    static INLINE_CALLS: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Whether the next call of this thread may run inline.
-pub(super) fn may_run_inline(depth: u32) -> bool {
-    if depth >= INLINE_DEPTH_MAX {
-        return false;
-    }
-    let made = INLINE_CALLS.get();
-    let max = if depth == 0 {
-        INLINE_CALLS_OUTSIDE_MAX
-    } else {
-        INLINE_CALLS_MAX
-    };
-    let within = made < max;
-    INLINE_CALLS.set(if within { made + 1 } else { 0 });
-    within
 }

@@ -262,6 +262,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Marks the seat as without an activation; gives the epoch of the one that it had.
     pub(super) fn close(&self, mailbox: &mut Mailbox<A>) -> Option<ActivationEpoch> {
         self.idle.set_attention(INACTIVE);
+        self.idle.set_suspended(false);
         mailbox.woken = false;
         self.profile.activation_ended();
         let epoch = mailbox.epoch.take();

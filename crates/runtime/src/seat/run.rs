@@ -15,8 +15,13 @@ use crate::mailbox::{Mailbox, Suspended};
 use crate::queue::{AnyTurn, Batch};
 use crate::scheduler::Announce;
 
-/// How many turns a worker runs in one visit to an actor while others wait for a worker.
-const TURNS_PER_VISIT: u32 = 128;
+/// How many turns a worker runs in one visit to an actor while others wait for a worker: a full mailbox. An actor that many
+/// call at once comes to the end of its mail that way, and goes on with calls that need no mailbox.
+const TURNS_PER_VISIT: u32 = 1024;
+
+/// The same while somebody waits for room in the mailbox: messages that are run soon after they are sent are still in the
+/// processor's cache. Also after how many turns a worker looks at the clock.
+const TURNS_FOR_ROOM: u32 = 128;
 
 /// How long a visit lasts about, for the same reason. A turn is never interrupted, so it may last longer.
 const VISIT_TIME_MAX: Duration = Duration::from_millis(1);
@@ -44,6 +49,7 @@ impl<A: Handlers> ActorSeat<A> {
         }
         if let Some(suspended) = mailbox.rest_if_any().and_then(|rest| rest.suspended.take()) {
             mailbox.woken = false;
+            self.idle.set_suspended(false);
             drop(mailbox);
             let ran = self.resume_turn(suspended);
             return self.settle_turn(self.mailbox.lock(), ran, Vec::new());
@@ -64,16 +70,20 @@ impl<A: Handlers> ActorSeat<A> {
         // All at once and before the batch runs, so that producers fill the mailbox again meanwhile.
         let room = std::mem::take(&mut rest.room);
         drop(mailbox);
-        room.into_iter().for_each(Waker::wake);
-        self.run_batch(body, batch);
+        let mut visit = Visit::begin(batch.waiting());
+        visit.make_room(room);
+        self.run_batch(body, batch, visit);
     }
 
-    fn run_batch(&self, mut body: Box<Body<A>>, mut batch: Batch<A>) {
-        let mut visit = Visit::begin(batch.waiting());
+    fn run_batch(&self, mut body: Box<Body<A>>, mut batch: Batch<A>, mut visit: Visit) {
         // Turns that are over but not saved: one save serves them all.
         let mut unsaved = Vec::new();
         let ran = loop {
             let Some(turn) = batch.next() else {
+                // What came meanwhile is part of the visit, unless something is to be done before.
+                if unsaved.is_empty() && self.take_more(&mut batch, &mut visit) {
+                    continue;
+                }
                 break Ran::Skipped(body);
             };
             if A::SHARES && begins_sharing(&turn) {
@@ -112,6 +122,20 @@ impl<A: Handlers> ActorSeat<A> {
         };
         self.count_turns(u64::from(visit.turns));
         self.end_visit(ran, batch, unsaved);
+    }
+
+    /// Takes what has come since a batch was taken that is over.
+    fn take_more(&self, batch: &mut Batch<A>, visit: &mut Visit) -> bool {
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.orphan || mailbox.queued() == 0 {
+            return false;
+        }
+        let rest = mailbox.rest();
+        rest.queue.exchange(batch);
+        let room = std::mem::take(&mut rest.room);
+        drop(mailbox);
+        visit.make_room(room);
+        true
     }
 
     /// Ends a visit: what was not run goes back to the front of the queue, under the same lock under which the actor
@@ -308,6 +332,7 @@ impl<A: Handlers> ActorSeat<A> {
         }
         let rest = mailbox.rest();
         rest.suspended = Some(suspended);
+        self.idle.set_suspended(true);
         // Calls of this very chain that came while the turn ran would wait for the turn, and it for them.
         let chain = chain.filter(|_| !rest.queue.is_empty());
         let cycles = chain.map_or_else(Vec::new, |chain| rest.take_cycles(chain));
@@ -339,29 +364,41 @@ pub(super) fn saves_each_turn<A: Actor>() -> bool {
 /// How long a visit lasts already.
 pub(super) struct Visit {
     pub(super) turns: u32,
-    /// When the first turn was over. A visit of one turn does not need the clock.
+    turns_max: u32,
+    /// It began with one turn, for which the clock is not worth a look.
+    single: bool,
+    /// When the worker first looked at the clock.
     since: Option<Time>,
 }
 
 impl Visit {
+    /// A visit that begins with so many turns.
     pub(super) fn begin(turns: usize) -> Self {
         Self {
             turns: 0,
-            since: (turns <= 1).then_some(Time(u64::MAX)),
+            turns_max: TURNS_PER_VISIT,
+            single: turns <= 1,
+            since: None,
         }
+    }
+
+    /// Wakes those who wait for room in the mailbox.
+    fn make_room(&mut self, waiting: Vec<Waker>) {
+        if !waiting.is_empty() {
+            self.turns_max = TURNS_FOR_ROOM;
+        }
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Whether others should get their turn. Looks at the clock after the first, second, fourth, … turn, so that a visit is
     /// at most twice as long as it should be, and the clock costs little.
     #[inline]
     pub(super) fn is_long(&mut self, now: impl FnOnce() -> Time) -> bool {
-        if self.turns >= TURNS_PER_VISIT {
-            return self.turns.is_multiple_of(TURNS_PER_VISIT);
-        }
-        if !self.turns.is_power_of_two() {
+        let looks = self.turns.is_power_of_two() || self.turns.is_multiple_of(TURNS_FOR_ROOM);
+        if !looks || (self.single && self.turns == 1) {
             return false;
         }
         let now = now();
-        now.since(*self.since.get_or_insert(now)) >= VISIT_TIME_MAX
+        self.turns >= self.turns_max || now.since(*self.since.get_or_insert(now)) >= VISIT_TIME_MAX
     }
 }

@@ -14,7 +14,6 @@ use elastin_actor::{Finished, Handlers, Join, Lent, Posted, Scope, Share};
 use elastin_types::{ActorId, CallError, Caller};
 use parking_lot::MutexGuard;
 
-use super::inline::may_run_inline;
 use super::run::saves_each_turn;
 use super::{ActorSeat, FREEZE, MAIL, REPORT, drop_contained};
 use crate::mailbox::Mailbox;
@@ -78,9 +77,9 @@ impl<A: Handlers> ActorSeat<A> {
                 return Join::Refused(CallError::CallCycle);
             }
         }
-        match self.shared.scheduler.is_fenced() || !may_run_inline(depth) {
-            true => Join::Queued,
-            false => Join::Here,
+        match self.may_run_inline(depth) {
+            true => Join::Here,
+            false => Join::Queued,
         }
     }
 
