@@ -109,7 +109,8 @@ pub enum CallError {
     /// No reply came in time. The call may have run or may still run.
     #[error("no reply came before the deadline")]
     DeadlineExceeded,
-    /// The call makes no sense to its receiver. It did not run, and never would.
+    /// The call makes no sense to its receiver. It did not run, and never would; unless it is the reply that can't be given,
+    /// which the reason says.
     #[error("the call was rejected: {0}")]
     Rejected(Rejected),
 }
@@ -183,8 +184,9 @@ pub enum Rejected {
         /// What the decoder said.
         why: String,
     },
-    /// The message is longer than a node takes.
-    #[error("a message of {bytes} bytes is larger than the {max} bytes allowed")]
+    /// The message, with the values that flow along, is longer than what may travel between nodes; or the reply is, and then
+    /// the call has run.
+    #[error("a message or reply of {bytes} bytes is larger than the {max} bytes allowed")]
     TooLarge {
         /// How long it is.
         bytes: usize,

@@ -11,6 +11,24 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId
 
 use super::{Inner, MESSAGE_BYTES_MAX, reminding};
 
+/// Whether something of that size can travel. What is larger would have to be refused by the transport, too late for an answer.
+fn check_size(bytes: usize) -> Result<(), CallError> {
+    match bytes > MESSAGE_BYTES_MAX {
+        true => Err(CallError::Rejected(Rejected::TooLarge {
+            bytes,
+            max: MESSAGE_BYTES_MAX,
+        })),
+        false => Ok(()),
+    }
+}
+
+/// How long a message is, without what every message has.
+fn size_of_message(message: &Message) -> usize {
+    let values = message.header.context.iter().flat_map(|values| values.iter());
+    let values: usize = values.map(|(name, value)| name.len() + value.len()).sum();
+    message.body.len() + values
+}
+
 impl Outside for Inner {
     fn may_activate_here(&self, _: &ActorId) -> Option<Grant> {
         // The directory decides.
@@ -19,14 +37,9 @@ impl Outside for Inner {
 
     fn send(&self, message: Message, reply: Option<ReplySlot>) {
         let call = message.header.call;
-        let bytes = message.body.len();
-        if bytes > MESSAGE_BYTES_MAX {
-            let too_large = Rejected::TooLarge {
-                bytes,
-                max: MESSAGE_BYTES_MAX,
-            };
+        if let Err(too_large) = check_size(size_of_message(&message)) {
             if let Some(reply) = reply {
-                reply.complete(Err(CallError::Rejected(too_large)));
+                reply.complete(Err(too_large));
             }
             return;
         }
@@ -50,6 +63,7 @@ impl Outside for Inner {
     }
 
     fn reply(&self, call: CallId, outcome: Outcome) {
+        let outcome = outcome.and_then(|reply| check_size(reply.len()).map(|()| reply));
         self.handle(Event::Replied { call, outcome });
     }
 

@@ -1,9 +1,10 @@
 //! Served stores when the connection, the server or the other end does not behave.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use elastin_protocol::store::{
     Change, Commit, CoordinationError, CoordinationReply, Done, HISTORY_CHANGES_MAX, Revision, StateError, StateReply,
@@ -75,7 +76,17 @@ impl StateStore for Slow {
 }
 
 async fn serve_at(address: &str, state: Arc<dyn StateStore>, coordination: &Arc<MemoryCoordination>) -> Server {
-    let listener = TcpListener::bind(address).await.unwrap();
+    // A server that was just stopped may still have the address for a moment.
+    let began = Instant::now();
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) if error.kind() == ErrorKind::AddrInUse && began.elapsed() < LIMIT => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => panic!("{address}: {error}"),
+        }
+    };
     serve(listener, state, coordination.clone(), secret()).unwrap()
 }
 
