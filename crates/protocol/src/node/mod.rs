@@ -4,6 +4,7 @@
 //! `sending` (paths to actors), `hosting` and `granting` (actors here), `moving_out` and
 //! `releasing`, `group_moves`, `many_moves`, `moving_in`, `settling` (when a moved actor may run), `repeating`
 //! (calls that are made again),
+//! `measures` (what is counted),
 //! `directory` (slots owned here), `slot_changes` (how they change hands).
 
 mod calls;
@@ -14,6 +15,7 @@ mod group_moves;
 mod hearing;
 mod hosting;
 mod many_moves;
+mod measures;
 mod moving_in;
 mod moving_out;
 mod releasing;
@@ -35,6 +37,7 @@ use crate::slots::OwnedSlot;
 use crate::timers::Due;
 use crate::{Command, Event, Map, MoveId, NodeConfig, Slot, View};
 
+pub use measures::{NodeMeasures, TurnedAway};
 pub use sizes::TableSizes;
 
 use calls::PendingCall;
@@ -90,6 +93,7 @@ pub struct Node {
     handed_over: BTreeMap<Slot, SlotEpoch>,
     /// Slots for which everybody is about to be asked what is there.
     recovery_wanted: BTreeSet<Slot>,
+    turned_away: TurnedAway,
 }
 
 impl Node {
@@ -121,6 +125,7 @@ impl Node {
             closed_slots: BTreeSet::new(),
             handed_over: BTreeMap::new(),
             recovery_wanted: BTreeSet::new(),
+            turned_away: TurnedAway::default(),
         }
     }
 

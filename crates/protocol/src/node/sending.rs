@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, NotDelivered, Overloaded};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, NotDelivered};
 
 use super::Node;
+use super::measures::Full;
 use crate::Body;
 use crate::bug::Bug;
 use crate::route::{Asking, Leaving, Path, Place, Route};
@@ -36,7 +37,7 @@ impl Node {
                 ..
             } => {
                 if self.links.is_full(*node) {
-                    return self.turn_away(message, CallError::Overloaded(Overloaded::Node));
+                    return self.turn_away_from(Full::Link, message);
                 }
                 let (node, call) = (*node, message.header.call);
                 let epoch = Some(*epoch);
@@ -48,7 +49,7 @@ impl Node {
                 self.links.say(owner, Body::Message { message, epoch });
             }
             _ if route.held.len() < self.links.limits.held_per_actor => route.held.push_back(message),
-            _ => self.turn_away(message, CallError::Overloaded(Overloaded::Actor)),
+            _ => self.turn_away_from(Full::Actor, message),
         }
     }
 
