@@ -38,6 +38,7 @@ mod metrics;
 mod node;
 mod policy_source;
 mod provision;
+mod retrying;
 mod settings;
 mod status;
 #[cfg(feature = "planted-bugs")]
