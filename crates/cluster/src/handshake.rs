@@ -16,7 +16,7 @@ use crate::frame::{self, Class, FrameError};
 
 /// The versions of frames and messages that this build speaks, the oldest first. Two nodes speak the newest that both do,
 /// so that a cluster can be upgraded one node after the other.
-pub const WIRE_VERSIONS: (u16, u16) = (2, 2);
+pub const WIRE_VERSIONS: (u16, u16) = (3, 3);
 
 /// A handshake is short: whoever sends more than this is no node.
 const HANDSHAKE_BYTES_MAX: usize = 1024;

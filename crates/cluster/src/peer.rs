@@ -225,6 +225,16 @@ impl Peer {
         self.inner.handle(Event::Placed { actor, node });
     }
 
+    /// Says to everybody that this node, which hosts nobody any more, is about to go.
+    pub fn part(&self) {
+        self.inner.handle(Event::Part);
+    }
+
+    /// Whether nobody sends anything to this node any more, since it said that it is about to go.
+    pub fn may_go(&self) -> bool {
+        self.inner.machine.look(&*self.inner, Node::may_go)
+    }
+
     /// Sends a control or admin frame to a peer.
     pub fn send(&self, to: NodeId, class: Class, payload: &[u8]) -> Result<(), SendError> {
         self.inner.transport().send(to, class, payload)

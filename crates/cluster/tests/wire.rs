@@ -242,6 +242,7 @@ fn bodies() -> Vec<(&'static str, Body)> {
                 done: slots,
             }),
         ),
+        ("parting", Body::Parting),
     ]
 }
 

@@ -31,7 +31,6 @@ mod cluster;
 mod command;
 mod control;
 mod embedded;
-mod evacuation;
 mod global;
 mod member;
 mod metrics;

@@ -102,6 +102,8 @@ pub enum Body {
     Move(MoveBody),
     /// To and from the owners of directory slots.
     Directory(DirectoryBody),
+    /// To everybody: this node hosts nobody any more and is about to go. Whoever has sent to it turns to the directory.
+    Parting,
 }
 
 /// What the source and the target of a move say to each other. A move is named by actor, source epoch and number.

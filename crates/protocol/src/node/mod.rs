@@ -4,7 +4,7 @@
 //! `sending` (paths to actors), `hosting` and `granting` (actors here), `moving_out` and
 //! `releasing`, `group_moves`, `many_moves`, `moving_in`, `settling` (when a moved actor may run), `repeating`
 //! (calls that are made again),
-//! `measures` (what is counted),
+//! `measures` (what is counted), `parting` (how a node goes),
 //! `directory` (slots owned here), `slot_changes` (how they change hands).
 
 mod calls;
@@ -18,6 +18,7 @@ mod many_moves;
 mod measures;
 mod moving_in;
 mod moving_out;
+mod parting;
 mod releasing;
 mod repeating;
 mod sending;
@@ -94,6 +95,10 @@ pub struct Node {
     /// Slots for which everybody is about to be asked what is there.
     recovery_wanted: BTreeSet<Slot>,
     turned_away: TurnedAway,
+    /// This node is about to go, and has said so to all others.
+    parting: bool,
+    /// Peers that are about to go: no path leads to them.
+    parting_peers: BTreeSet<NodeId>,
 }
 
 impl Node {
@@ -126,6 +131,8 @@ impl Node {
             handed_over: BTreeMap::new(),
             recovery_wanted: BTreeSet::new(),
             turned_away: TurnedAway::default(),
+            parting: false,
+            parting_peers: BTreeSet::new(),
         }
     }
 
@@ -194,6 +201,7 @@ impl Node {
             Event::Moves(moves) => self.on_moves(moves),
             Event::MoveTogether(moves) => self.on_move_together(moves),
             Event::Placed { actor, node } => self.on_placed(actor, node),
+            Event::Part => self.on_part(),
             Event::Timer => self.on_timer(),
         }
     }

@@ -101,6 +101,11 @@ impl Node {
 
     /// The actor went from here to another node, and everything that waited has been sent there: the path is clear.
     pub(super) fn route_follows(&mut self, actor: &ActorId, node: NodeId, epoch: ActivationEpoch) {
+        if self.is_parting(node) {
+            // It will not have the actor for long, and must not be sent anything once it has gone.
+            self.remove_route(actor);
+            return;
+        }
         let path = Path::Direct {
             node,
             epoch,
@@ -201,7 +206,7 @@ impl Node {
         }
         self.call_is_at(call, self.links.me);
         let place = match place {
-            Some((node, epoch)) if !self.links.is_dead(node) => {
+            Some((node, epoch)) if !self.links.is_dead(node) && !self.is_parting(node) => {
                 self.links.notice(node);
                 Place::Host(node, epoch)
             }
