@@ -288,10 +288,10 @@ mod tests {
     #[tokio::test]
     async fn nodes_of_one_cluster_meet() {
         let met = meet(identity("a", 1), NodeId(2), identity("a", 2)).await;
-        assert_eq!(met, ("version 2".into(), "from n1, version 2".into()));
+        assert_eq!(met, ("version 3".into(), "from n1, version 3".into()));
         let secret = Secret::generate();
         let met = meet(knowing(&secret, 1), NodeId(2), knowing(&secret, 2)).await;
-        assert_eq!(met, ("version 2".into(), "from n1, version 2".into()));
+        assert_eq!(met, ("version 3".into(), "from n1, version 3".into()));
     }
 
     #[tokio::test]

@@ -225,7 +225,7 @@ impl Peer {
         self.inner.handle(Event::Placed { actor, node });
     }
 
-    /// Says to everybody that this node, which hosts nobody any more, is about to go.
+    /// Says to everybody that this node, which hosts nobody any more, is about to go. To be called until [`Peer::may_go`].
     pub fn part(&self) {
         self.inner.handle(Event::Part);
     }

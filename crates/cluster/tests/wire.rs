@@ -243,6 +243,7 @@ fn bodies() -> Vec<(&'static str, Body)> {
             }),
         ),
         ("parting", Body::Parting),
+        ("parted", Body::Parted),
     ]
 }
 

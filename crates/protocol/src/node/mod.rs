@@ -43,6 +43,7 @@ pub use sizes::TableSizes;
 
 use calls::PendingCall;
 use many_moves::WaitingMove;
+use parting::Parting;
 use settling::SettlingMove;
 
 /// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
@@ -95,8 +96,8 @@ pub struct Node {
     /// Slots for which everybody is about to be asked what is there.
     recovery_wanted: BTreeSet<Slot>,
     turned_away: TurnedAway,
-    /// This node is about to go, and has said so to all others.
-    parting: bool,
+    /// Whether this node is about to go.
+    parting: Parting,
     /// Peers that are about to go: no path leads to them.
     parting_peers: BTreeSet<NodeId>,
 }
@@ -131,7 +132,7 @@ impl Node {
             handed_over: BTreeMap::new(),
             recovery_wanted: BTreeSet::new(),
             turned_away: TurnedAway::default(),
-            parting: false,
+            parting: Parting::No,
             parting_peers: BTreeSet::new(),
         }
     }

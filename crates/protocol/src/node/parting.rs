@@ -1,8 +1,16 @@
 //! How a node that has been emptied goes without a message being lost.
 //!
-//! Others may still have its address for actors that it had. So it says to each of them that it hosts nobody; they turn to the
-//! directory for those actors, and it gives back what they sent before. Each acknowledgement says that nothing more comes from
-//! there: when all have acknowledged everything, nobody sends to it any more, and it may go.
+//! ```text
+//!  it                                         each of the others
+//!   │ parting: I host nobody ──────────────────► │ turns to the directory for actors that it was thought to have
+//!   │ ◄────────────────────── what was sent before, and comes back; the acknowledgement
+//!   │ parted: all that I passed on has arrived ► │ knows that no call of its own is there
+//!   │ ◄───────────────────────────────────────── the acknowledgement
+//!   │ goes
+//! ```
+//!
+//! Who acknowledges the first has sent its last message here. When all have, and have acknowledged what this node passed on to
+//! them, nothing can be lost with it.
 
 use elastin_types::{ActorId, NodeId};
 
@@ -12,29 +20,57 @@ use crate::bug::Bug;
 use crate::hosted::{Departed, Hosted, Phase};
 use crate::route::{Path, Place};
 
+/// How far a node is that is about to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Parting {
+    /// It stays.
+    #[default]
+    No,
+    /// It has said that it hosts nobody.
+    Begun,
+    /// It has said that all that it passed on has arrived.
+    Ended,
+}
+
 impl Node {
     /// This node is to go, and hosts nobody any more. The view has to say that it takes nobody either.
     pub(super) fn on_part(&mut self) {
-        if std::mem::replace(&mut self.parting, true) || self.links.planted.is(Bug::GoSilently) {
-            return;
-        }
-        let me = self.links.me;
-        let others = self.links.view.iter().flat_map(|view| view.members.keys().copied());
-        let others: Vec<NodeId> = others.filter(|node| *node != me).collect();
-        for node in others {
-            self.links.say(node, Body::Parting);
+        match self.parting {
+            Parting::No => {
+                self.parting = Parting::Begun;
+                if !self.links.planted.is(Bug::GoSilently) {
+                    self.say_to_all(&Body::Parting);
+                }
+            }
+            Parting::Begun if self.is_clear() => {
+                self.parting = Parting::Ended;
+                self.say_to_all(&Body::Parted);
+            }
+            Parting::Begun | Parting::Ended => {}
         }
     }
 
     /// Whether this node was told to [part](crate::Event::Part), and nobody sends anything to it any more: it may go.
     pub fn may_go(&self) -> bool {
-        // That nothing is unacknowledged says that all have heard it, and have got back what they sent.
+        self.parting == Parting::Ended && self.is_clear()
+    }
+
+    /// Whether nothing is here any more, and all that was said has been heard.
+    fn is_clear(&self) -> bool {
         let is_gone = |hosted: &Hosted| matches!(&hosted.phase, Phase::Departed(Departed { until: Some(_), .. }));
         let sizes = self.table_sizes();
-        self.parting
-            && self.hosted.values().all(is_gone)
+        self.hosted.values().all(is_gone)
             && self.settling.is_empty()
             && sizes.calls + sizes.unsettled + sizes.held + sizes.unacknowledged + sizes.owned_slots == 0
+    }
+
+    fn say_to_all(&mut self, body: &Body) {
+        let me = self.links.me;
+        let others = self.links.view.iter().flat_map(|view| view.members.keys().copied());
+        let others: Vec<NodeId> = others.filter(|node| *node != me).collect();
+        for node in others {
+            self.links.say(node, body.clone());
+        }
     }
 
     /// A peer is about to go, and hosts nobody.
@@ -57,6 +93,16 @@ impl Node {
         concerned.sort_unstable();
         for actor in concerned {
             self.leave_path(&actor, Place::Directory);
+        }
+    }
+
+    /// All that a peer has passed on has arrived where it said it went: nothing is at the peer any more.
+    pub(super) fn on_parted(&mut self, peer: NodeId) {
+        self.calls_left(peer);
+        for route in self.routes.values_mut() {
+            if let Path::Asking(asking) = &mut route.path {
+                asking.at.retain(|node| *node != peer);
+            }
         }
     }
 
