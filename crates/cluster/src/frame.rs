@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
 const LENGTH_BYTES: usize = 4;
+const CLASS_BYTES: usize = 1;
 
 /// What a frame's payload is, so that this crate can carry it without knowing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,6 +61,11 @@ pub enum FrameError {
     /// The class is none that this version knows.
     #[error("a frame of unknown class {0}")]
     UnknownClass(u8),
+}
+
+/// How long the frame with this payload is.
+pub(crate) fn length_with(payload: &[u8]) -> usize {
+    LENGTH_BYTES + CLASS_BYTES + payload.len()
 }
 
 /// Appends a frame.

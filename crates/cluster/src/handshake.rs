@@ -16,7 +16,7 @@ use crate::frame::{self, Class, FrameError};
 
 /// The versions of frames and messages that this build speaks, the oldest first. Two nodes speak the newest that both do,
 /// so that a cluster can be upgraded one node after the other.
-pub const WIRE_VERSIONS: (u16, u16) = (2, 2);
+pub const WIRE_VERSIONS: (u16, u16) = (3, 3);
 
 /// A handshake is short: whoever sends more than this is no node.
 const HANDSHAKE_BYTES_MAX: usize = 1024;
@@ -288,10 +288,10 @@ mod tests {
     #[tokio::test]
     async fn nodes_of_one_cluster_meet() {
         let met = meet(identity("a", 1), NodeId(2), identity("a", 2)).await;
-        assert_eq!(met, ("version 2".into(), "from n1, version 2".into()));
+        assert_eq!(met, ("version 3".into(), "from n1, version 3".into()));
         let secret = Secret::generate();
         let met = meet(knowing(&secret, 1), NodeId(2), knowing(&secret, 2)).await;
-        assert_eq!(met, ("version 2".into(), "from n1, version 2".into()));
+        assert_eq!(met, ("version 3".into(), "from n1, version 3".into()));
     }
 
     #[tokio::test]

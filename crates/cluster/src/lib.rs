@@ -20,7 +20,9 @@ pub use elastin_protocol::membership::{MemberRecord, MembershipEnd, Role, Roster
 pub use frame::{Class, FRAME_BYTES_MAX, FrameError, take as take_frame};
 pub use handshake::{HandshakeError, Refusal, WIRE_VERSIONS};
 pub use membership::{Heard, Membership, MembershipHandle};
-pub use peer::{Above, MESSAGE_BYTES_MAX, Peer, PeerConfig};
+pub use peer::{Above, MESSAGE_BYTES_MAX, Peer, PeerConfig, PeerMeasures};
 pub use planted::Planted;
 pub use security::{CertificateError, Certificates, Security};
-pub use transport::{LINK_BYTES_MAX, Receiver, SendError, Transport, TransportConfig};
+pub use transport::{
+    LINK_BYTES_MAX, Receiver, SendError, StageMeasures, Transport, TransportConfig, TransportMeasures,
+};

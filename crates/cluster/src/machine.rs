@@ -84,6 +84,11 @@ impl Machine {
         }
     }
 
+    /// How many events wait.
+    pub(crate) fn queued(&self) -> usize {
+        self.events.lock().len()
+    }
+
     /// Looks at the machine between two events.
     pub(crate) fn look<T>(&self, hands: &impl Hands, read: impl FnOnce(&Node) -> T) -> T {
         let seen = read(&self.node.lock().node);

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use bytes::Bytes;
 use elastin_actor::ReplySlot;
 use elastin_protocol::store::StateStore;
-use elastin_protocol::{Event, MoveError, MoveId, Node, NodeConfig, View};
+use elastin_protocol::{Event, MoveError, MoveId, Node, NodeConfig, NodeMeasures, View};
 use elastin_runtime::{Outside, Runtime};
 use elastin_types::{ActivationEpoch, ActorId, ActorType, CallId, Caller, NodeId, Time};
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ use crate::machine::Machine;
 use crate::planted::Planted;
 use crate::reminders;
 use crate::security::Security;
-use crate::transport::{SendError, Transport, TransportConfig};
+use crate::transport::{SendError, Transport, TransportConfig, TransportMeasures};
 use ear::{Ear, ring};
 use hands::Closed;
 
@@ -93,6 +93,17 @@ pub struct PeerConfig {
     pub state: Arc<dyn StateStore>,
     /// What it does wrong on purpose.
     pub planted: Planted,
+}
+
+/// What is measured of a [`Peer`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerMeasures {
+    /// The receive and the send stage.
+    pub transport: TransportMeasures,
+    /// The node's part in the protocol.
+    pub node: NodeMeasures,
+    /// Events, such as frames that came, that wait for the thread that runs the protocol.
+    pub events_queued: usize,
 }
 
 impl Peer {
@@ -214,6 +225,16 @@ impl Peer {
         self.inner.handle(Event::Placed { actor, node });
     }
 
+    /// Says to everybody that this node, which hosts nobody any more, is about to go. To be called until [`Peer::may_go`].
+    pub fn part(&self) {
+        self.inner.handle(Event::Part);
+    }
+
+    /// Whether nobody sends anything to this node any more, since it said that it is about to go.
+    pub fn may_go(&self) -> bool {
+        self.inner.machine.look(&*self.inner, Node::may_go)
+    }
+
     /// Sends a control or admin frame to a peer.
     pub fn send(&self, to: NodeId, class: Class, payload: &[u8]) -> Result<(), SendError> {
         self.inner.transport().send(to, class, payload)
@@ -222,6 +243,16 @@ impl Peer {
     /// Bytes sent to and received from other nodes so far.
     pub fn traffic_bytes(&self) -> u64 {
         self.inner.transport().traffic_bytes()
+    }
+
+    /// What is measured of the receive and the send stage, and of the node's part in the protocol.
+    pub fn measures(&self) -> PeerMeasures {
+        let inner = &self.inner;
+        PeerMeasures {
+            transport: inner.transport().measures(),
+            node: inner.machine.look(&**inner, Node::measures),
+            events_queued: inner.machine.queued(),
+        }
     }
 
     /// Closes all connections.

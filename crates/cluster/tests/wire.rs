@@ -242,6 +242,8 @@ fn bodies() -> Vec<(&'static str, Body)> {
                 done: slots,
             }),
         ),
+        ("parting", Body::Parting),
+        ("parted", Body::Parted),
     ]
 }
 

@@ -21,7 +21,8 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A connection to a running cluster, for a process that hosts no actors: it finds the node of an actor, follows moves,
-/// and its calls count as `client` in policies.
+/// makes calls again that were not delivered (and no others) until their deadline, and its calls count as `client` in
+/// policies.
 ///
 /// It is a member of the cluster of its own kind, so that replies find it. Dropping it leaves that to its lease, which
 /// runs out; [`Cluster::leave`] says good-bye.

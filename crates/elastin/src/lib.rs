@@ -31,13 +31,13 @@ mod cluster;
 mod command;
 mod control;
 mod embedded;
-mod evacuation;
 mod global;
 mod member;
 mod metrics;
 mod node;
 mod policy_source;
 mod provision;
+mod retrying;
 mod settings;
 mod status;
 #[cfg(feature = "planted-bugs")]

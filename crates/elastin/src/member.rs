@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::App;
+use crate::retrying::Retrying;
 
 /// How long a member may be silent before it counts as dead. Short, because processes on one machine are quick to answer;
 /// a server whose process ends is noticed at once.
@@ -175,14 +176,16 @@ impl Member {
             idle_max: app.idle_max(),
             ..Settings::default()
         };
-        let builder = Runtime::builder().settings(settings).outside(peer.outside());
+        let builder = Runtime::builder().settings(settings);
         // Only a server knows the types: for everybody else every actor is elsewhere.
-        let builder = if hosts {
-            app.register(builder)
+        let runtime = if hosts {
+            app.register(builder).outside(peer.outside()).build()?
         } else {
-            builder.workers(1)
+            let outside = Retrying::over(peer.outside());
+            let runtime = builder.workers(1).outside(outside.clone()).build()?;
+            outside.attach(&runtime.host());
+            runtime
         };
-        let runtime = builder.build()?;
         peer.attach(runtime.clone());
         let (membership, heard) = membership.attend(peer.clone());
         Ok(Member {

@@ -70,6 +70,8 @@ pub enum Bug {
     SettleTooEarly,
     /// Actors that are to move together move each for itself.
     SplitGroup,
+    /// A node goes without telling anybody.
+    GoSilently,
     /// For drivers: a node starts turns after its lease may have run out.
     #[cfg(feature = "planted-bugs")]
     RunPastLease,
@@ -99,7 +101,7 @@ pub enum Bug {
 impl Bug {
     /// All of them.
     #[cfg(feature = "planted-bugs")]
-    pub const ALL: [Bug; 39] = [
+    pub const ALL: [Bug; 40] = [
         Bug::SkipSettling,
         Bug::OpenTooEarly,
         Bug::TakeAnyEpoch,
@@ -131,6 +133,7 @@ impl Bug {
         Bug::ForgetRequests,
         Bug::SettleTooEarly,
         Bug::SplitGroup,
+        Bug::GoSilently,
         Bug::RunPastLease,
         Bug::SavePastLease,
         Bug::SwallowFailedSave,

@@ -143,6 +143,9 @@ pub enum Event {
         /// The node that shall host it; `None` if no node can.
         node: Option<NodeId>,
     },
+    /// This node is to go. It hosts nobody any more, and the view says that it takes nobody. Comes again and again until
+    /// [`may_go`](crate::Node::may_go) says that nobody will send to it.
+    Part,
     /// The time that [`Node::next_timer`](crate::Node::next_timer) named has come. Too early or too often does no harm.
     Timer,
 }

@@ -102,6 +102,10 @@ pub enum Body {
     Move(MoveBody),
     /// To and from the owners of directory slots.
     Directory(DirectoryBody),
+    /// To everybody: this node hosts nobody any more and is about to go. Whoever has sent to it turns to the directory.
+    Parting,
+    /// To everybody, later: all that this node has passed on has arrived where it said that it went.
+    Parted,
 }
 
 /// What the source and the target of a move say to each other. A move is named by actor, source epoch and number.

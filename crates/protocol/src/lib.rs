@@ -68,7 +68,7 @@ pub use event::{Event, MoveId, PlannedMove};
 pub use frame::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep};
 pub use lease::{KeepAliveId, Lease, LeaseCommand};
 pub use limits::{Limits, NodeConfig};
-pub use node::{Node, TableSizes};
+pub use node::{Node, NodeMeasures, TableSizes, TurnedAway};
 pub use requests::{MovedRequest, RequestId};
 pub use view::{Member, SLOT_COUNT, Slot, SlotOwner, SlotTable, View};
 

@@ -139,6 +139,16 @@ impl Links {
         })
     }
 
+    /// What was said to all peers and is not acknowledged: frames, and the bytes of their payload.
+    pub(crate) fn credit_in_use(&self) -> (usize, usize) {
+        self.sessions.values().fold((0, 0), |(frames, bytes), session| {
+            (
+                frames + session.unacknowledged().len(),
+                bytes + session.unacknowledged_bytes(),
+            )
+        })
+    }
+
     /// The peers with whom something is under way, and what.
     pub(crate) fn unacknowledged(
         &self,

@@ -77,6 +77,9 @@ fn check(limits: Limits, replies_max: usize) {
         assert!(host.serves(SLOW), "call {number} is served");
     }
     assert!(!host.serves(SLOW), "there is no room for another reply");
+    let measures = host.driven.node.measures();
+    assert_eq!(measures.turned_away.by_link, 1);
+    assert_eq!(measures.unacknowledged_bytes, replies_max * REPLY_BYTES);
     assert!(host.serves(QUICK), "others do not notice");
     // It has taken all of it at last.
     let frame = Frame {

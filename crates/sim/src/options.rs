@@ -77,7 +77,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Whether nodes may be lost, and messages with them.
+    /// Whether nodes may be lost, and messages with them. A server that is emptied and leaves is no loss.
     pub fn may_lose(&self) -> bool {
         let ends_nodes = [
             self.crashes,
@@ -88,7 +88,6 @@ impl Faults {
             self.lost_answers,
             self.suspicions,
             self.failed_saves,
-            self.resizes,
         ];
         ends_nodes.iter().any(|rate| *rate > 0)
     }
@@ -185,6 +184,7 @@ pub fn options_of_seed(seed: u64) -> Options {
             leader_changes: faults.leader_changes,
             slow_saves: faults.slow_saves,
             passivations: faults.passivations,
+            resizes: faults.resizes,
             ..Faults::default()
         };
     }

@@ -27,6 +27,8 @@ pub struct EtcdElastin {
     // The logs of servers, and the certificates of all.
     files: TempDir,
     authority: Authority,
+    /// What servers log, if anything.
+    log_filter: Option<String>,
     /// What coordinates it.
     pub etcd: EtcdCluster,
     /// What keeps its state.
@@ -64,10 +66,16 @@ impl EtcdElastin {
             clients_made: AtomicU64::new(0),
             files: tempfile::tempdir()?,
             authority: Authority::create(app.cluster_name())?,
+            log_filter: None,
             etcd,
             postgres,
             app,
         })
+    }
+
+    /// Lets servers that are started from now on log what this asks for, as in `RUST_LOG`: [`EtcdElastin::words_of`] has it.
+    pub fn log(&mut self, filter: &str) {
+        self.log_filter = Some(filter.to_owned());
     }
 
     /// Starts a server of this name. It has joined when [`Cluster::server_names`] knows it.
@@ -95,6 +103,9 @@ impl EtcdElastin {
     }
 
     fn launch(&mut self, name: &str, mut command: Command, more: &[&str]) -> anyhow::Result<()> {
+        if let Some(filter) = &self.log_filter {
+            command.env("RUST_LOG", filter);
+        }
         command
             .arg("node")
             .args(["--name", name])
@@ -105,7 +116,7 @@ impl EtcdElastin {
             .args(more)
             .arg("--certificates")
             .arg(self.certificates(name, true)?);
-        let process = Process::start(&mut command, &self.log(name))?;
+        let process = Process::start(&mut command, &self.log_file(name))?;
         self.servers.insert(name.to_owned(), process);
         Ok(())
     }
@@ -153,7 +164,7 @@ impl EtcdElastin {
 
     /// What a server has said so far.
     pub fn words_of(&self, name: &str) -> String {
-        std::fs::read_to_string(self.log(name)).unwrap_or_default()
+        std::fs::read_to_string(self.log_file(name)).unwrap_or_default()
     }
 
     /// Where the cluster is, for a client of this name with a certificate of its own.
@@ -178,7 +189,7 @@ impl EtcdElastin {
         Cluster::connect(&self.app, &self.address(&name)?, &name).await
     }
 
-    fn log(&self, name: &str) -> PathBuf {
+    fn log_file(&self, name: &str) -> PathBuf {
         let directory: &Path = self.files.path();
         directory.join(format!("{name}.log"))
     }

@@ -7,6 +7,7 @@ mod dice;
 mod etcd_cluster;
 mod history;
 mod load;
+mod probe;
 mod wait;
 
 pub use actors::{Burner, Feeder, Journal, Ledger, Log};
@@ -15,6 +16,7 @@ pub use dice::Dice;
 pub use etcd_cluster::EtcdElastin;
 pub use history::{Counts, History, Known};
 pub use load::{LEDGERS, Load, await_service, violations};
+pub use probe::Probe;
 pub use wait::wait_for;
 
 /// The application of the tests.
@@ -26,4 +28,5 @@ pub fn app() -> elastin::App {
         .actor::<Feeder>()
         .actor::<Burner>()
         .actor::<Bell>()
+        .actor::<Probe>()
 }

@@ -3,9 +3,15 @@
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use elastin_testkit::{Ledger, app};
+use elastin::Embedded;
+use elastin_testkit::{Ledger, Probe, app};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+/// How many messages the mailbox of an actor takes.
+const MAILBOX_MAX: usize = 1024;
+/// How long anything may take.
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Two ports that follow each other, and that nobody uses.
 fn free_ports() -> SocketAddr {
@@ -42,8 +48,21 @@ fn value(text: &str, name: &str) -> f64 {
         .unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_tells_what_it_does() {
+/// Reads a process's metrics until they are as expected.
+async fn read_until(what: &str, address: SocketAddr, expected: impl Fn(&str) -> bool) -> String {
+    let began = Instant::now();
+    loop {
+        let text = read(address).await;
+        if expected(&text) {
+            return text;
+        }
+        assert!(began.elapsed() < TIME_MAX, "waited in vain for {what}:\n{text}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A cluster of one server; where the metrics of its supervisor and of its server are.
+async fn start() -> (Embedded, SocketAddr, SocketAddr) {
     let supervisor = free_ports();
     let cluster = app()
         .embedded()
@@ -53,6 +72,14 @@ async fn a_cluster_tells_what_it_does() {
         .start()
         .await
         .expect("the cluster starts");
+    let mut server = supervisor;
+    server.set_port(supervisor.port() + 1);
+    (cluster, supervisor, server)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_tells_what_it_does() {
+    let (cluster, supervisor, server) = start().await;
     let client = cluster.client().await.unwrap();
     for number in 1..=50 {
         client.actor::<Ledger>(1).append(1, number).await.unwrap();
@@ -62,25 +89,51 @@ async fn a_cluster_tells_what_it_does() {
     assert!(value(&text, "elastin_store_requests_total{kind=\"save\"}") >= 50.0);
     assert!(value(&text, "elastin_store_seconds_bucket{le=\"+Inf\"}") >= 51.0);
 
-    let mut server = supervisor;
-    server.set_port(supervisor.port() + 1);
-    let began = Instant::now();
-    loop {
-        // What is counted by sampling comes at the end of a period.
-        let text = read(server).await;
-        let name = "elastin_turns_total{type=\"Ledger\"}";
-        if text.contains(name) && value(&text, name) >= 49.0 {
-            assert_eq!(value(&text, "elastin_activations"), 1.0);
-            assert_eq!(value(&text, "elastin_panics_total"), 0.0);
-            assert!(value(&text, "elastin_capacity{resource=\"cpu\"}") >= 100.0);
-            assert!(value(&text, "elastin_used{resource=\"mem\"}") > 1e6);
-            break;
-        }
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "the turns were not counted:\n{text}"
-        );
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    // What is counted by sampling comes at the end of a period.
+    let turns = "elastin_turns_total{type=\"Ledger\"}";
+    let counted = |text: &str| text.contains(turns) && value(text, turns) >= 49.0;
+    let text = read_until("the turns to be counted", server, counted).await;
+    assert_eq!(value(&text, "elastin_activations"), 1.0);
+    assert_eq!(value(&text, "elastin_panics_total"), 0.0);
+    assert!(value(&text, "elastin_capacity{resource=\"cpu\"}") >= 100.0);
+    assert!(value(&text, "elastin_used{resource=\"mem\"}") > 1e6);
+    // Each call came in a frame, and its reply left in one.
+    for stage in ["receive", "send"] {
+        let of_stage = |what: &str| value(&text, &format!("elastin_{stage}_{what}_total"));
+        assert!(of_stage("frames") >= 50.0 && of_stage("bytes") >= 50.0 * 10.0, "{text}");
+        assert!(of_stage("batches") >= 1.0 && of_stage("seconds") > 0.0, "{text}");
     }
+    assert!(
+        value(&text, "elastin_links") >= 2.0,
+        "to the supervisor and to the client"
+    );
+
+    let both = text + &read(supervisor).await;
+    let documented = include_str!("../../../docs/observability.md");
+    let documented = documented
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    for metric in documented.filter(|name| name.starts_with("elastin_")) {
+        assert!(both.contains(&format!("# TYPE {metric} ")), "{metric} is not served");
+    }
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tells_to_a_full_mailbox_of_another_process_are_counted() {
+    let (cluster, _, server) = start().await;
+    let client = cluster.client().await.unwrap();
+    let files = tempfile::tempdir().unwrap();
+    let end = files.path().join("end");
+    let probe = client.actor::<Probe>(1);
+    probe.hold_until(end.display().to_string()).tell().await.unwrap();
+    // More than the mailbox takes. The sender can't know, because the mailbox is elsewhere.
+    for _ in 0..MAILBOX_MAX + 500 {
+        probe.visit(vec![]).tell().await.unwrap();
+    }
+    let overloads = "elastin_overloads_total{by=\"actor\"}";
+    let counted = |text: &str| value(text, overloads) >= 499.0;
+    read_until("the tells that were turned away", server, counted).await;
+    std::fs::write(end, "").unwrap();
     cluster.shutdown().await;
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use elastin_types::NodeId;
@@ -142,8 +142,11 @@ async fn read_frames(inner: &Arc<Inner>, peer: NodeId, mut reader: Reader, link:
             let whole = take_some(&mut input, &mut frames);
             let is_full = frames.len() == FRAMES_AT_ONCE;
             if !frames.is_empty() {
-                inner.count(frames.iter().map(|(_, payload)| payload.len()).sum());
+                let began = Instant::now();
+                let count = frames.len();
+                let bytes = frames.iter().map(|(_, payload)| frame::length_with(payload)).sum();
                 inner.receiver.frames(peer, frames.drain(..));
+                inner.stages.received.passed(count, bytes, began.elapsed());
             }
             if let Err(error) = whole {
                 return tracing::warn!(%peer, %error, "dropped a connection");
@@ -185,6 +188,7 @@ async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link
                 () = link.closed() => return,
             }
         }
+        let began = Instant::now();
         let written = async {
             writer.write_all(&batch).await?;
             // A secured stream keeps bytes back until it is told not to.
@@ -198,6 +202,7 @@ async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link
             tracing::debug!(%peer, %error, "a connection broke");
             return inner.break_link(peer, link);
         }
+        inner.stages.sent.passed(frames, batch.len(), began.elapsed());
         if frames > 1 {
             // Where there are several there will be more: those who are about to send get to do so first.
             tokio::task::yield_now().await;

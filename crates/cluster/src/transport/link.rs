@@ -5,6 +5,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
@@ -12,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::SendError;
+use super::stages::Stages;
 use crate::frame::FrameError;
 use crate::security::Direct;
 
@@ -33,6 +35,7 @@ pub(super) struct Link {
     outgoing: Mutex<Outgoing>,
     filled: Notify,
     close: watch::Sender<bool>,
+    stages: Arc<Stages>,
 }
 
 struct Outgoing {
@@ -49,7 +52,7 @@ struct Outgoing {
 }
 
 impl Link {
-    pub(super) fn new() -> Arc<Link> {
+    pub(super) fn new(stages: Arc<Stages>) -> Arc<Link> {
         Arc::new(Link {
             outgoing: Mutex::new(Outgoing {
                 open: false,
@@ -61,6 +64,7 @@ impl Link {
             }),
             filled: Notify::new(),
             close: watch::Sender::new(false),
+            stages,
         })
     }
 
@@ -69,25 +73,25 @@ impl Link {
         &self,
         needs_connection: bool,
         put: impl FnOnce(&mut BytesMut) -> Result<(), FrameError>,
-    ) -> Result<usize, SendError> {
+    ) -> Result<(), SendError> {
         let mut outgoing = self.outgoing.lock();
         if !outgoing.open && needs_connection {
-            return Ok(0);
+            return Ok(());
         }
         let before = outgoing.bytes.len();
         put(&mut outgoing.bytes).map_err(|_| SendError::TooLarge)?;
-        let bytes = outgoing.bytes.len() - before;
         if outgoing.bytes.len() > LINK_BYTES_MAX {
             outgoing.bytes.truncate(before);
+            self.stages.backlogged.fetch_add(1, Ordering::Relaxed);
             return Err(SendError::Backlogged);
         }
         outgoing.frames += 1;
-        if !outgoing.task_writes && !outgoing.write() {
+        if !outgoing.task_writes && !outgoing.write(&self.stages) {
             outgoing.task_writes = true;
             drop(outgoing);
             self.filled.notify_one();
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// There is a connection: frames that need one are taken from now on. With `direct` they are written by whoever sends
@@ -114,6 +118,16 @@ impl Link {
         std::mem::take(&mut outgoing.frames)
     }
 
+    /// How much waits to be written. What the task that writes has taken is on its way.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.outgoing.lock().bytes.len()
+    }
+
+    /// Whether there is a connection.
+    pub(super) fn is_open(&self) -> bool {
+        self.outgoing.lock().open
+    }
+
     /// Waits until there is something to write.
     pub(super) async fn filled(&self) {
         self.filled.notified().await;
@@ -134,7 +148,7 @@ impl Link {
 
 impl Outgoing {
     /// Writes on this thread, if the connection is quiet and takes it; whether nothing is left.
-    fn write(&mut self) -> bool {
+    fn write(&mut self, stages: &Stages) -> bool {
         let Some(direct) = &mut self.direct else { return false };
         if self.bytes.len() > OWN_WRITE_BYTES_MAX {
             return false;
@@ -146,10 +160,14 @@ impl Outgoing {
         self.written_at = Some(now);
         // If it fails, the task finds out too, and knows what to do.
         let written = direct.write(&self.bytes).unwrap_or(0);
+        let time = now.elapsed();
         if written < self.bytes.len() {
+            // Its frames are counted when the rest of them is written.
+            stages.sent.passed(0, written, time);
             self.bytes.advance(written);
             return false;
         }
+        stages.sent.passed(self.frames, written, time);
         self.bytes.clear();
         self.frames = 0;
         true

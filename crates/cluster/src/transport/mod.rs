@@ -12,11 +12,12 @@
 
 mod connection;
 mod link;
+mod stages;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::vec::Drain;
 
@@ -30,8 +31,10 @@ use crate::frame::{self, Class, FrameError};
 use crate::handshake::Identity;
 use crate::security::Security;
 use link::Link;
+use stages::Stages;
 
 pub use link::LINK_BYTES_MAX;
+pub use stages::{StageMeasures, TransportMeasures};
 
 /// How long a node that dials everybody waits before it dials a lost peer again.
 const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -86,8 +89,7 @@ struct Inner {
     handle: tokio::runtime::Handle,
     // Nobody can dial this node, so it dials everybody.
     dials_all: bool,
-    // Counted here because every byte passes here; the sum is all that policies ask for.
-    traffic_bytes: AtomicU64,
+    stages: Arc<Stages>,
     // One lock for addresses and links: taken once per frame sent, never while one is written.
     peers: Mutex<Peers>,
 }
@@ -117,7 +119,7 @@ impl Transport {
             receiver,
             handle: tokio::runtime::Handle::current(),
             dials_all: config.listener.is_none(),
-            traffic_bytes: AtomicU64::new(0),
+            stages: Arc::default(),
             peers: Mutex::default(),
         });
         if let Some(listener) = config.listener {
@@ -159,7 +161,20 @@ impl Transport {
 
     /// The bytes that were sent and received so far, to be compared with an earlier look.
     pub fn traffic_bytes(&self) -> u64 {
-        self.inner.traffic_bytes.load(Ordering::Relaxed)
+        self.inner.stages.received.bytes() + self.inner.stages.sent.bytes()
+    }
+
+    /// What is measured of its stages.
+    pub fn measures(&self) -> TransportMeasures {
+        let links: Vec<Arc<Link>> = self.inner.peers.lock().links.values().cloned().collect();
+        let stages = &self.inner.stages;
+        TransportMeasures {
+            received: stages.received.measures(),
+            sent: stages.sent.measures(),
+            queued_bytes: links.iter().map(|link| link.queued_bytes() as u64).sum(),
+            backlogged: stages.backlogged.load(Ordering::Relaxed),
+            links: links.iter().filter(|link| link.is_open()).count() as u64,
+        }
     }
 
     /// Closes every connection and opens no more.
@@ -184,13 +199,7 @@ impl Inner {
     ) -> Result<(), SendError> {
         // Whoever speaks the protocol says it again when there is a connection; nobody else does.
         let needs_connection = class == Class::Protocol;
-        let bytes = self.link(to).push(needs_connection, put)?;
-        self.count(bytes);
-        Ok(())
-    }
-
-    fn count(&self, bytes: usize) {
-        self.traffic_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.link(to).push(needs_connection, put)
     }
 
     fn link(self: &Arc<Self>, to: NodeId) -> Arc<Link> {
@@ -198,7 +207,7 @@ impl Inner {
         if let Some(link) = peers.links.get(&to) {
             return Arc::clone(link);
         }
-        let link = Link::new();
+        let link = Link::new(Arc::clone(&self.stages));
         let address = peers.addresses.get(&to).copied().filter(|_| !peers.closed);
         peers.links.insert(to, Arc::clone(&link));
         self.handle
@@ -208,7 +217,7 @@ impl Inner {
 
     /// The link of a peer that can't be dialled: it is answered on the connection that it opened just now.
     fn adopt(&self, peer: NodeId) -> Arc<Link> {
-        let link = Link::new();
+        let link = Link::new(Arc::clone(&self.stages));
         let older = self.peers.lock().links.insert(peer, Arc::clone(&link));
         if let Some(older) = older {
             older.close();

@@ -121,6 +121,33 @@ async fn frames_arrive_in_order_both_ways() {
 }
 
 #[tokio::test]
+async fn what_goes_through_the_stages_is_counted() {
+    let (mut near, mut far) = pair().await;
+    for number in 1000..2000 {
+        near.sends(2, &number.to_string());
+    }
+    for number in 1000..2000 {
+        far.hears(frame_from(1, &number.to_string())).await;
+    }
+    // What comes later is in a batch of its own, so the batches before it have been counted when it is heard.
+    near.sends(2, "last");
+    far.hears(frame_from(1, "last")).await;
+    far.sends(1, "back");
+    near.hears(frame_from(2, "back")).await;
+    let frame_bytes = frame::length_with(b"1000") as u64;
+    for stage in [near.transport.measures().sent, far.transport.measures().received] {
+        assert!((1000..=1001).contains(&stage.frames), "{stage:?}");
+        assert_eq!(stage.bytes, stage.frames * frame_bytes, "{stage:?}");
+        assert!(
+            stage.batches <= stage.frames && stage.time > Duration::ZERO,
+            "{stage:?}"
+        );
+    }
+    assert_eq!(near.transport.measures().queued_bytes, 0);
+    assert_eq!(near.transport.measures().links, 1);
+}
+
+#[tokio::test]
 async fn a_client_is_answered_on_its_own_connection() {
     let (mut client, mut node) = (Node::start(1, false).await, Node::start(2, true).await);
     client.transport.learn_address(NodeId(2), node.address.unwrap());

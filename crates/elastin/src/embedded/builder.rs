@@ -259,7 +259,7 @@ impl EmbeddedBuilder {
                     name: "supervisor".into(),
                     server: None,
                     store: measured.measures(),
-                    traffic_bytes: peer.traffic_bytes(),
+                    peer: peer.measures(),
                     servers: Some(status.lock().servers().len() as u64),
                 };
                 Some(MetricsServer::start(address, measure).await?)

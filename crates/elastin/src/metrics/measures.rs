@@ -1,5 +1,6 @@
 //! What is measured of a process, as plain data.
 
+use elastin_cluster::PeerMeasures;
 use elastin_runtime::{Stats, TypeTotals};
 use elastin_stores::StoreMeasures;
 use elastin_types::ServerStats;
@@ -13,8 +14,8 @@ pub(crate) struct Measures {
     pub(crate) server: Option<ServerMeasures>,
     /// Its state store.
     pub(crate) store: StoreMeasures,
-    /// Bytes sent to and received from other processes of the cluster.
-    pub(crate) traffic_bytes: u64,
+    /// Its part in the cluster, and the stages that receive and send.
+    pub(crate) peer: PeerMeasures,
     /// How many servers there are, if this process supervises them.
     pub(crate) servers: Option<u64>,
 }

@@ -8,8 +8,12 @@ mod http;
 mod measures;
 mod of_server;
 mod text;
+mod writer;
 
 pub use http::MetricsError;
 pub(crate) use http::MetricsServer;
 pub(crate) use measures::{Measures, ServerMeasures};
 pub(crate) use of_server::{LastPeriod, ServerMetrics};
+
+#[cfg(test)]
+mod tests;

@@ -50,7 +50,7 @@ impl ServerMetrics {
                 mailbox_messages: last_period.mailbox_messages,
             }),
             store: self.state.measures(),
-            traffic_bytes: self.peer.traffic_bytes(),
+            peer: self.peer.measures(),
             servers: None,
         }
     }

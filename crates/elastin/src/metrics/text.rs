@@ -1,16 +1,16 @@
-//! The text format of Prometheus (exposition format 0.0.4).
+//! All metrics, as the text that Prometheus reads.
 //!
 //! INVARIANT: every label has a bounded set of values: names that the program has, never keys of actors.
 
-use std::fmt::{Display, Write};
-
+use elastin_cluster::{PeerMeasures, StageMeasures};
 use elastin_stores::{STORE_TIMES, StoreMeasures};
 use elastin_types::Resource;
 
+use super::writer::Text;
 use super::{Measures, ServerMeasures};
 
 /// How many actor types are told apart; the rest count together. A program has few, but nothing bounds them.
-const TYPES_MAX: usize = 200;
+pub(super) const TYPES_MAX: usize = 200;
 
 /// The text of these measures.
 pub(crate) fn render(measures: &Measures) -> String {
@@ -23,14 +23,80 @@ pub(crate) fn render(measures: &Measures) -> String {
     if let Some(servers) = measures.servers {
         text.single("elastin_servers", "gauge", "Servers of the cluster.", servers);
     }
-    text.single(
-        "elastin_traffic_bytes_total",
-        "counter",
-        "Bytes sent to and received from other processes of the cluster.",
-        measures.traffic_bytes,
-    );
+    let full_mailboxes = measures.server.as_ref().map_or(0, |server| server.work.overloads);
+    overload_family(&mut text, full_mailboxes, &measures.peer);
+    stage_families(&mut text, &measures.peer);
     store_families(&mut text, &measures.store);
-    text.0
+    text.into_string()
+}
+
+fn overload_family(text: &mut Text, full_mailboxes: u64, peer: &PeerMeasures) {
+    let name = "elastin_overloads_total";
+    let turned_away = &peer.node.turned_away;
+    text.family(name, "counter", "Messages turned away, by what was full.");
+    text.value(name, &[("by", "actor")], full_mailboxes + turned_away.by_actor);
+    text.value(name, &[("by", "link")], turned_away.by_link);
+    text.value(name, &[("by", "directory")], turned_away.by_directory);
+}
+
+fn stage_families(text: &mut Text, peer: &PeerMeasures) {
+    let transport = &peer.transport;
+    text.single(
+        "elastin_links",
+        "gauge",
+        "Processes of the cluster to which there is a connection.",
+        transport.links,
+    );
+    stage(text, "receive", "taken in", &transport.received);
+    text.single(
+        "elastin_receive_queued",
+        "gauge",
+        "Events, such as frames, that wait for the thread that runs the protocol.",
+        peer.events_queued,
+    );
+    stage(text, "send", "written", &transport.sent);
+    text.single(
+        "elastin_send_queued_bytes",
+        "gauge",
+        "Bytes that wait to be written.",
+        transport.queued_bytes,
+    );
+    text.single(
+        "elastin_send_backlogged_total",
+        "counter",
+        "Frames that were not taken because too much waited for their receiver.",
+        transport.backlogged,
+    );
+    text.single(
+        "elastin_send_unacknowledged",
+        "gauge",
+        "Frames of the protocol that were sent and not acknowledged.",
+        peer.node.unacknowledged,
+    );
+    text.single(
+        "elastin_send_unacknowledged_bytes",
+        "gauge",
+        "Bytes of arguments, replies and states in them: the credit in use.",
+        peer.node.unacknowledged_bytes,
+    );
+}
+
+fn stage(text: &mut Text, name: &str, done: &str, stage: &StageMeasures) {
+    let mut single = |what: &str, help: String, value: &dyn std::fmt::Display| {
+        text.single(&format!("elastin_{name}_{what}_total"), "counter", &help, value);
+    };
+    single("frames", format!("Frames that were {done}."), &stage.frames);
+    single("bytes", format!("Bytes of frames that were {done}."), &stage.bytes);
+    single(
+        "batches",
+        format!("How often frames were {done} together."),
+        &stage.batches,
+    );
+    single(
+        "seconds",
+        format!("How long frames took to be {done}."),
+        &stage.time.as_secs_f64(),
+    );
 }
 
 fn server_families(text: &mut Text, server: &ServerMeasures) {
@@ -61,12 +127,6 @@ fn server_families(text: &mut Text, server: &ServerMeasures) {
         work.throttled,
     );
     text.single("elastin_panics_total", "counter", "Turns that panicked.", work.panics);
-    text.family(
-        "elastin_overloads_total",
-        "counter",
-        "Messages turned away, by what was full.",
-    );
-    text.value("elastin_overloads_total", &[("by", "actor")], work.overloads);
     text.single(
         "elastin_mailbox_messages",
         "gauge",
@@ -160,148 +220,4 @@ fn store_families(text: &mut Text, store: &StoreMeasures) {
     }
     text.value("elastin_store_seconds_sum", &[], store.time.as_secs_f64());
     text.value("elastin_store_seconds_count", &[], sum);
-}
-
-/// Text that is being written.
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.line(format_args!("# HELP {name} {help}"));
-        self.line(format_args!("# TYPE {name} {kind}"));
-    }
-
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.family(name, kind, help);
-        self.value(name, &[], value);
-    }
-
-    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let labels: Vec<String> = labels
-            .iter()
-            .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
-            .collect();
-        match labels.is_empty() {
-            true => self.line(format_args!("{name} {value}")),
-            false => self.line(format_args!("{name}{{{}}} {value}", labels.join(","))),
-        }
-    }
-
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.0, "{line}").expect("a string takes everything");
-    }
-}
-
-/// A label's value as the format wants it.
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use elastin_runtime::{Stats, TypeTotals};
-
-    use super::*;
-
-    fn measures() -> Measures {
-        let of_type = |name: &str, turns| TypeTotals {
-            name: name.into(),
-            turns,
-            busy: Duration::from_millis(1500),
-        };
-        Measures {
-            name: "server \"1\"".into(),
-            server: Some(ServerMeasures {
-                work: Stats {
-                    workers: 2,
-                    activations: 7,
-                    ..Stats::default()
-                },
-                types: vec![of_type("File", 10), of_type("Folder", 20)],
-                usage: None,
-                mailbox_messages: 3,
-            }),
-            store: StoreMeasures {
-                requests: vec![("save", 4)],
-                failures: vec![("disk_full", 1)],
-                waiting: 2,
-                times: vec![1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1],
-                time: Duration::from_millis(250),
-            },
-            traffic_bytes: 99,
-            servers: None,
-        }
-    }
-
-    #[test]
-    fn the_text_is_what_prometheus_reads() {
-        let text = render(&measures());
-        for line in [
-            "elastin_info{name=\"server \\\"1\\\"\"} 1",
-            "# TYPE elastin_activations gauge",
-            "elastin_activations 7",
-            "elastin_turns_total{type=\"Folder\"} 20",
-            "elastin_busy_seconds_total{type=\"File\"} 1.5",
-            "elastin_overloads_total{by=\"actor\"} 0",
-            "elastin_store_requests_total{kind=\"save\"} 4",
-            "elastin_store_seconds_bucket{le=\"0.0005\"} 3",
-            "elastin_store_seconds_bucket{le=\"+Inf\"} 4",
-            "elastin_store_seconds_sum 0.25",
-            "elastin_store_seconds_count 4",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
-        }
-        // Each family is announced once, and every line is a comment or a value.
-        let types: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
-        let mut once = types.clone();
-        once.dedup();
-        assert_eq!(types, once);
-        assert!(
-            text.lines()
-                .all(|line| line.starts_with('#') || line.rsplit_once(' ').is_some())
-        );
-    }
-
-    #[test]
-    fn the_labels_stay_bounded_whatever_the_types() {
-        let mut measures = measures();
-        let server = measures.server.as_mut().unwrap();
-        server.types = (0..1000)
-            .map(|number| TypeTotals {
-                name: format!("Type{number}"),
-                turns: 1,
-                busy: Duration::ZERO,
-            })
-            .collect();
-        let text = render(&measures);
-        let values = text.lines().filter(|line| line.starts_with("elastin_turns_total"));
-        assert_eq!(values.count(), TYPES_MAX + 1);
-        assert!(text.contains("elastin_turns_total{type=\"\"} 800\n"));
-    }
-
-    #[test]
-    fn every_family_is_documented() {
-        let documented = include_str!("../../../../docs/observability.md");
-        let mut measures = measures();
-        measures.servers = Some(1);
-        let server = measures.server.as_mut().unwrap();
-        server.usage = Some(elastin_types::ServerStats {
-            node: elastin_types::NodeId(1),
-            state: elastin_types::ServerState::Active,
-            usage: Default::default(),
-            cpu_demand: 0.0,
-            actors: 0,
-        });
-        let text = render(&measures);
-        let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-        for family in families.filter_map(|line| line.split(' ').next()) {
-            assert!(
-                documented.contains(&format!("`{family}`")),
-                "{family} is not in docs/observability.md"
-            );
-        }
-    }
 }

@@ -75,6 +75,18 @@ impl Node {
         }
     }
 
+    /// A node has nothing any more: a call that may have been there is where it passed it on to.
+    pub(super) fn calls_left(&mut self, node: NodeId) {
+        for call in self.calls.values_mut() {
+            call.or_at.retain(|other| *other != node);
+            if call.at == node
+                && let Some(other) = call.or_at.pop()
+            {
+                call.at = other;
+            }
+        }
+    }
+
     /// A call was lost on its way, or with its node.
     pub(super) fn call_is_lost(&mut self, call: CallId) {
         let error = match self.links.planted.is(Bug::DenyLost) {

@@ -54,6 +54,7 @@ impl Node {
     fn on_death(&mut self, node: NodeId) {
         let never_sent = self.links.end(node);
         self.routes_waiting.remove(&node);
+        self.parting_peers.remove(&node);
         self.requests.forget_origin(node);
         let mine = self.messages_to_send_again(never_sent);
         self.calls_lost_with(node);

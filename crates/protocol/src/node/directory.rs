@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Overloaded, SlotEpoch};
+use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, SlotEpoch};
 
 use super::Node;
+use super::measures::Full;
 use crate::bug::Bug;
 use crate::hosted::FIRST_ATTEMPT_AFTER_MOVE;
 use crate::slots::{Placing, Question, SlotPhase, Whereabouts};
@@ -31,7 +32,7 @@ impl Node {
                 if queue.len() < self.links.limits.held_per_actor {
                     queue.push_back(Question::Pass(message));
                 } else {
-                    self.turn_away(message, CallError::Overloaded(Overloaded::Node));
+                    self.turn_away_from(Full::Directory, message);
                 }
             }
         }
@@ -80,7 +81,7 @@ impl Node {
                 if placing.held.len() < held_max {
                     placing.held.push_back(message);
                 } else {
-                    self.turn_away(message, CallError::Overloaded(Overloaded::Actor));
+                    self.turn_away_from(Full::Actor, message);
                 }
                 return;
             }

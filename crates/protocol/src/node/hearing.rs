@@ -25,6 +25,8 @@ impl Node {
             Body::ViewIs { .. } => {}
             Body::Move(body) => self.on_move_body(from, body),
             Body::Directory(body) => self.on_directory_body(from, body),
+            Body::Parting => self.on_parting(from),
+            Body::Parted => self.on_parted(from),
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Overloaded, SlotEpoch, Time};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, SlotEpoch, Time};
 
 use super::Node;
+use super::measures::Full;
 use crate::bug::Bug;
 use crate::hosted::{Held, Hosted, Phase};
 use crate::route::{Path, Place};
@@ -30,7 +31,7 @@ impl Node {
     pub(super) fn accept(&mut self, message: Message, meant: ActivationEpoch, from: Option<NodeId>) {
         if !message.header.one_way && self.links.is_full(message.header.call.origin) {
             // So much waits for that node already that a reply would only make it worse.
-            return self.turn_away(message, CallError::Overloaded(Overloaded::Node));
+            return self.turn_away_from(Full::Link, message);
         }
         let passed = from.is_some();
         let Some(hosted) = self.hosted.get(&message.target) else {
@@ -126,7 +127,7 @@ impl Node {
     pub(super) fn hold(&mut self, message: Message, passed: bool) {
         let hosted = self.hosted.get_mut(&message.target).expect("the caller has looked");
         if hosted.held.len() >= self.links.limits.held_per_actor {
-            self.turn_away(message, CallError::Overloaded(Overloaded::Actor));
+            self.turn_away_from(Full::Actor, message);
         } else {
             hosted.held.push_back(Held { message, passed });
         }

@@ -4,6 +4,7 @@
 //! `sending` (paths to actors), `hosting` and `granting` (actors here), `moving_out` and
 //! `releasing`, `group_moves`, `many_moves`, `moving_in`, `settling` (when a moved actor may run), `repeating`
 //! (calls that are made again),
+//! `measures` (what is counted), `parting` (how a node goes),
 //! `directory` (slots owned here), `slot_changes` (how they change hands).
 
 mod calls;
@@ -14,8 +15,10 @@ mod group_moves;
 mod hearing;
 mod hosting;
 mod many_moves;
+mod measures;
 mod moving_in;
 mod moving_out;
+mod parting;
 mod releasing;
 mod repeating;
 mod sending;
@@ -35,10 +38,12 @@ use crate::slots::OwnedSlot;
 use crate::timers::Due;
 use crate::{Command, Event, Map, MoveId, NodeConfig, Slot, View};
 
+pub use measures::{NodeMeasures, TurnedAway};
 pub use sizes::TableSizes;
 
 use calls::PendingCall;
 use many_moves::WaitingMove;
+use parting::Parting;
 use settling::SettlingMove;
 
 /// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
@@ -90,6 +95,11 @@ pub struct Node {
     handed_over: BTreeMap<Slot, SlotEpoch>,
     /// Slots for which everybody is about to be asked what is there.
     recovery_wanted: BTreeSet<Slot>,
+    turned_away: TurnedAway,
+    /// Whether this node is about to go.
+    parting: Parting,
+    /// Peers that are about to go: no path leads to them.
+    parting_peers: BTreeSet<NodeId>,
 }
 
 impl Node {
@@ -121,6 +131,9 @@ impl Node {
             closed_slots: BTreeSet::new(),
             handed_over: BTreeMap::new(),
             recovery_wanted: BTreeSet::new(),
+            turned_away: TurnedAway::default(),
+            parting: Parting::No,
+            parting_peers: BTreeSet::new(),
         }
     }
 
@@ -189,6 +202,7 @@ impl Node {
             Event::Moves(moves) => self.on_moves(moves),
             Event::MoveTogether(moves) => self.on_move_together(moves),
             Event::Placed { actor, node } => self.on_placed(actor, node),
+            Event::Part => self.on_part(),
             Event::Timer => self.on_timer(),
         }
     }

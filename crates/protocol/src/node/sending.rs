@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, NotDelivered, Overloaded};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, NotDelivered};
 
 use super::Node;
+use super::measures::Full;
 use crate::Body;
 use crate::bug::Bug;
 use crate::route::{Asking, Leaving, Path, Place, Route};
@@ -36,7 +37,7 @@ impl Node {
                 ..
             } => {
                 if self.links.is_full(*node) {
-                    return self.turn_away(message, CallError::Overloaded(Overloaded::Node));
+                    return self.turn_away_from(Full::Link, message);
                 }
                 let (node, call) = (*node, message.header.call);
                 let epoch = Some(*epoch);
@@ -48,7 +49,7 @@ impl Node {
                 self.links.say(owner, Body::Message { message, epoch });
             }
             _ if route.held.len() < self.links.limits.held_per_actor => route.held.push_back(message),
-            _ => self.turn_away(message, CallError::Overloaded(Overloaded::Actor)),
+            _ => self.turn_away_from(Full::Actor, message),
         }
     }
 
@@ -100,6 +101,11 @@ impl Node {
 
     /// The actor went from here to another node, and everything that waited has been sent there: the path is clear.
     pub(super) fn route_follows(&mut self, actor: &ActorId, node: NodeId, epoch: ActivationEpoch) {
+        if self.is_parting(node) {
+            // It will not have the actor for long, and must not be sent anything once it has gone.
+            self.remove_route(actor);
+            return;
+        }
         let path = Path::Direct {
             node,
             epoch,
@@ -200,7 +206,7 @@ impl Node {
         }
         self.call_is_at(call, self.links.me);
         let place = match place {
-            Some((node, epoch)) if !self.links.is_dead(node) => {
+            Some((node, epoch)) if !self.links.is_dead(node) && !self.is_parting(node) => {
                 self.links.notice(node);
                 Place::Host(node, epoch)
             }

@@ -14,6 +14,8 @@ pub(crate) struct TrueOutcomes {
     calls: BTreeMap<CallId, Fate>,
     /// Requests of which a call has run.
     requests: BTreeSet<RequestId>,
+    /// No node is lost in this world, so it is known what became of each call.
+    pub(crate) nothing_is_lost: bool,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +81,10 @@ impl TrueOutcomes {
                     return Violation::of("outcomes are true", None, what);
                 }
                 Ok(())
+            }
+            Err(CallError::Unknown(_)) if self.nothing_is_lost => {
+                let what = format!("{call:?} ends with {outcome:?}, and no node was lost");
+                Violation::of("nothing is lost without a crash", None, what)
             }
             _ => Ok(()),
         }

@@ -103,6 +103,11 @@ fn outcomes_that_lie_are_found() {
     assert_eq!(checker.call_ends(call(1), &unknown), Ok(()));
     assert!(checker.call_ends(call(1), &unknown).is_err(), "it ends twice");
     assert!(checker.open(|_| true).is_empty());
+
+    let mut checker = TrueOutcomes::default();
+    checker.nothing_is_lost = true;
+    checker.call_begins(call(1), false, None);
+    assert!(checker.call_ends(call(1), &unknown).is_err(), "no node was lost");
 }
 
 #[test]

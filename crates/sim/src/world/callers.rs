@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use elastin_protocol::membership::{MembershipEvent, Role};
-use elastin_protocol::{Event, MoveId, PlannedMove, RequestId, TableSizes};
+use elastin_protocol::{Event, MoveId, PlannedMove, RequestId};
 use elastin_types::{
     ActorId, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, Outcome, Overloaded, Request,
     TenantId,
@@ -20,8 +20,6 @@ pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
 /// late in every world that has faults.
 const IMPATIENT_EVERY: u64 = 32;
 const IMPATIENT_DEADLINE: Duration = Duration::from_millis(10);
-/// A server that is emptied leaves when it has had nothing for so long: messages to it may be on their way.
-const LEAVE_AFTER: Duration = Duration::from_millis(200);
 
 /// So many actors of each side are exchanged at once.
 const EXCHANGED: usize = 4;
@@ -199,7 +197,7 @@ impl World {
         let Some(process) = self.processes.get_mut(&node) else {
             return;
         };
-        process.retiring = Some(now);
+        process.retiring = true;
         self.log.note_world(now, || format!("{node} shall leave"));
         // Any member may say so.
         let members: Vec<NodeId> = self.processes.keys().copied().collect();
@@ -212,7 +210,7 @@ impl World {
 
     /// Servers that are being emptied give away what they have, and leave when they have nothing.
     pub(crate) fn drain_step(&mut self) {
-        let retiring = self.processes.iter().filter(|(_, process)| process.retiring.is_some());
+        let retiring = self.processes.iter().filter(|(_, process)| process.retiring);
         let retiring: Vec<NodeId> = retiring.map(|(node, _)| *node).collect();
         for node in retiring {
             let process = &self.processes[&node];
@@ -309,23 +307,15 @@ impl World {
         let Some(process) = self.processes.get_mut(&node) else {
             return;
         };
-        let sizes = process.node.table_sizes();
-        let TableSizes {
-            calls,
-            unsettled,
-            held,
-            unacknowledged,
-            owned_slots,
-            ..
-        } = sizes;
         let is_known = process.node.view().is_some_and(|view| !view.takes_actors(node));
-        let is_empty = is_known && calls + unsettled + held + unacknowledged + owned_slots == 0;
-        let since = process.retiring.get_or_insert(self.now);
-        if !is_empty {
-            *since = self.now;
-        } else if self.now.since(*since) > LEAVE_AFTER && !self.paused.contains_key(&process.pid) {
+        if self.paused.contains_key(&process.pid) || !is_known {
+            return;
+        }
+        if process.node.may_go() {
             let pid = process.pid;
             self.membership(pid, MembershipEvent::Leave);
+        } else {
+            self.handle(node, Event::Part);
         }
     }
 

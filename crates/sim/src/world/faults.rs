@@ -21,10 +21,11 @@ impl World {
         };
         self.log.note_world(self.now, || format!("{node} CRASHES"));
         self.log.count("crash");
+        self.checkers.outcome.nothing_is_lost = false;
         self.service.forget(process.pid);
         self.paused.remove(&process.pid);
         self.checkers.node_stops(node);
-        if process.retiring.is_none() {
+        if !process.retiring {
             self.replace(process.role, process.name);
         }
     }

@@ -186,6 +186,7 @@ impl World {
             last_turn: Time::ZERO,
             calm: true,
         };
+        world.checkers.outcome.nothing_is_lost = !options.may_lose();
         if options.supervisor {
             world.begin(Role::Supervisor, None);
         }

@@ -49,8 +49,8 @@ pub(super) struct Process {
     pub(super) membership_timer: Option<Time>,
     /// Events that must be handled before any other.
     pub(super) urgent: VecDeque<Event>,
-    /// It shall leave: since when it has been told to move everything away.
-    pub(super) retiring: Option<Time>,
+    /// It shall leave: it takes no actors, and gives away those it has.
+    pub(super) retiring: bool,
 }
 
 impl World {
@@ -252,7 +252,7 @@ impl World {
             timer: None,
             membership_timer: joining.timer,
             urgent: VecDeque::new(),
-            retiring: None,
+            retiring: false,
         };
         self.processes.insert(id, process);
         self.nodes.insert(pid, id);
@@ -342,7 +342,7 @@ impl World {
 
     /// Servers that take actors.
     pub(crate) fn servers(&self) -> Vec<NodeId> {
-        let takes = |process: &Process| process.role == Role::Server && process.retiring.is_none();
+        let takes = |process: &Process| process.role == Role::Server && !process.retiring;
         let all = self.processes.iter().filter(|(_, process)| takes(process));
         all.map(|(node, _)| *node).collect()
     }

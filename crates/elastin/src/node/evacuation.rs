@@ -10,14 +10,14 @@ const UNDER_WAY_MAX: usize = 32;
 /// The actors that have to leave. Which they are is looked up anew when all that were known have been tried: others may
 /// have come meanwhile, and some may have stayed.
 #[derive(Debug, Default)]
-pub(crate) struct Evacuation {
+pub(super) struct Evacuation {
     left: Vec<ActorId>,
     under_way: BTreeSet<ActorId>,
 }
 
 impl Evacuation {
     /// The actors to move now, given a way to find out who is there.
-    pub(crate) fn next(&mut self, everybody: impl FnOnce() -> Vec<ActorId>) -> Vec<ActorId> {
+    pub(super) fn next(&mut self, everybody: impl FnOnce() -> Vec<ActorId>) -> Vec<ActorId> {
         if self.left.is_empty() && self.under_way.is_empty() {
             self.left = everybody();
         }
@@ -28,12 +28,12 @@ impl Evacuation {
     }
 
     /// A move has ended, or could not begin.
-    pub(crate) fn ended(&mut self, actor: &ActorId) {
+    pub(super) fn ended(&mut self, actor: &ActorId) {
         self.under_way.remove(actor);
     }
 
     /// Whether nobody is known to be left.
-    pub(crate) fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.left.is_empty() && self.under_way.is_empty()
     }
 }

@@ -1,0 +1,127 @@
+//! A server: hosts actors, measures them, and lets its local elasticity manager decide about them. One of the servers of a
+//! cluster without a supervisor also runs the global manager.
+//!
+//! `server` is what it has and how it hears of things, `managers` carries out what elasticity managers want, `period` measures,
+//! `leaving` empties it and lets it go.
+
+mod evacuation;
+mod leaving;
+mod managers;
+mod period;
+mod server;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elastin_cluster::{Planted, Role};
+use elastin_stores::MeasuredState;
+use parking_lot::Mutex;
+
+use crate::App;
+use crate::address::{ClusterAddress, Stores};
+use crate::member::{Member, MemberOptions};
+use crate::metrics::{LastPeriod, ServerMetrics};
+use crate::settings::ClusterSettings;
+use crate::usage::Capacity;
+use server::Server;
+
+/// How long a server that was told to go lets its actors finish and be saved: well within what its supervisor waits for it.
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// What a server is started with.
+pub(crate) struct NodeOptions {
+    /// Where its cluster is.
+    pub(crate) address: ClusterAddress,
+    /// The server's name.
+    pub(crate) name: String,
+    /// The share of a core that it may use.
+    pub(crate) cpu_share: Option<f64>,
+    /// Where it accepts connections.
+    pub(crate) listen: SocketAddr,
+    /// Where others reach it, if that is not where it listens.
+    pub(crate) advertise: Option<SocketAddr>,
+    /// How long it may be silent before it counts as dead.
+    pub(crate) lease_ttl: Duration,
+    /// The elasticity period of the cluster, if this is its first server.
+    pub(crate) period: Duration,
+    /// What it does wrong on purpose.
+    pub(crate) planted: Planted,
+    /// What the network can carry, in megabits per second.
+    pub(crate) net_mbit: Option<f64>,
+    /// Where to serve metrics.
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+/// Runs a server until its supervisor or a signal ends it or it is no longer a member.
+pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
+    let credentials = options.address.credentials(app.cluster_name())?;
+    let Stores { coordination, state } = options.address.open(app.cluster_name(), &credentials).await?;
+    let settings = if options.address.is_supervised() {
+        ClusterSettings::load(&coordination).await?
+    } else {
+        let settings = ClusterSettings::of_first_server(app.policy_source().clone(), options.period);
+        settings.load_or_store(&coordination).await?
+    };
+    let policy = Arc::new(app.compile(&settings.policy)?);
+    #[cfg(feature = "planted-bugs")]
+    let state = if options.planted.unfenced {
+        crate::unfenced::Unfenced::over(state)
+    } else {
+        state
+    };
+    let state = Arc::new(MeasuredState::new(state));
+    let member = MemberOptions {
+        planted: options.planted,
+        cpu_share: options.cpu_share,
+        listen: options.listen,
+        advertise: options.advertise,
+        lease_ttl: options.lease_ttl,
+        ..MemberOptions::new(
+            options.name.clone(),
+            Role::Server,
+            coordination,
+            state.clone(),
+            credentials.security,
+        )
+    };
+    let member = Member::join(&app, member).await?;
+    let (membership, runtime) = (member.membership.clone(), member.runtime.clone());
+    let capacity = Capacity::find(options.cpu_share, options.net_mbit);
+    let last_period = Arc::new(Mutex::new(LastPeriod::default()));
+    let metrics = ServerMetrics {
+        name: options.name,
+        runtime: member.runtime.clone(),
+        peer: member.peer.clone(),
+        state,
+        last_period: Arc::clone(&last_period),
+    };
+    let _metrics = metrics.serve(options.metrics).await;
+    let mut server = Server::new(member, policy, settings, capacity, options.address.is_supervised());
+    server.last_period = last_period;
+    let supervisor_ended = async {
+        match options.address.is_supervised() {
+            true => supervisor_ended().await,
+            false => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        ended = server.run() => ended?,
+        () = supervisor_ended => {}
+    }
+    if !runtime.shutdown(SHUTDOWN_TIME_MAX).await {
+        tracing::warn!("some actors did not come to an end in time");
+    }
+    membership.leave().await;
+    Ok(())
+}
+
+/// Ends when standard input does: it is a pipe that the supervisor holds.
+async fn supervisor_ended() {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = ended.send(());
+    });
+    let _ = end.await;
+}

@@ -1,0 +1,236 @@
+//! What a server has, and what it hears.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use elastin_cluster::{Class, Heard, Role, Roster};
+use elastin_control::{Config, GemEvent, Lem, LemEvent};
+use elastin_policy::Policy;
+use elastin_types::{ActorId, NodeId};
+use parking_lot::Mutex;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::leaving::{LOOK_AGAIN_AFTER, Leaving};
+use super::managers::Told;
+use crate::admin::{AdminError, AdminReply, Asker, Errand, Moves, Office, answer, moved};
+use crate::control::{global_manager, members_of, new_actor, sleep_until_due};
+use crate::global::Global;
+use crate::member::{Below, Member};
+use crate::metrics::LastPeriod;
+use crate::settings::ClusterSettings;
+use crate::status::Status;
+use crate::usage::{Capacity, UsageMeter};
+use crate::wire::{self, ControlFrame};
+
+/// Who asked for a move.
+pub(super) enum Asked {
+    Manager(elastin_control::MoveId),
+    Operator(Asker),
+    Evacuation(ActorId),
+}
+
+/// A server at work.
+pub(super) struct Server {
+    pub(super) member: Member,
+    pub(super) lem: Lem,
+    /// The global manager, while it is this server's turn to run it.
+    pub(super) global: Option<Global>,
+    pub(super) status: Arc<Mutex<Status>>,
+    pub(super) policy: Arc<Policy>,
+    pub(super) settings: ClusterSettings,
+    pub(super) usage: UsageMeter,
+    pub(super) last_period: Arc<Mutex<LastPeriod>>,
+    pub(super) roster: Roster,
+    pub(super) office: Office,
+    pub(super) moves: Moves<Asked>,
+    /// The actors that wait for a place, by the number of the asking.
+    pub(super) placements: HashMap<u64, ActorId>,
+    pub(super) placements_asked: u64,
+    /// What came before the first roster: the driver knows who is there a moment earlier than this task.
+    pub(super) early: Vec<Below>,
+    pub(super) supervised: bool,
+    pub(super) leaving: Option<Leaving>,
+    pub(super) left: bool,
+}
+
+impl Server {
+    pub(super) fn new(
+        member: Member,
+        policy: Arc<Policy>,
+        settings: ClusterSettings,
+        capacity: Capacity,
+        supervised: bool,
+    ) -> Self {
+        let config = Config {
+            node: member.me,
+            policy: Arc::clone(&policy),
+            settings: settings.elasticity(),
+            seed: member.me.0,
+        };
+        Server {
+            lem: Lem::new(config),
+            global: None,
+            status: Arc::default(),
+            policy,
+            settings,
+            usage: UsageMeter::start(capacity),
+            last_period: Arc::default(),
+            roster: Roster::default(),
+            office: Office::default(),
+            moves: Moves::default(),
+            placements: Default::default(),
+            placements_asked: 0,
+            early: Vec::new(),
+            supervised,
+            leaving: None,
+            left: false,
+            member,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> anyhow::Result<()> {
+        let (mut below, mut heard) = self.member.take_ears();
+        let mut periods = interval(self.policy.period().unwrap_or(self.settings.period));
+        periods.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first tick comes at once; nothing is measured yet.
+        periods.tick().await;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut evicted = false;
+        while !self.left {
+            let local = self.lem.next_timer();
+            let global = self.global.as_ref().and_then(Global::next_timer);
+            let due = local.into_iter().chain(global).min();
+            let due = due.map(|at| at.since(self.member.runtime.now()));
+            tokio::select! {
+                _ = periods.tick() => self.end_period(),
+                Some(below) = below.recv() => self.hear(below),
+                heard = heard.recv(), if !evicted => match heard {
+                    Some(Heard::Roster(roster)) => self.meet(roster),
+                    // A bug on purpose: it goes on when it is no longer a member.
+                    Some(Heard::Evicted) | None if self.member.planted.is_unfenced() => evicted = true,
+                    Some(Heard::Evicted) | None => anyhow::bail!("this server is no longer a member of its cluster"),
+                },
+                () = sleep_until_due(due) => self.tell([Told::Local(LemEvent::Tick), Told::Global(GemEvent::Tick)]),
+                _ = terminate.recv() => self.begin_to_leave(),
+                // An interrupt from the keyboard goes to a whole embedded cluster, whose supervisor ends its servers.
+                _ = interrupt.recv(), if !self.supervised => self.begin_to_leave(),
+                () = tokio::time::sleep(LOOK_AGAIN_AFTER), if self.leaving.is_some() => self.empty(),
+            }
+        }
+        Ok(())
+    }
+
+    /// The membership changed.
+    fn meet(&mut self, roster: Roster) {
+        let is_first = self.roster.members.is_empty();
+        let servers = roster.members.iter().filter(|(_, record)| record.role == Role::Server);
+        self.status
+            .lock()
+            .set_servers(servers.map(|(node, record)| (*node, record.name.clone(), record.draining)));
+        self.roster = roster;
+        self.office.meet(&self.member.peer, &self.roster);
+        let me = self.member.me;
+        match global_manager(&self.roster) == Some(me) {
+            true if self.global.is_none() => {
+                tracing::info!("the global elasticity manager runs here now");
+                let (policy, status) = (Arc::clone(&self.policy), Arc::clone(&self.status));
+                self.global = Some(Global::new(me, policy, &self.settings, status));
+            }
+            true => {}
+            false => self.global = None,
+        }
+        let members = members_of(&self.roster);
+        let (local, global) = (LemEvent::Members(members.clone()), GemEvent::Members(members));
+        self.tell([Told::Global(global), Told::Local(local)]);
+        if is_first {
+            // So that the global manager knows of this server before a whole period has passed.
+            self.end_period();
+            for below in std::mem::take(&mut self.early) {
+                self.hear(below);
+            }
+        }
+    }
+
+    fn hear(&mut self, below: Below) {
+        if self.roster.members.is_empty() {
+            return self.early.push(below);
+        }
+        match below {
+            Below::Frame {
+                from,
+                class: Class::Control,
+                payload,
+            } => {
+                if let Some(frame) = wire::decode(from, &payload) {
+                    self.hear_control(from, frame);
+                }
+            }
+            Below::Frame { from, payload, .. } => {
+                let errand = self.office.hear(&self.member.peer, &self.roster, from, &payload);
+                self.run_errand(errand);
+            }
+            Below::MoveEnded { id, result } => match self.moves.end(id) {
+                Some(Asked::Manager(id)) => {
+                    let result = result.map(drop).map_err(|error| error.to_string());
+                    self.tell([Told::Local(LemEvent::MoveEnded { id, result })]);
+                }
+                Some(Asked::Operator(asker)) => answer(&self.member.peer, asker, moved(result)),
+                Some(Asked::Evacuation(actor)) => {
+                    self.evacuated(&actor, result.is_ok());
+                }
+                None => {}
+            },
+            Below::NeedPlacement {
+                actor,
+                caller,
+                caller_node,
+            } => {
+                self.placements_asked += 1;
+                let request = self.placements_asked;
+                self.placements.insert(request, actor.clone());
+                let new = new_actor(&self.roster, actor, caller, caller_node);
+                self.tell([Told::Local(LemEvent::Place { request, new })]);
+            }
+        }
+    }
+
+    pub(super) fn hear_control(&mut self, from: NodeId, frame: ControlFrame) {
+        match frame {
+            ControlFrame::Message(message) if message.is_for_global() => {
+                self.tell([Told::Global(GemEvent::Message { from, message })]);
+            }
+            ControlFrame::Message(message) => self.tell([Told::Local(LemEvent::Message { from, message })]),
+            ControlFrame::Relayed { from, message } => self.tell([Told::Local(LemEvent::Message { from, message })]),
+            ControlFrame::ToHost { actor, message } => {
+                if let Some(host) = self.member.peer.host_of(&actor) {
+                    self.send_control(host, &ControlFrame::Relayed { from, message });
+                }
+            }
+            ControlFrame::Record(decision) => self.status.lock().decided(*decision),
+            ControlFrame::Leave => tracing::warn!(%from, "a frame for a supervisor came to a server"),
+        }
+    }
+
+    fn run_errand(&mut self, errand: Option<Errand>) {
+        match errand {
+            Some(Errand::Move { actor, to, asker }) => {
+                let id = self.moves.begin(Asked::Operator(asker));
+                self.member.peer.move_actor(id, actor, to);
+            }
+            Some(Errand::Drain { asker }) => {
+                self.begin_to_leave();
+                answer(&self.member.peer, asker, Ok(AdminReply::Done));
+            }
+            Some(Errand::Status { asker }) => {
+                let result = match self.global.is_some() {
+                    true => Ok(AdminReply::Servers(self.status.lock().servers())),
+                    false => Err(AdminError::WrongNode),
+                };
+                answer(&self.member.peer, asker, result);
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What makes a client's calls again that certainly have not run.
+//!
+//! ```text
+//!   runtime ── send ──► Retrying ── send ──► peer ──► cluster
+//!                          ▲   └── after a pause ──┐     │
+//!                          └──── NotDelivered ─────┴─────┘
+//! ```
+//!
+//! Each try is a message of its own, with an id of its own: paths are kept in order by what becomes of each message. So a call
+//! that is made again comes after what the client has sent to the actor meanwhile.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use elastin_actor::{Host, ReminderDone, ReminderRequest, ReplySlot};
+use elastin_runtime::{Grant, Outside, SaveDone};
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Time};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+/// How long to wait before the first further try: about what a cluster needs to agree on a change.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// How long to wait at most, however many tries there were: nobody wants to wait much longer for what is mended.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How long a call is made again, if its deadline is not before: what is wrong for longer, such as a damaged state, is not
+/// mended by trying.
+const TRIES_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// The world of a client: as it is, except that calls that were not delivered are made again.
+pub(crate) struct Retrying {
+    outside: Arc<dyn Outside>,
+    handle: Handle,
+    /// Set once, when there is a runtime. It knows this in turn.
+    host: OnceLock<Weak<dyn Host>>,
+    /// Calls that are being made again, by the id that their callers know: the id of the present try.
+    again: Mutex<HashMap<CallId, CallId>>,
+    this: Weak<Retrying>,
+}
+
+/// A call, on its way or about to be made again.
+struct Attempt {
+    message: Message,
+    reply: ReplySlot,
+    /// The id that its caller knows.
+    first: CallId,
+    /// How long to wait if it is not delivered.
+    pause: Duration,
+    /// When it is not made again any more. Set when it was not delivered for the first time.
+    until: Option<Time>,
+}
+
+impl Retrying {
+    /// Must be called inside a tokio runtime, whose tasks wait between tries.
+    pub(crate) fn over(outside: Arc<dyn Outside>) -> Arc<Retrying> {
+        Arc::new_cyclic(|this| Retrying {
+            outside,
+            handle: Handle::current(),
+            host: OnceLock::new(),
+            again: Mutex::default(),
+            this: this.clone(),
+        })
+    }
+
+    /// Says what gives calls their ids and tells the time. Until then nothing is made again.
+    pub(crate) fn attach(&self, host: &Arc<dyn Host>) {
+        assert!(self.host.set(Arc::downgrade(host)).is_ok(), "a client has one runtime");
+    }
+
+    fn attempt(&self, attempt: Attempt) {
+        let message = attempt.message.clone();
+        let this = self.this.clone();
+        let ended = move |outcome: Outcome| match (outcome, this.upgrade()) {
+            (Err(CallError::NotDelivered(why)), Some(this)) => {
+                this.not_delivered(attempt, CallError::NotDelivered(why))
+            }
+            (outcome, this) => {
+                if let (Some(this), Some(_)) = (this, attempt.until) {
+                    this.again.lock().remove(&attempt.first);
+                }
+                attempt.reply.complete(outcome);
+            }
+        };
+        self.outside.send(message, Some(ReplySlot::new(ended)));
+    }
+
+    /// Makes a call again after a while, or lets its caller know if it is too late for that.
+    fn not_delivered(self: Arc<Self>, mut attempt: Attempt, error: CallError) {
+        let Some(host) = self.host.get().and_then(Weak::upgrade) else {
+            return attempt.reply.complete(Err(error));
+        };
+        let now = host.now();
+        let is_first = attempt.until.is_none();
+        let until = *attempt.until.get_or_insert_with(|| {
+            let deadline = attempt.message.header.deadline.unwrap_or(Time(u64::MAX));
+            deadline.min(now + TRIES_TIME_MAX)
+        });
+        // Those who were refused together do not come back together.
+        let spread = attempt.pause / 8 * (attempt.first.sequence % 8) as u32;
+        let pause = attempt.pause + spread;
+        if now + pause >= until {
+            self.again.lock().remove(&attempt.first);
+            return attempt.reply.complete(Err(error));
+        }
+        let before = attempt.message.header.call;
+        if is_first {
+            self.again.lock().insert(attempt.first, before);
+        }
+        attempt.pause = (attempt.pause * 2).min(PAUSE_MAX);
+        let this = Arc::clone(&self);
+        self.handle.spawn(async move {
+            tokio::time::sleep(pause).await;
+            let call = host.next_call();
+            // Whoever gave it up meanwhile has taken it out.
+            if let Some(present) = this.again.lock().get_mut(&attempt.first) {
+                *present = call;
+            } else {
+                return;
+            }
+            attempt.message.header.call = call;
+            this.attempt(attempt);
+        });
+    }
+}
+
+impl Outside for Retrying {
+    fn may_activate_here(&self, actor: &ActorId) -> Option<Grant> {
+        self.outside.may_activate_here(actor)
+    }
+
+    fn send(&self, message: Message, reply: Option<ReplySlot>) {
+        match reply {
+            Some(reply) => self.attempt(Attempt {
+                first: message.header.call,
+                message,
+                reply,
+                pause: PAUSE_MIN,
+                until: None,
+            }),
+            // Nobody would hear that a tell was not delivered.
+            None => self.outside.send(message, None),
+        }
+    }
+
+    fn give_up(&self, call: CallId) {
+        let present = self.again.lock().remove(&call).unwrap_or(call);
+        self.outside.give_up(present);
+    }
+
+    fn reply(&self, call: CallId, outcome: Outcome) {
+        self.outside.reply(call, outcome);
+    }
+
+    fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
+        self.outside.save(actor, epoch, state, done);
+    }
+
+    fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {
+        self.outside.remind(actor, request, done);
+    }
+
+    fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {
+        self.outside.last_known_node(actor)
+    }
+
+    fn passivated(&self, actor: &ActorId, epoch: ActivationEpoch) {
+        self.outside.passivated(actor, epoch);
+    }
+}

@@ -1,0 +1,35 @@
+//! An actor that shows what calls carry, and that can be made to hold still.
+
+use std::path::Path;
+use std::time::Duration;
+
+use elastin::prelude::*;
+
+/// How long a probe that holds still waits between two looks.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
+
+/// Shows what calls carry, and can be made to hold still.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub struct Probe;
+
+#[handlers]
+impl Probe {
+    /// Logs that it was visited and lets the first of the others, if there are any, visit the rest. Says the `traceparent` of
+    /// each turn, its own first; nothing for turns without a trace.
+    async fn visit(&self, ctx: &Ctx, others: Vec<u64>) -> Result<Vec<Option<String>>, String> {
+        tracing::info!("visited");
+        let mut places = vec![ctx.trace().map(|trace| trace.to_string())];
+        if let [next, rest @ ..] = &*others {
+            let visited = ctx.actor::<Probe>(*next).visit(rest.to_vec()).await;
+            places.extend(visited.map_err(|error| error.to_string())?);
+        }
+        Ok(places)
+    }
+
+    /// Holds still, and its thread with it, until there is a file of this name.
+    fn hold_until(&mut self, file: String) {
+        while !Path::new(&file).exists() {
+            std::thread::sleep(LOOK_AGAIN_AFTER);
+        }
+    }
+}

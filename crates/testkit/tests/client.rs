@@ -1,0 +1,151 @@
+//! A client of a cluster whose servers come and go: it makes calls again that certainly have not run, and no others.
+
+use std::time::{Duration, Instant};
+
+use elastin::Embedded;
+use elastin::prelude::*;
+use elastin_testkit::{Feeder, Journal, Ledger, app, wait_for};
+use tokio::task::JoinSet;
+
+const CALL_DEADLINE: Duration = Duration::from_secs(60);
+const LEDGERS: u64 = 8;
+
+async fn cluster_of_one() -> (Embedded, Client) {
+    let cluster = app()
+        .embedded()
+        .servers(1)
+        .program(env!("CARGO_BIN_EXE_testkit-server"))
+        .start()
+        .await
+        .expect("the cluster starts");
+    let client = cluster.client().await.unwrap();
+    (cluster, client)
+}
+
+fn names(cluster: &Embedded) -> Vec<String> {
+    cluster.servers().into_iter().map(|server| server.name).collect()
+}
+
+async fn append(client: Client, ledger: u64, number: u64) -> Result<u64, CallError> {
+    let ledger = client.actor::<Ledger>(ledger);
+    ledger.append(0, number).deadline(CALL_DEADLINE).await
+}
+
+/// Makes calls to new actors, of those from this key on, until one is refused because no server takes it; says how, and how
+/// long that took.
+async fn refused(client: &Client, mut key: u64, wait_max: Duration) -> (CallError, Duration) {
+    let began = Instant::now();
+    loop {
+        let called_at = Instant::now();
+        let outcome = client.actor::<Ledger>(key).append(0, 1).deadline(wait_max).await;
+        if let Err(error) = outcome {
+            return (error, called_at.elapsed());
+        }
+        assert!(began.elapsed() < CALL_DEADLINE, "servers still take actors");
+        key += 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_not_delivered_is_made_again_until_its_deadline() {
+    let (cluster, client) = cluster_of_one().await;
+    assert_eq!(append(client.clone(), 1, 1).await, Ok(1));
+    // The only server takes nobody any more, but can't go: there is no other for what it has.
+    cluster.drain(&names(&cluster)[0]);
+    let wait_max = Duration::from_millis(300);
+    let (error, spent) = refused(&client, 1000, wait_max).await;
+    assert!(matches!(error, CallError::NotDelivered(_)), "{error:?}");
+    assert!(
+        spent > Duration::from_millis(50),
+        "it was tried again, but only for {spent:?}"
+    );
+
+    let mut calls = JoinSet::new();
+    for ledger in 100..100 + LEDGERS {
+        calls.spawn(append(client.clone(), ledger, 1));
+    }
+    cluster.add_server().await.expect("a server starts");
+    while let Some(outcome) = calls.join_next().await {
+        assert_eq!(outcome.unwrap(), Ok(1), "the new server takes it");
+    }
+    assert_eq!(
+        append(client, 1, 2).await,
+        Ok(2),
+        "the first server's actors have moved"
+    );
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_in_doubt_is_not_made_again() {
+    const KILLS: u64 = 5;
+    let (cluster, client) = cluster_of_one().await;
+    let mut in_doubt = 0;
+    for round in 1..=KILLS {
+        let only = names(&cluster).remove(0);
+        assert!(cluster.kill(&only).await, "{only} was there to be killed");
+        let mut calls = JoinSet::new();
+        for ledger in 0..LEDGERS {
+            calls.spawn(append(client.clone(), ledger, round));
+        }
+        while let Some(outcome) = calls.join_next().await {
+            match outcome.unwrap() {
+                Ok(_) => {}
+                Err(CallError::Unknown(_)) => in_doubt += 1,
+                Err(error) => panic!("a call ended with {error:?}"),
+            }
+        }
+        wait_for("another server", || {
+            names(&cluster).first().is_some_and(|name| *name != only)
+        })
+        .await;
+    }
+    assert!(in_doubt > 0, "no call was on its way when a server was killed");
+    for ledger in 0..LEDGERS {
+        let log = client.actor::<Ledger>(ledger).log().deadline(CALL_DEADLINE).await;
+        let numbers = log.unwrap().remove(&0).unwrap_or_default();
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "doubled: {numbers:?}");
+    }
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_know_a_clients_calls_from_those_of_actors() {
+    const OF_CLIENT: u64 = 1;
+    const OF_FEEDER: u64 = 2;
+    let policy = "client.call(Journal(j).append).count > 5 => reserve(j, cpu);";
+    let cluster = app()
+        .embedded()
+        .servers(2)
+        .period(Duration::from_millis(300))
+        .policy(PolicySource::new("client.epl", policy))
+        .program(env!("CARGO_BIN_EXE_testkit-server"))
+        .start()
+        .await
+        .expect("the cluster starts");
+    let client = cluster.client().await.unwrap();
+    let decided = || -> Vec<String> {
+        let decisions = cluster.decisions();
+        decisions.iter().map(|decision| cluster.explain(decision)).collect()
+    };
+    let began = Instant::now();
+    while !decided().iter().any(|decision| decision.contains("Journal/1")) {
+        assert!(began.elapsed() < CALL_DEADLINE, "nothing was decided: {:?}", decided());
+        let fed = client
+            .actor::<Feeder>(1)
+            .feed(1, OF_FEEDER, 100)
+            .deadline(CALL_DEADLINE)
+            .await;
+        fed.expect("the feeder is answered");
+        for number in 0..20 {
+            let journal = client.actor::<Journal>(OF_CLIENT);
+            journal.append(0, number).deadline(CALL_DEADLINE).await.unwrap();
+        }
+    }
+    assert!(
+        !decided().iter().any(|decision| decision.contains("Journal/2")),
+        "{:?}",
+        decided()
+    );
+    cluster.shutdown().await;
+}

@@ -1,0 +1,98 @@
+//! A trace of calls between real processes, read from what the processes write.
+
+use std::time::Duration;
+
+use elastin::types::TraceContext;
+use elastin_testkit::{EtcdElastin, Probe, app, wait_for};
+
+const CALL_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A span, as a server has written it.
+#[derive(Debug, PartialEq, Eq, Hash, Clone)]
+struct Span {
+    trace: String,
+    span: String,
+    parent: String,
+    actor: String,
+}
+
+/// The spans in which a server has written that a probe was visited. Visits without a trace are in none.
+fn spans_in(words: &str) -> Vec<Span> {
+    let visits = words
+        .lines()
+        .filter(|line| line.ends_with("visited") && line.contains("turn{"));
+    visits.map(span_in).collect()
+}
+
+fn span_in(line: &str) -> Span {
+    let field = |name: &str| {
+        let (_, rest) = line
+            .split_once(&format!("{name}="))
+            .unwrap_or_else(|| panic!("{name} is missing in {line}"));
+        let end = rest.find([' ', '}']).expect("a field ends");
+        rest[..end].trim_matches('"').to_owned()
+    };
+    Span {
+        trace: field(" turn{trace_id").to_owned(),
+        span: field(" span_id"),
+        parent: field("parent_span_id"),
+        actor: field("actor"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trace_goes_through_the_servers_that_its_calls_go_through() {
+    let program = env!("CARGO_BIN_EXE_testkit-server");
+    let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
+    elastin.log("elastin_testkit=info,elastin::turn=info");
+    for server in ["a", "b"] {
+        elastin.add_server(server).unwrap();
+    }
+    let cluster = elastin.connect().await.expect("there is a server to connect to");
+    wait_for("both servers", || cluster.server_names().len() == 2).await;
+    let client = cluster.client();
+    for (probe, server) in [(1, "a"), (2, "b"), (3, "a")] {
+        let probe = client.actor::<Probe>(probe);
+        let places = probe.visit(vec![]).deadline(CALL_DEADLINE).await.unwrap();
+        assert_eq!(places, [None], "a call without a trace stays one");
+        match cluster.move_actor(probe.id(), server).await {
+            Ok(()) => {}
+            Err(error) => assert_eq!(error.to_string(), "the actor is already there"),
+        }
+    }
+
+    let root: TraceContext = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        .parse()
+        .unwrap();
+    let first = client.actor::<Probe>(1);
+    let visit = first.visit(vec![2, 3]).with_trace(root);
+    let places = visit.deadline(CALL_DEADLINE).await.unwrap();
+    let places: Vec<TraceContext> = places
+        .into_iter()
+        .map(|place| place.expect("the trace was lost").parse().expect("a traceparent"))
+        .collect();
+    assert_eq!(places.len(), 3);
+
+    // What each server has to have written: its own turns, each below the turn that called it.
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let above = [root, places[0], places[1]];
+    let expected: Vec<Span> = [1, 2, 3]
+        .iter()
+        .zip(above.iter().zip(&places))
+        .map(|(probe, (above, place))| Span {
+            trace: "4bf92f3577b34da6a3ce929d0e0e4736".into(),
+            span: hex(&place.span_id),
+            parent: hex(&above.span_id),
+            actor: format!("Probe/{probe}"),
+        })
+        .collect();
+    let spans = |server: &str| spans_in(&elastin.words_of(server));
+    assert_eq!(
+        spans("a"),
+        [expected[0].clone(), expected[2].clone()],
+        "{}",
+        elastin.words_of("a")
+    );
+    assert_eq!(spans("b"), [expected[1].clone()], "{}", elastin.words_of("b"));
+    cluster.leave().await;
+}
