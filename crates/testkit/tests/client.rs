@@ -128,8 +128,27 @@ async fn policies_know_a_clients_calls_from_those_of_actors() {
         let decisions = cluster.decisions();
         decisions.iter().map(|decision| cluster.explain(decision)).collect()
     };
+    // Others may have to move out of the way of one that gets a server for itself.
+    let is_reserved = |journal: u64| {
+        let (moved, dedicated) = (
+            format!("Journal/{journal} moved"),
+            format!("dedicated to Journal/{journal}:"),
+        );
+        decided().iter().any(|decision| {
+            decision.contains(&dedicated) || (decision.starts_with(&moved) && decision.contains("reserves it"))
+        })
+    };
+    // Both on one server, so that there is something to decide.
+    for journal in [OF_CLIENT, OF_FEEDER] {
+        let journal = client.actor::<Journal>(journal);
+        journal.log().deadline(CALL_DEADLINE).await.unwrap();
+        match cluster.move_actor(journal.id(), "server-1").await {
+            Ok(()) => {}
+            Err(error) => assert_eq!(error.to_string(), "the actor is already there"),
+        }
+    }
     let began = Instant::now();
-    while !decided().iter().any(|decision| decision.contains("Journal/1")) {
+    while !is_reserved(OF_CLIENT) {
         assert!(began.elapsed() < CALL_DEADLINE, "nothing was decided: {:?}", decided());
         let fed = client
             .actor::<Feeder>(1)
@@ -142,10 +161,6 @@ async fn policies_know_a_clients_calls_from_those_of_actors() {
             journal.append(0, number).deadline(CALL_DEADLINE).await.unwrap();
         }
     }
-    assert!(
-        !decided().iter().any(|decision| decision.contains("Journal/2")),
-        "{:?}",
-        decided()
-    );
+    assert!(!is_reserved(OF_FEEDER), "{:?}", decided());
     cluster.shutdown().await;
 }
