@@ -191,6 +191,11 @@ impl Peer {
         self.inner.machine.look(&*self.inner, |node| node.view().cloned())
     }
 
+    /// Whether this node keeps the part of the directory that an actor belongs to, and may answer for it.
+    pub fn answers_for(&self, actor: &ActorId) -> bool {
+        self.inner.machine.look(&*self.inner, |node| node.answers_for(actor))
+    }
+
     /// The node that an actor is on, as the part of the directory that this node owns has it.
     pub fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
         self.inner.machine.look(&*self.inner, |node| node.host_of(actor))

@@ -52,6 +52,7 @@ pub(crate) struct Credentials {
 }
 
 /// The parts of a cluster that live outside its nodes.
+#[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) coordination: Arc<dyn Coordination>,
     pub(crate) state: Arc<dyn StateStore>,

@@ -11,6 +11,7 @@ use elastin_types::{ActorType, Schema, SchemaError};
 
 use crate::PolicySource;
 use crate::embedded::EmbeddedBuilder;
+use crate::in_process::InProcessBuilder;
 
 /// Where an application starts.
 pub struct Elastin;
@@ -104,6 +105,11 @@ impl App {
     /// An embedded cluster of this application: server processes of this program on this machine.
     pub fn embedded(&self) -> EmbeddedBuilder {
         EmbeddedBuilder::new(self.clone())
+    }
+
+    /// A cluster of this application whose servers are all in this process, for tests.
+    pub fn in_process(&self) -> InProcessBuilder {
+        InProcessBuilder::new(self.clone())
     }
 
     /// Runs the program as its arguments say: as an embedded cluster, as a node, or as a tool. `--help` lists what there is.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_actor::Client;
-use elastin_cluster::{Heard, Role, Roster};
+use elastin_cluster::{Heard, Role, Roster, Security};
 use elastin_types::{ActorId, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -37,8 +37,14 @@ impl Cluster {
     /// Joins the application's cluster at this address as a client with this name, which must not be in use.
     pub async fn connect(app: &App, address: &ClusterAddress, name: &str) -> anyhow::Result<Cluster> {
         let credentials = address.credentials(app.cluster_name())?;
-        let Stores { coordination, state } = address.open_to_call(app.cluster_name(), &credentials).await?;
-        let options = MemberOptions::new(name, Role::Client, coordination, state, credentials.security);
+        let stores = address.open_to_call(app.cluster_name(), &credentials).await?;
+        Self::join(app, stores, credentials.security, name).await
+    }
+
+    /// Joins a cluster that has its stores there.
+    pub(crate) async fn join(app: &App, stores: Stores, security: Security, name: &str) -> anyhow::Result<Cluster> {
+        let Stores { coordination, state } = stores;
+        let options = MemberOptions::new(name, Role::Client, coordination, state, security);
         let mut member = Member::join(app, options).await?;
         let client = member.runtime.client();
         let (rosters, mut roster) = watch::channel(Roster::default());
@@ -104,13 +110,13 @@ impl Cluster {
     /// Moves an actor to a server, as an operator; no policy is asked.
     pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), AdminError> {
         let to = self.named(server)?;
-        let view = self.member.peer.view().ok_or(AdminError::NoAnswer)?;
-        let directory = view.directory_of(actor).node;
-        let request = || AdminRequest::Move {
-            actor: actor.clone(),
-            to,
+        let ask = async || {
+            let view = self.member.peer.view().ok_or(AdminError::NoAnswer)?;
+            let actor = actor.clone();
+            self.ask(view.directory_of(&actor).node, AdminRequest::Move { actor, to })
+                .await
         };
-        until_arrived(|| self.ask(directory, request())).await.map(drop)
+        until_arrived(ask).await.map(drop)
     }
 
     /// Has a server emptied, after which it leaves; returns when it is gone.
@@ -119,6 +125,23 @@ impl Cluster {
         self.ask(node, AdminRequest::Drain).await?;
         let mut roster = self.roster.clone();
         let gone = roster.wait_for(|roster| !roster.members.contains_key(&node)).await;
+        gone.map(drop).map_err(|_| AdminError::NoAnswer)
+    }
+
+    /// Waits until a server of that name is there.
+    pub(crate) async fn await_server(&self, server: &str, wait_max: Duration) -> anyhow::Result<()> {
+        let mut roster = self.roster.clone();
+        let there = roster.wait_for(|roster| roster.named(server).is_some());
+        tokio::time::timeout(wait_max, there)
+            .await
+            .map_err(|_| anyhow::anyhow!("{server} is not known to others after {wait_max:?}"))??;
+        Ok(())
+    }
+
+    /// Waits until no server of that name is there.
+    pub(crate) async fn await_gone(&self, server: &str) -> Result<(), AdminError> {
+        let mut roster = self.roster.clone();
+        let gone = roster.wait_for(|roster| roster.named(server).is_none()).await;
         gone.map(drop).map_err(|_| AdminError::NoAnswer)
     }
 

@@ -96,13 +96,12 @@ struct NodeArguments {
 }
 
 impl NodeArguments {
-    fn options(self) -> anyhow::Result<NodeOptions> {
-        Ok(NodeOptions {
+    fn options(self) -> anyhow::Result<(ClusterAddress, NodeOptions)> {
+        let options = NodeOptions {
             lease_ttl: seconds("lease", self.lease)?,
             period: seconds("period", self.period)?,
             net_mbit: self.net_mbit,
             metrics: self.metrics,
-            address: self.address,
             name: self.name,
             cpu_share: self.cpu_share,
             listen: self.listen,
@@ -114,7 +113,8 @@ impl NodeArguments {
             },
             #[cfg(not(feature = "planted-bugs"))]
             planted: Planted::default(),
-        })
+        };
+        Ok((self.address, options))
     }
 }
 
@@ -154,7 +154,7 @@ fn carry_out(app: App, arguments: Arguments) -> ExitCode {
         } => cluster(app, servers, servers_max, cpu_share, period, data, metrics),
         Command::Node(arguments) => arguments
             .options()
-            .and_then(|options| block_on(node::run(app, options))),
+            .and_then(|(address, options)| block_on(node::run(app, address, options))),
         Command::Check { policy } => check(app, policy),
         Command::Schema => schema(&app),
     };

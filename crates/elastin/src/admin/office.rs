@@ -66,6 +66,7 @@ impl Office {
         // The directory forgets the actors of a dead server only when they are called again.
         let host = peer.host_of(&actor).filter(|host| roster.members.contains_key(host));
         match host {
+            None if !peer.answers_for(&actor) => answer(peer, asker, Err(AdminError::WrongNode)),
             None => answer(peer, asker, Err(AdminError::NotActive)),
             Some(host) if host == peer.me() => return Some(Errand::Move { actor, to, asker }),
             Some(host) => {

@@ -13,7 +13,8 @@ const ARRIVAL_TIME_MAX: Duration = Duration::from_secs(5);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// Asks for a move again while the server that the directory names does not have the actor yet: a move that was decided a
-/// moment ago is still being finished there.
+/// moment ago is still being finished there. Also while nobody can say where it is, because the actor's part of the directory
+/// is on its way to another server.
 pub(crate) async fn until_arrived<F>(ask: impl Fn() -> F) -> AdminResult
 where
     F: Future<Output = AdminResult>,
@@ -21,7 +22,7 @@ where
     let began = Instant::now();
     loop {
         match ask().await {
-            Err(AdminError::Move(MoveError::NotHere)) if began.elapsed() < ARRIVAL_TIME_MAX => {
+            Err(AdminError::Move(MoveError::NotHere) | AdminError::WrongNode) if began.elapsed() < ARRIVAL_TIME_MAX => {
                 tokio::time::sleep(ASK_AGAIN_AFTER).await;
             }
             answer => return answer,

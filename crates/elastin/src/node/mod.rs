@@ -14,9 +14,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_cluster::{Planted, Role};
+use elastin_cluster::{Peer, Planted, Role, Security};
+use elastin_runtime::Runtime;
 use elastin_stores::MeasuredState;
 use parking_lot::Mutex;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::App;
 use crate::address::{ClusterAddress, Stores};
@@ -31,8 +33,6 @@ const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What a server is started with.
 pub(crate) struct NodeOptions {
-    /// Where its cluster is.
-    pub(crate) address: ClusterAddress,
     /// The server's name.
     pub(crate) name: String,
     /// The share of a core that it may use.
@@ -53,11 +53,54 @@ pub(crate) struct NodeOptions {
     pub(crate) metrics: Option<SocketAddr>,
 }
 
-/// Runs a server until its supervisor or a signal ends it or it is no longer a member.
-pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
-    let credentials = options.address.credentials(app.cluster_name())?;
-    let Stores { coordination, state } = options.address.open(app.cluster_name(), &credentials).await?;
-    let settings = if options.address.is_supervised() {
+/// Runs a server as a process, until its supervisor or a signal ends it or it is no longer a member.
+pub(crate) async fn run(app: App, address: ClusterAddress, options: NodeOptions) -> anyhow::Result<()> {
+    let credentials = address.credentials(app.cluster_name())?;
+    let stores = address.open(app.cluster_name(), &credentials).await?;
+    let supervised = address.is_supervised();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let told_to_leave = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            // An interrupt from the keyboard goes to a whole embedded cluster, whose supervisor ends its servers.
+            _ = interrupt.recv(), if !supervised => {}
+        }
+    };
+    let place = Place {
+        stores,
+        security: credentials.security,
+        supervised,
+    };
+    let told_to_end = async move {
+        match supervised {
+            true => supervisor_ended().await,
+            false => std::future::pending().await,
+        }
+    };
+    serve(app, place, options, told_to_leave, told_to_end, |_, _| {}).await
+}
+
+/// The cluster that a server is part of.
+pub(crate) struct Place {
+    pub(crate) stores: Stores,
+    pub(crate) security: Security,
+    /// Whether there is a supervisor that starts and ends servers.
+    pub(crate) supervised: bool,
+}
+
+/// Runs a server until it has left, which it begins to do when it is told to; until it is told to end with what it has; or
+/// until it is no longer a member. `joined` gets its parts when it has joined.
+pub(crate) async fn serve(
+    app: App,
+    place: Place,
+    options: NodeOptions,
+    told_to_leave: impl Future<Output = ()>,
+    told_to_end: impl Future<Output = ()>,
+    joined: impl FnOnce(&Runtime, &Peer),
+) -> anyhow::Result<()> {
+    let Stores { coordination, state } = place.stores;
+    let settings = if place.supervised {
         ClusterSettings::load(&coordination).await?
     } else {
         let settings = ClusterSettings::of_first_server(app.policy_source().clone(), options.period);
@@ -82,10 +125,11 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
             Role::Server,
             coordination,
             state.clone(),
-            credentials.security,
+            place.security,
         )
     };
     let member = Member::join(&app, member).await?;
+    joined(&member.runtime, &member.peer);
     let (membership, runtime) = (member.membership.clone(), member.runtime.clone());
     let capacity = Capacity::find(options.cpu_share, options.net_mbit);
     let last_period = Arc::new(Mutex::new(LastPeriod::default()));
@@ -97,17 +141,11 @@ pub(crate) async fn run(app: App, options: NodeOptions) -> anyhow::Result<()> {
         last_period: Arc::clone(&last_period),
     };
     let _metrics = metrics.serve(options.metrics).await;
-    let mut server = Server::new(member, policy, settings, capacity, options.address.is_supervised());
+    let mut server = Server::new(member, policy, settings, capacity);
     server.last_period = last_period;
-    let supervisor_ended = async {
-        match options.address.is_supervised() {
-            true => supervisor_ended().await,
-            false => std::future::pending().await,
-        }
-    };
     tokio::select! {
-        ended = server.run() => ended?,
-        () = supervisor_ended => {}
+        ended = server.run(told_to_leave) => ended?,
+        () = told_to_end => {}
     }
     if !runtime.shutdown(SHUTDOWN_TIME_MAX).await {
         tracing::warn!("some actors did not come to an end in time");

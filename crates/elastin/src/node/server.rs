@@ -8,7 +8,6 @@ use elastin_control::{Config, GemEvent, Lem, LemEvent};
 use elastin_policy::Policy;
 use elastin_types::{ActorId, NodeId};
 use parking_lot::Mutex;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::leaving::{LOOK_AGAIN_AFTER, Leaving};
@@ -49,19 +48,12 @@ pub(super) struct Server {
     pub(super) placements_asked: u64,
     /// What came before the first roster: the driver knows who is there a moment earlier than this task.
     pub(super) early: Vec<Below>,
-    pub(super) supervised: bool,
     pub(super) leaving: Option<Leaving>,
     pub(super) left: bool,
 }
 
 impl Server {
-    pub(super) fn new(
-        member: Member,
-        policy: Arc<Policy>,
-        settings: ClusterSettings,
-        capacity: Capacity,
-        supervised: bool,
-    ) -> Self {
+    pub(super) fn new(member: Member, policy: Arc<Policy>, settings: ClusterSettings, capacity: Capacity) -> Self {
         let config = Config {
             node: member.me,
             policy: Arc::clone(&policy),
@@ -82,22 +74,21 @@ impl Server {
             placements: Default::default(),
             placements_asked: 0,
             early: Vec::new(),
-            supervised,
             leaving: None,
             left: false,
             member,
         }
     }
 
-    pub(super) async fn run(mut self) -> anyhow::Result<()> {
+    /// Runs until it has left, which it begins to do when it is told to.
+    pub(super) async fn run(mut self, told_to_leave: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let mut told_to_leave = std::pin::pin!(told_to_leave);
         let (mut below, mut heard) = self.member.take_ears();
         let mut periods = interval(self.policy.period().unwrap_or(self.settings.period));
         periods.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick comes at once; nothing is measured yet.
         periods.tick().await;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut evicted = false;
+        let (mut evicted, mut told) = (false, false);
         while !self.left {
             let local = self.lem.next_timer();
             let global = self.global.as_ref().and_then(Global::next_timer);
@@ -113,9 +104,10 @@ impl Server {
                     Some(Heard::Evicted) | None => anyhow::bail!("this server is no longer a member of its cluster"),
                 },
                 () = sleep_until_due(due) => self.tell([Told::Local(LemEvent::Tick), Told::Global(GemEvent::Tick)]),
-                _ = terminate.recv() => self.begin_to_leave(),
-                // An interrupt from the keyboard goes to a whole embedded cluster, whose supervisor ends its servers.
-                _ = interrupt.recv(), if !self.supervised => self.begin_to_leave(),
+                () = &mut told_to_leave, if !told => {
+                    told = true;
+                    self.begin_to_leave();
+                }
                 () = tokio::time::sleep(LOOK_AGAIN_AFTER), if self.leaving.is_some() => self.empty(),
             }
         }

@@ -59,6 +59,13 @@ impl Node {
         self.slots.get_mut(&Slot::of(actor))?.entries.get_mut(actor)
     }
 
+    /// Whether this node keeps the part of the directory that an actor belongs to, and may answer for it: not while that is
+    /// still on its way here.
+    pub fn answers_for(&self, actor: &ActorId) -> bool {
+        let slot = self.slots.get(&Slot::of(actor));
+        slot.is_some_and(|slot| matches!(slot.phase, SlotPhase::Open))
+    }
+
     /// The node that an actor is on, as the part of the directory that this node owns has it.
     pub fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
         match self.slots.get(&Slot::of(actor))?.entries.get(actor)? {

@@ -1,0 +1,153 @@
+//! A cluster in one process, as an application's own tests use it.
+
+use std::time::{Duration, Instant};
+
+use elastin::InProcess;
+use elastin::prelude::*;
+use elastin::types::{NotDelivered, Rejected};
+
+/// Longer than what may travel between nodes.
+const TOO_LARGE: usize = 17 << 20;
+
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Is lost in a crash.
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Counter {
+    value: u64,
+}
+
+#[handlers]
+impl Counter {
+    fn add(&mut self, amount: u64) -> u64 {
+        self.value += amount;
+        self.value
+    }
+
+    fn measure(&self, text: String) -> usize {
+        text.len()
+    }
+
+    fn recite(&mut self, bytes: usize) -> String {
+        self.value += 1;
+        "x".repeat(bytes)
+    }
+}
+
+/// Survives a crash.
+#[derive(Actor, Serialize, Deserialize, Default)]
+#[actor(persist)]
+struct Account {
+    balance: u64,
+}
+
+#[handlers]
+impl Account {
+    fn deposit(&mut self, amount: u64) -> u64 {
+        self.balance += amount;
+        self.balance
+    }
+}
+
+async fn cluster(servers: u32) -> InProcess {
+    let app = Elastin::app().actor::<Counter>().actor::<Account>();
+    let cluster = app.in_process().servers(servers).lease(Duration::from_secs(1));
+    cluster.start().await.expect("the cluster starts")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn actors_move_between_servers_that_come_and_go() {
+    let mut cluster = cluster(1).await;
+    let counter = cluster.client().actor::<Counter>(7);
+    assert_eq!(counter.add(1).await, Ok(1));
+    let added = cluster.add_server().await.unwrap();
+    cluster.move_actor(counter.id(), &added).await.unwrap();
+    assert_eq!(counter.add(1).await, Ok(2));
+    cluster.drain(&added).await.unwrap();
+    assert_eq!(cluster.server_names(), ["server-1"]);
+    assert_eq!(counter.add(1).await, Ok(3), "a drain loses nothing, saved or not");
+    let unknown = cluster.drain(&added).await.unwrap_err();
+    assert!(unknown.to_string().contains(&added), "{unknown}");
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_crashes_takes_along_what_was_not_saved() {
+    let mut cluster = cluster(2).await;
+    let (counter, account) = (
+        cluster.client().actor::<Counter>(1),
+        cluster.client().actor::<Account>(1),
+    );
+    for id in [counter.id(), account.id()] {
+        assert_eq!(counter.add(1).await.is_ok(), account.deposit(5).await.is_ok());
+        cluster.move_actor(id, "server-2").await.unwrap();
+    }
+    assert_eq!(account.deposit(0).await, Ok(10));
+    assert!(cluster.crash("server-2").await);
+    assert!(!cluster.crash("server-2").await, "it is gone");
+    // What was on its way when the server died is in doubt. When its lease has run out, others have its actors.
+    let began = Instant::now();
+    while let Err(error) = account.deposit(0).deadline(Duration::from_secs(5)).await {
+        assert!(began.elapsed() < WAIT_MAX, "{error}");
+    }
+    assert_eq!(account.deposit(1).await, Ok(11));
+    assert_eq!(counter.add(1).await, Ok(1), "it began anew");
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_to_travel_is_refused_and_the_rest_goes_on() {
+    let cluster = cluster(1).await;
+    let counter = cluster.client().actor::<Counter>(1);
+    let is_refused = |error: &CallError| matches!(error, CallError::Rejected(Rejected::TooLarge { bytes, .. }) if *bytes >= TOO_LARGE);
+    let text = "x".repeat(TOO_LARGE);
+    assert!(
+        counter
+            .measure(text.clone())
+            .await
+            .is_err_and(|error| is_refused(&error))
+    );
+    let with_value = counter.add(1).with_value("note", &text).await;
+    assert!(with_value.is_err_and(|error| is_refused(&error)));
+    assert_eq!(counter.add(0).await, Ok(0), "neither has run");
+    assert!(counter.recite(TOO_LARGE).await.is_err_and(|error| is_refused(&error)));
+    assert_eq!(counter.add(0).await, Ok(1), "only the reply was too large");
+    assert_eq!(counter.measure("x".repeat(1 << 20)).await, Ok(1 << 20));
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_without_servers_has_no_place_for_actors() {
+    let app = Elastin::app().actor::<Counter>();
+    let refused = app
+        .in_process()
+        .servers(0)
+        .start()
+        .await
+        .err()
+        .expect("nobody would be there");
+    assert!(refused.to_string().contains("at least one server"), "{refused}");
+    let twice = Elastin::app().actor::<Counter>().actor::<Counter>();
+    let refused = twice
+        .in_process()
+        .start()
+        .await
+        .err()
+        .expect("a type twice is an error");
+    assert!(refused.to_string().contains("Counter"), "{refused}");
+    let mut cluster = cluster(1).await;
+    let counter = cluster.client().actor::<Counter>(1);
+    assert_eq!(counter.add(1).await, Ok(1));
+    assert!(cluster.crash("server-1").await);
+    let failed = counter.add(1).deadline(Duration::from_secs(3)).await;
+    let expected = |error: &CallError| {
+        matches!(
+            error,
+            CallError::Unknown(_)
+                | CallError::DeadlineExceeded
+                | CallError::NotDelivered(NotDelivered::NoPlace | NotDelivered::Unreachable)
+        )
+    };
+    assert!(failed.as_ref().is_err_and(expected), "{failed:?}");
+    cluster.shutdown().await;
+}
