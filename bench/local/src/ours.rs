@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use elastin::{Actor, Client, Ref, handlers};
 use elastin_runtime::{Interest, Runtime, Settings};
+use elastin_types::CallError;
 use serde::{Deserialize, Serialize};
 
 use crate::tokio_peer::tokio;
@@ -41,12 +42,19 @@ impl Count {
 
 impl Counter for Ref<Count> {
     async fn call(&self, kind: Kind) -> u64 {
-        match kind {
-            Kind::Now => self.add(1).await,
-            Kind::Later => self.add_later(1).await,
-            Kind::Work => self.add_working(1).await,
+        loop {
+            let called = match kind {
+                Kind::Now => self.add(1).await,
+                Kind::Later => self.add_later(1).await,
+                Kind::Work => self.add_working(1).await,
+            };
+            match called {
+                Ok(count) => return count,
+                // A call does not wait for room in a mailbox that tells have filled.
+                Err(CallError::Overloaded(_)) => tokio::task::yield_now().await,
+                Err(error) => panic!("the actor is there: {error}"),
+            }
         }
-        .expect("the actor is there")
     }
 
     async fn tell(&self, kind: Kind) {
@@ -86,7 +94,7 @@ impl Caller {
         for _ in 0..tells {
             counter.add(1).tell().await.expect("the actor is there");
         }
-        counter.add(0).await.expect("the actor is there");
+        counter.call(Kind::Now).await;
     }
 
     async fn tell_working(&mut self, counter: Ref<Count>, tells: u64) {
@@ -94,7 +102,7 @@ impl Caller {
             work();
             counter.add_working(1).tell().await.expect("the actor is there");
         }
-        counter.add(0).await.expect("the actor is there");
+        counter.call(Kind::Now).await;
     }
 }
 
