@@ -6,6 +6,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::certificates::Certificates;
 use crate::port::free_port;
 use crate::process::{BackendError, Process};
 use crate::turn::Turn;
@@ -23,6 +24,7 @@ pub struct EtcdCluster {
     address: Ipv4Addr,
     members: Vec<Member>,
     directory: TempDir,
+    certificates: Option<Certificates>,
     // Last, so that the next cluster starts when all of this one has ended.
     _turn: Turn,
 }
@@ -43,17 +45,26 @@ impl EtcdCluster {
 
     /// The same, at an address of this machine.
     pub fn start_at(address: Ipv4Addr, members: usize) -> Result<EtcdCluster, BackendError> {
+        Self::start_with(address, members, false)
+    }
+
+    /// The same, with members that speak to clients in TLS only, and only to those who have a certificate.
+    pub fn start_secured(members: usize) -> Result<EtcdCluster, BackendError> {
+        Self::start_with(Ipv4Addr::LOCALHOST, members, true)
+    }
+
+    fn start_with(address: Ipv4Addr, members: usize, secured: bool) -> Result<EtcdCluster, BackendError> {
         let mut tried = 0;
         loop {
             tried += 1;
-            match Self::try_start(address, members) {
+            match Self::try_start(address, members, secured) {
                 Err(BackendError::Failed { .. }) if tried < STARTS_MAX => {}
                 started => return started,
             }
         }
     }
 
-    fn try_start(address: Ipv4Addr, members: usize) -> Result<EtcdCluster, BackendError> {
+    fn try_start(address: Ipv4Addr, members: usize, secured: bool) -> Result<EtcdCluster, BackendError> {
         let member = |index| Member {
             name: format!("etcd-{index}"),
             client: free_port(),
@@ -64,6 +75,7 @@ impl EtcdCluster {
             address,
             members: (0..members).map(member).collect(),
             directory: tempfile::tempdir()?,
+            certificates: secured.then(|| Certificates::make(address)).transpose()?,
             _turn: Turn::wait(),
         };
         for index in 0..members {
@@ -84,7 +96,7 @@ impl EtcdCluster {
             .map(|member| format!("{}={}", member.name, url(member.peer)))
             .collect();
         let member = &self.members[index];
-        let (client, peer) = (url(member.client), url(member.peer));
+        let (client, peer) = (self.endpoint(index), url(member.peer));
         let mut command = Command::new("etcd");
         command
             .arg("--data-dir")
@@ -95,6 +107,16 @@ impl EtcdCluster {
             .args(["--initial-cluster", &all.join(","), "--initial-cluster-state", "new"])
             .args(["--heartbeat-interval", &HEARTBEAT_MS.to_string()])
             .args(["--election-timeout", &ELECTION_MS.to_string()]);
+        if let Some(certificates) = &self.certificates {
+            command
+                .arg("--cert-file")
+                .arg(certificates.server())
+                .arg("--key-file")
+                .arg(certificates.server_key())
+                .arg("--trusted-ca-file")
+                .arg(certificates.authority())
+                .arg("--client-cert-auth");
+        }
         Process::start(&mut command, &self.log(index)).map_err(|error| match error {
             BackendError::Io(io) if io.kind() == std::io::ErrorKind::NotFound => BackendError::NotInstalled {
                 program: "etcd".to_owned(),
@@ -122,9 +144,17 @@ impl EtcdCluster {
 
     /// The members, as clients name them.
     pub fn endpoints(&self) -> Vec<String> {
-        (0..self.members.len())
-            .map(|member| self.address(member).to_string())
-            .collect()
+        (0..self.members.len()).map(|member| self.endpoint(member)).collect()
+    }
+
+    fn endpoint(&self, member: usize) -> String {
+        let scheme = if self.certificates.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address(member))
+    }
+
+    /// The certificates, if it speaks TLS.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
     }
 
     /// Kills a member.

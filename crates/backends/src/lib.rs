@@ -4,6 +4,7 @@
 //! Each runs in a directory and on ports of its own and ends with the value that stands for it. The programs come from
 //! the system: Debian's packages `etcd-server`, `postgresql` and `faketime`.
 
+mod certificates;
 mod clock;
 mod disk;
 mod etcd;
@@ -14,6 +15,7 @@ mod process;
 mod proxy;
 mod turn;
 
+pub use certificates::Certificates;
 pub use clock::with_wrong_clock;
 pub use disk::Disk;
 pub use etcd::EtcdCluster;

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
+use crate::certificates::Certificates;
 use crate::disk::Disk;
 use crate::port::free_port;
 use crate::process::{BackendError, LOOK_AGAIN_AFTER, Process, START_TIME_MAX, run};
@@ -29,6 +30,7 @@ pub struct PostgresServer {
     port: u16,
     process: Option<Process>,
     directory: TempDir,
+    certificates: Option<Certificates>,
 }
 
 impl PostgresServer {
@@ -39,21 +41,33 @@ impl PostgresServer {
 
     /// The same, at an address of this machine.
     pub fn start_at(address: Ipv4Addr) -> Result<PostgresServer, BackendError> {
-        Self::start_in(address, tempfile::tempdir()?)
+        Self::start_in(address, tempfile::tempdir()?, None)
+    }
+
+    /// Starts a server that speaks TLS only, and only to those who have a certificate.
+    pub fn start_secured() -> Result<PostgresServer, BackendError> {
+        let address = Ipv4Addr::LOCALHOST;
+        let certificates = Certificates::make(address)?;
+        Self::start_in(address, tempfile::tempdir()?, Some(certificates))
     }
 
     /// The same, with all its files on a disk of its own.
     pub fn start_on(disk: &Disk) -> Result<PostgresServer, BackendError> {
-        Self::start_in(Ipv4Addr::LOCALHOST, tempfile::tempdir_in(disk.path())?)
+        Self::start_in(Ipv4Addr::LOCALHOST, tempfile::tempdir_in(disk.path())?, None)
     }
 
-    fn start_in(address: Ipv4Addr, directory: TempDir) -> Result<PostgresServer, BackendError> {
+    fn start_in(
+        address: Ipv4Addr,
+        directory: TempDir,
+        certificates: Option<Certificates>,
+    ) -> Result<PostgresServer, BackendError> {
         let mut server = PostgresServer {
             programs: programs()?,
             address,
             port: free_port(),
             process: None,
             directory,
+            certificates,
         };
         server.create()?;
         let mut tried = 0;
@@ -91,6 +105,31 @@ impl PostgresServer {
                 .open(self.data().join("pg_hba.conf"));
             writeln!(rules?, "host all all samenet trust")?;
         }
+        match &self.certificates {
+            Some(certificates) => self.secure(certificates),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the server its certificate, which it takes only from files that are its own, and the rule to ask for one.
+    fn secure(&self, certificates: &Certificates) -> Result<(), BackendError> {
+        let data = self.data();
+        for (from, to) in [
+            (certificates.server(), "server.crt"),
+            (certificates.server_key(), "server.key"),
+            (certificates.authority(), "root.crt"),
+        ] {
+            let mut install = Command::new("install");
+            install.args(["--mode", "600"]);
+            if is_root() {
+                install.args(["--owner", ACCOUNT]);
+            }
+            run(install.arg(from).arg(data.join(to)))?;
+        }
+        std::fs::write(
+            data.join("pg_hba.conf"),
+            "hostssl all all all trust clientcert=verify-ca\n",
+        )?;
         Ok(())
     }
 
@@ -120,6 +159,9 @@ impl PostgresServer {
             .arg(self.data())
             // Each connection of a test costs memory for nothing otherwise.
             .args(["-c", "shared_buffers=16MB", "-c", "max_connections=40"]);
+        if self.certificates.is_some() {
+            command.args(["-c", "ssl=on", "-c", "ssl_ca_file=root.crt"]);
+        }
         let mut process = Process::start(&mut command, &log)?;
         process.await_words("ready to accept connections", &log)?;
         self.process = Some(process);
@@ -145,6 +187,11 @@ impl PostgresServer {
     /// Where it accepts connections.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((self.address, self.port))
+    }
+
+    /// The certificates, if it speaks TLS.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
     }
 
     /// How clients name it.

@@ -32,6 +32,15 @@ pub struct ClusterAddress {
     /// The PostgreSQL server that keeps state, such as postgres://user:password@host/database; only servers need it
     #[arg(long, value_name = "URL")]
     pub postgres: Option<String>,
+    /// The file of the authority that has signed the certificate of the PostgreSQL server, which is spoken to in TLS then
+    #[arg(long, value_name = "FILE", requires = "postgres")]
+    pub postgres_ca: Option<PathBuf>,
+    /// The file of the certificate by which the PostgreSQL server knows this member
+    #[arg(long, value_name = "FILE", requires = "postgres_ca", requires = "postgres_key")]
+    pub postgres_certificate: Option<PathBuf>,
+    /// The file of that certificate's key
+    #[arg(long, value_name = "FILE", requires = "postgres_certificate")]
+    pub postgres_key: Option<PathBuf>,
     /// The directory of this member's certificates, as `elastin ca issue` writes it
     #[arg(long, value_name = "DIRECTORY")]
     pub certificates: Option<PathBuf>,
@@ -95,7 +104,7 @@ impl ClusterAddress {
             anyhow::bail!("a server needs `--join`, or `--etcd` and `--postgres`");
         };
         let coordination = self.coordination(cluster)?;
-        let state = postgres_state(postgres, cluster).await?;
+        let state = self.postgres_state(postgres, cluster).await?;
         Ok(Stores { coordination, state })
     }
 
@@ -123,28 +132,61 @@ impl ClusterAddress {
 
     /// How to talk to etcd in TLS, if it is to be.
     #[cfg(feature = "etcd")]
-    fn etcd_tls(&self) -> anyhow::Result<Option<elastin_stores::etcd::EtcdTls>> {
-        let Some(authority) = &self.etcd_ca else {
-            let secured = self.etcd.iter().find(|endpoint| endpoint.starts_with("https://"));
-            anyhow::ensure!(
-                secured.is_none(),
-                "{} is to be reached in TLS: say with `--etcd-ca` who has signed its certificate",
-                secured.map_or("", String::as_str)
-            );
-            return Ok(None);
-        };
-        let identity = match (&self.etcd_certificate, &self.etcd_key) {
-            (Some(certificate), Some(key)) => Some((read_text(certificate)?, read_text(key)?)),
-            _ => None,
-        };
-        let authority = read_text(authority)?;
-        Ok(Some(elastin_stores::etcd::EtcdTls { authority, identity }))
+    fn etcd_tls(&self) -> anyhow::Result<Option<elastin_stores::StoreTls>> {
+        let tls = store_tls(&self.etcd_ca, &self.etcd_certificate, &self.etcd_key)?;
+        let secured = self.etcd.iter().find(|endpoint| endpoint.starts_with("https://"));
+        anyhow::ensure!(
+            tls.is_some() || secured.is_none(),
+            "{} is to be reached in TLS: say with `--etcd-ca` who has signed its certificate",
+            secured.map_or("", String::as_str)
+        );
+        Ok(tls)
     }
 
     #[cfg(not(feature = "etcd"))]
     fn coordination(&self, _cluster: &str) -> anyhow::Result<Arc<dyn Coordination>> {
         anyhow::bail!("this program was built without the feature `etcd`")
     }
+
+    #[cfg(feature = "postgres")]
+    async fn postgres_state(&self, url: &str, cluster: &str) -> anyhow::Result<Arc<dyn StateStore>> {
+        use elastin_stores::postgres::{PostgresError, PostgresState};
+        // A cluster's name may have characters that a schema's may not.
+        let plain = |char: char| {
+            if char.is_ascii_alphanumeric() {
+                char.to_ascii_lowercase()
+            } else {
+                '_'
+            }
+        };
+        let schema: String = "elastin_".chars().chain(cluster.chars().map(plain)).collect();
+        let tls = store_tls(&self.postgres_ca, &self.postgres_certificate, &self.postgres_key)?;
+        match PostgresState::connect(url, &schema, tls.as_ref()).await {
+            Err(error @ PostgresError::NoAuthority) => anyhow::bail!("{error}, with `--postgres-ca`"),
+            connected => Ok(Arc::new(connected?)),
+        }
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    async fn postgres_state(&self, _url: &str, _cluster: &str) -> anyhow::Result<Arc<dyn StateStore>> {
+        anyhow::bail!("this program was built without the feature `postgres`")
+    }
+}
+
+/// The certificates for a store in these files, if an authority is named.
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+fn store_tls(
+    authority: &Option<PathBuf>,
+    certificate: &Option<PathBuf>,
+    key: &Option<PathBuf>,
+) -> anyhow::Result<Option<elastin_stores::StoreTls>> {
+    let Some(authority) = authority else { return Ok(None) };
+    let identity = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((read_text(certificate)?, read_text(key)?)),
+        _ => None,
+    };
+    let authority = read_text(authority)?;
+    Ok(Some(elastin_stores::StoreTls { authority, identity }))
 }
 
 /// The stores that a supervisor serves to who has its secret.
@@ -155,7 +197,7 @@ async fn served(supervisor: SocketAddr, credentials: &Credentials) -> anyhow::Re
     Ok(StoreClient::connect(supervisor, secret).await?)
 }
 
-#[cfg(feature = "etcd")]
+#[cfg(any(feature = "etcd", feature = "postgres"))]
 fn read_text(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).map_err(|error| anyhow::anyhow!("{} can't be read: {error}", file.display()))
 }
@@ -167,26 +209,6 @@ fn read_secret(file: &Path) -> anyhow::Result<Secret> {
         return Ok(Secret::from_text(&line)?);
     }
     Secret::read(file).map_err(|error| anyhow::anyhow!("the secret in {} can't be used: {error}", file.display()))
-}
-
-#[cfg(feature = "postgres")]
-async fn postgres_state(url: &str, cluster: &str) -> anyhow::Result<Arc<dyn StateStore>> {
-    use elastin_stores::postgres::PostgresState;
-    // A cluster's name may have characters that a schema's may not.
-    let plain = |char: char| {
-        if char.is_ascii_alphanumeric() {
-            char.to_ascii_lowercase()
-        } else {
-            '_'
-        }
-    };
-    let schema: String = "elastin_".chars().chain(cluster.chars().map(plain)).collect();
-    Ok(Arc::new(PostgresState::connect(url, &schema).await?))
-}
-
-#[cfg(not(feature = "postgres"))]
-async fn postgres_state(_url: &str, _cluster: &str) -> anyhow::Result<Arc<dyn StateStore>> {
-    anyhow::bail!("this program was built without the feature `postgres`")
 }
 
 #[cfg(all(test, feature = "etcd"))]

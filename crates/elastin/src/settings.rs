@@ -1,21 +1,18 @@
 //! What a cluster is set to, kept in coordination so that every node has the same.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use elastin_control::Settings;
 use elastin_protocol::store::{
     Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, KeyState,
 };
-use elastin_stores::CoordinationExt;
+use elastin_stores::{CoordinationExt, call_patiently};
 use serde::{Deserialize, Serialize};
 
 use crate::PolicySource;
 
 const SETTINGS_KEY: &str = "settings";
-/// How long a server that starts waits for coordination to answer at all, and between two tries.
-const PATIENCE: Duration = Duration::from_secs(30);
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// What every node of a cluster is set to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,7 +53,7 @@ impl ClusterSettings {
     pub(crate) async fn load_or_store(self, coordination: &Arc<dyn Coordination>) -> anyhow::Result<ClusterSettings> {
         let bytes = serde_json::to_vec(&self).expect("settings are plain data");
         let first = Commit::put(SETTINGS_KEY, bytes).when(SETTINGS_KEY, KeyState::Absent);
-        match patiently(coordination, || first.clone()).await {
+        match call_patiently(&**coordination, first).await {
             Ok(_) => Ok(self),
             Err(CoordinationError::ConditionFailed { .. }) => Self::load(coordination).await,
             Err(error) => Err(error.into()),
@@ -64,33 +61,15 @@ impl ClusterSettings {
     }
 
     pub(crate) async fn load(coordination: &Arc<dyn Coordination>) -> anyhow::Result<ClusterSettings> {
-        let get = || CoordinationRequest::Get {
+        let get = CoordinationRequest::Get {
             key: SETTINGS_KEY.into(),
         };
-        let entry = match patiently(coordination, get).await? {
+        let entry = match call_patiently(&**coordination, get).await? {
             CoordinationReply::Got { entry, .. } => entry,
             other => unreachable!("a get is answered by Got, not {other:?}"),
         };
         let entry =
             entry.ok_or_else(|| anyhow::anyhow!("the cluster has no settings: was it started by a supervisor?"))?;
         Ok(serde_json::from_slice(&entry.value)?)
-    }
-}
-
-/// Asks until it is answered: a server may well be started while coordination elects a leader or comes up itself. Only for
-/// requests that do no harm when they are carried out twice.
-async fn patiently<R: Into<CoordinationRequest>>(
-    coordination: &Arc<dyn Coordination>,
-    request: impl Fn() -> R,
-) -> Result<CoordinationReply, CoordinationError> {
-    let began = Instant::now();
-    loop {
-        match coordination.call(request()).await {
-            Err(CoordinationError::Failed(failure)) if began.elapsed() < PATIENCE => {
-                tracing::warn!(%failure, "coordination does not answer; trying again");
-                tokio::time::sleep(ASK_AGAIN_AFTER).await;
-            }
-            answer => return answer,
-        }
     }
 }

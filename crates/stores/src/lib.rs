@@ -25,8 +25,12 @@ pub mod postgres;
 pub mod secret;
 pub mod served;
 mod state_engine;
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+mod tls;
 mod watchers;
 mod worker;
 
-pub use call::{CoordinationExt, StateStoreExt};
+pub use call::{CoordinationExt, StateStoreExt, call_patiently};
 pub use measured::{MeasuredState, StoreMeasures, TIMES as STORE_TIMES};
+#[cfg(any(feature = "etcd", feature = "postgres"))]
+pub use tls::StoreTls;

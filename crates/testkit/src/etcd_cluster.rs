@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use elastin::{App, Authority, Cluster, ClusterAddress};
-use elastin_backends::{EtcdCluster, Network, PostgresServer, Process, with_wrong_clock};
+use elastin_backends::{Certificates, EtcdCluster, Network, PostgresServer, Process, with_wrong_clock};
 use tempfile::TempDir;
 
 /// How long a server may be silent in tests: etcd's shortest.
@@ -116,6 +116,20 @@ impl EtcdElastin {
             .args(more)
             .arg("--certificates")
             .arg(self.certificates(name, true)?);
+        for (store, certificates) in [
+            ("etcd", self.etcd.certificates()),
+            ("postgres", self.postgres.certificates()),
+        ] {
+            if let Some(certificates) = certificates {
+                command
+                    .arg(format!("--{store}-ca"))
+                    .arg(certificates.authority())
+                    .arg(format!("--{store}-certificate"))
+                    .arg(certificates.client())
+                    .arg(format!("--{store}-key"))
+                    .arg(certificates.client_key());
+            }
+        }
         let process = Process::start(&mut command, &self.log_file(name))?;
         self.servers.insert(name.to_owned(), process);
         Ok(())
@@ -169,8 +183,12 @@ impl EtcdElastin {
 
     /// Where the cluster is, for a client of this name with a certificate of its own.
     pub fn address(&self, client: &str) -> anyhow::Result<ClusterAddress> {
+        let tls = self.etcd.certificates();
         Ok(ClusterAddress {
             etcd: self.etcd.endpoints(),
+            etcd_ca: tls.map(Certificates::authority),
+            etcd_certificate: tls.map(Certificates::client),
+            etcd_key: tls.map(Certificates::client_key),
             certificates: Some(self.certificates(client, false)?),
             ..ClusterAddress::default()
         })

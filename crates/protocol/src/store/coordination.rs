@@ -199,6 +199,18 @@ impl Commit {
         self
     }
 
+    /// Whether carrying it out a second time changes nothing: it writes only keys that must be absent before.
+    pub fn is_harmless_twice(&self) -> bool {
+        let must_be_absent = |key: &String| {
+            let mut conditions = self.conditions.iter();
+            conditions.any(|condition| condition.key == *key && condition.state == KeyState::Absent)
+        };
+        self.writes.iter().all(|write| match write {
+            Write::Put { key, .. } => must_be_absent(key),
+            Write::Delete { .. } => false,
+        })
+    }
+
     /// The bytes of all keys and values that it writes.
     pub fn payload_bytes(&self) -> usize {
         self.writes.iter().map(Write::payload_bytes).sum()

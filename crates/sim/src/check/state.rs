@@ -12,22 +12,26 @@ use super::{Turn, Violation};
 #[derive(Debug, Default)]
 pub(crate) struct StateMoves {
     effects: BTreeMap<(ActorId, u64), u64>,
-    /// The life in which an actor was last frozen.
-    frozen: BTreeMap<ActorId, u64>,
+    /// The latest activation of an actor that was frozen, and its life.
+    frozen: BTreeMap<ActorId, (ActivationEpoch, u64)>,
     /// The life that an activation on a node continues, because a move to there was decided.
     continues: BTreeMap<(ActorId, ActivationEpoch, NodeId), u64>,
 }
 
 impl StateMoves {
-    /// An actor is frozen for a move.
-    pub(crate) fn frozen(&mut self, actor: &ActorId, life: u64) {
-        self.frozen.insert(actor.clone(), life);
+    /// An actor is frozen for a move. A node that does not know yet that it is no longer a member may freeze an activation
+    /// that others have left behind.
+    pub(crate) fn frozen(&mut self, actor: &ActorId, epoch: ActivationEpoch, life: u64) {
+        let latest = self.frozen.entry(actor.clone()).or_insert((epoch, life));
+        if latest.0 <= epoch {
+            *latest = (epoch, life);
+        }
     }
 
     /// The move is decided: this activation continues the one that was frozen, if it is where the move was to lead. (If it
     /// is elsewhere, the one there was lost again.)
     pub(crate) fn moves(&mut self, actor: &ActorId, epoch: ActivationEpoch, to: NodeId) {
-        if let Some(life) = self.frozen.get(actor) {
+        if let Some((_, life)) = self.frozen.get(actor) {
             self.continues.insert((actor.clone(), epoch, to), *life);
         }
     }

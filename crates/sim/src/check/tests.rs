@@ -124,7 +124,8 @@ fn state_that_is_left_behind_is_found() {
         Ok(()),
         "a new life goes on from what was saved"
     );
-    checker.frozen(&one, 2);
+    checker.frozen(&one, epoch(3), 2);
+    checker.frozen(&one, epoch(1), 1);
     checker.moves(&one, epoch(4), NodeId(4));
     let mut moved = turn(&one, 4, 7);
     moved.state.life = 2;

@@ -281,7 +281,7 @@ impl World {
         };
         activation.status = Status::Frozen;
         let (life, image) = (activation.state.life, Some(activation.state.encode()));
-        self.checkers.state.frozen(actor, life);
+        self.checkers.state.frozen(actor, epoch, life);
         self.last_freeze = self.now;
         let actor = actor.clone();
         let event = Event::Frozen { actor, epoch, image };

@@ -30,6 +30,8 @@ use messages::{LeaseAnswer, LeaseGrantRequest, LeaseName, LeaseRevokeResponse};
 use translate::Namespace;
 use watching::Watching;
 
+use crate::tls::StoreTls;
+
 /// How many requests may wait: coordination is asked a few times a second, so more than this is a fault elsewhere.
 const QUEUE_MAX: usize = 10_000;
 /// How many signs of life may be under way: some for each lease of a process.
@@ -45,16 +47,7 @@ pub struct EtcdConfig {
     /// The name of the Elastin cluster; its keys are below `elastin/NAME/`.
     pub cluster: String,
     /// Certificates, if the servers are named with `https`.
-    pub tls: Option<EtcdTls>,
-}
-
-/// Certificates for an etcd cluster, all as PEM text.
-#[derive(Clone, Debug)]
-pub struct EtcdTls {
-    /// The authority that has signed the servers' certificates.
-    pub authority: String,
-    /// The certificate by which the servers know this client, and its key.
-    pub identity: Option<(String, String)>,
+    pub tls: Option<StoreTls>,
 }
 
 /// Why coordination by etcd could not be set up. Nothing was started.
@@ -122,7 +115,7 @@ impl EtcdCoordination {
     }
 }
 
-fn server(endpoint: &str, tls: Option<&EtcdTls>) -> Result<Endpoint, EtcdError> {
+fn server(endpoint: &str, tls: Option<&StoreTls>) -> Result<Endpoint, EtcdError> {
     let invalid = |error: tonic::transport::Error| EtcdError::Invalid {
         endpoint: endpoint.to_owned(),
         reason: std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string),

@@ -9,6 +9,7 @@
 
 mod session;
 mod statements;
+mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,8 +19,11 @@ use elastin_protocol::store::{Done, StateError, StateReply, StateRequest, StateS
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_postgres::Config;
+use tokio_postgres::config::SslMode;
 
+use crate::tls::StoreTls;
 use session::{Session, unreachable_because};
+use tls::Tls;
 
 /// How many requests may wait.
 const QUEUE_MAX: usize = 65_536;
@@ -43,6 +47,12 @@ pub enum PostgresError {
     /// The schema's name is not a plain one.
     #[error("`{0}` is not a name for a schema: letters, digits and `_`, not a digit first, at most 63")]
     SchemaName(String),
+    /// The address asks for TLS, and nobody has said whose certificates to trust.
+    #[error("the PostgreSQL server is to be reached in TLS: say who has signed its certificate")]
+    NoAuthority,
+    /// The certificates are not ones.
+    #[error("the certificates for the PostgreSQL server are not valid: {0}")]
+    Certificates(String),
     /// The server was not reached, or does not have what is needed. Its own words say what.
     #[error("the PostgreSQL server can't be used: {0}")]
     Unusable(String),
@@ -62,8 +72,17 @@ struct Waiting {
 impl PostgresState {
     /// Connects to a server, such as `postgres://user:password@host:5432/database`, and creates what is needed in a schema
     /// of this name. Must be called inside a tokio runtime, whose tasks do the work.
-    pub async fn connect(url: &str, schema: &str) -> Result<Self, PostgresError> {
+    ///
+    /// With certificates the server is spoken to in TLS, and must prove that it is the one that the address names.
+    pub async fn connect(url: &str, schema: &str, tls: Option<&StoreTls>) -> Result<Self, PostgresError> {
         let mut config: Config = url.parse().map_err(PostgresError::Address)?;
+        let tls = tls.map(Tls::new).transpose().map_err(PostgresError::Certificates)?;
+        match tls {
+            // Never in plain text, whatever the address says.
+            Some(_) => drop(config.ssl_mode(SslMode::Require)),
+            None if config.get_ssl_mode() == SslMode::Require => return Err(PostgresError::NoAuthority),
+            None => {}
+        }
         config
             .application_name("elastin")
             .keepalives_idle(Duration::from_secs(10));
@@ -74,11 +93,14 @@ impl PostgresState {
         if !is_plain(schema) {
             return Err(PostgresError::SchemaName(schema.to_owned()));
         }
-        let session = Session::open(&config, schema).await.map_err(PostgresError::Unusable)?;
+        let session = Session::open(&config, tls.as_ref(), schema)
+            .await
+            .map_err(PostgresError::Unusable)?;
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
         let worker = Worker {
             config,
+            tls,
             schema: schema.to_owned(),
             session: Some(session),
             retry_at: Instant::now(),
@@ -112,6 +134,7 @@ impl StateStore for PostgresState {
 /// The task that carries out what waits.
 struct Worker {
     config: Config,
+    tls: Option<Tls>,
     schema: String,
     /// `None` after the connection broke, until there is a new one.
     session: Option<Session>,
@@ -166,7 +189,7 @@ impl Worker {
         if Instant::now() < self.retry_at {
             return Err("the connection broke a moment ago".to_owned());
         }
-        let opened = Session::open(&self.config, &self.schema).await;
+        let opened = Session::open(&self.config, self.tls.as_ref(), &self.schema).await;
         if opened.is_err() {
             self.retry_at = Instant::now() + RECONNECT_AFTER;
         }

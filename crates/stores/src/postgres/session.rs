@@ -12,6 +12,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, NoTls};
 
 use super::statements::{Answered, Statements};
+use super::tls::Tls;
 
 /// How long the server may take to do a batch. Longer than any disk takes to write it: the server hangs.
 const BATCH_TIME_MAX: Duration = Duration::from_secs(10);
@@ -51,14 +52,18 @@ enum Batch {
 
 impl Session {
     /// Connects, and makes sure that the schema is there.
-    pub(super) async fn open(config: &Config, schema: &str) -> Result<Session, String> {
+    pub(super) async fn open(config: &Config, tls: Option<&Tls>, schema: &str) -> Result<Session, String> {
         let opening = async {
-            let (client, connection) = config.connect(NoTls).await?;
-            let driving = tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "the connection to PostgreSQL has ended");
+            let (client, driving) = match tls {
+                Some(tls) => {
+                    let (client, connection) = config.connect(tls.clone()).await?;
+                    (client, tokio::spawn(drive(connection)))
                 }
-            });
+                None => {
+                    let (client, connection) = config.connect(NoTls).await?;
+                    (client, tokio::spawn(drive(connection)))
+                }
+            };
             let session = async {
                 create(&client, schema).await?;
                 let statements = Statements::prepare(&client, schema).await?;
@@ -175,6 +180,13 @@ impl Session {
             Ok(Err(error)) => Err(unreachable_because(told(&error)).into()),
             Err(_) => Err(unreachable_because("no answer in time".to_owned()).into()),
         }
+    }
+}
+
+/// Carries a connection until it ends.
+async fn drive(connection: impl Future<Output = Result<(), Error>>) {
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "the connection to PostgreSQL has ended");
     }
 }
 

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_backends::{EtcdCluster, Proxy};
+use elastin_backends::{Certificates, EtcdCluster, Proxy};
 use elastin_protocol::store::conformance::coordination_scripts;
 use elastin_protocol::store::{
     Change, Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, KeyState, LeaseId,
     Revision, StoreFailure,
 };
+use elastin_stores::StoreTls;
 use elastin_stores::etcd::{EtcdConfig, EtcdCoordination, EtcdError};
 
 use crate::blocking::{CoordinationUnderTest, Watching, ask_coordination};
+use crate::store_tls;
 
 fn connect(endpoints: Vec<String>) -> EtcdCoordination {
     let config = EtcdConfig {
@@ -192,4 +194,35 @@ async fn an_address_that_is_none_is_refused() {
             .starts_with("`not an address` is not an etcd server"),
         "{refused}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_tls_both_sides_prove_who_they_are() {
+    let cluster = EtcdCluster::start_secured(1).unwrap();
+    let certificates = cluster.certificates().unwrap();
+    let connect = |tls: StoreTls| {
+        let config = EtcdConfig {
+            endpoints: cluster.endpoints(),
+            cluster: "test".to_owned(),
+            tls: Some(tls),
+        };
+        EtcdCoordination::new(&config).expect("the certificates are some")
+    };
+    let known = connect(store_tls(certificates, true));
+    blocking(|| {
+        revision_of(ask_coordination(&known, Commit::put("key", "secret")));
+        assert_eq!(value_of(&known, "key").as_deref(), Some("secret"));
+    });
+    let others = Certificates::make(std::net::Ipv4Addr::LOCALHOST).unwrap();
+    for stranger in [store_tls(certificates, false), store_tls(&others, true)] {
+        let stranger = connect(stranger);
+        let refused = blocking(|| ask_coordination(&stranger, get("key")));
+        assert!(
+            matches!(
+                refused,
+                Err(CoordinationError::Failed(StoreFailure::Unreachable { .. }))
+            ),
+            "{refused:?}"
+        );
+    }
 }

@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use elastin_backends::{PostgresServer, Proxy};
+use elastin_backends::{Certificates, PostgresServer, Proxy};
 use elastin_protocol::store::conformance::state_scripts;
 use elastin_protocol::store::{StateError, StateReply, StateRequest, StateStore};
-use elastin_stores::StateStoreExt;
 use elastin_stores::postgres::{PostgresError, PostgresState};
+use elastin_stores::{StateStoreExt, StoreTls};
 use elastin_types::{ActivationEpoch, ActorId, ActorType, NodeId, SlotEpoch};
 
 use crate::blocking::{LIMIT, StateUnderTest, ask_state};
+use crate::store_tls;
 
 /// Starting a server takes longer than most checks, so those that do it no harm share one, each with its own schema.
 async fn connect(url: &str, schema: &str) -> PostgresState {
-    PostgresState::connect(url, schema).await.unwrap()
+    PostgresState::connect(url, schema, None).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -207,7 +208,7 @@ async fn large_states_and_many_bytes_at_once(server: &PostgresServer) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_server_is_refused_with_the_reason() {
-    let refused = async |url: &str, schema: &str| PostgresState::connect(url, schema).await.err().unwrap();
+    let refused = async |url: &str, schema: &str| PostgresState::connect(url, schema, None).await.err().unwrap();
     assert!(matches!(
         refused("not an address", "elastin").await,
         PostgresError::Address(_)
@@ -216,4 +217,42 @@ async fn what_is_no_server_is_refused_with_the_reason() {
     assert!(matches!(name, PostgresError::SchemaName(_)), "{name}");
     let nobody = refused("postgres://nobody@127.0.0.1:1/none", "elastin").await;
     assert!(nobody.to_string().contains("can't be used"), "{nobody}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_tls_both_sides_prove_who_they_are() {
+    let server = PostgresServer::start_secured().unwrap();
+    let tls = |identity| store_tls(server.certificates().unwrap(), identity);
+    let store = PostgresState::connect(&server.url(), "test", Some(&tls(true)))
+        .await
+        .unwrap();
+    blocking(|| {
+        ask_state(&store, save(1, 1, "secret".into())).unwrap();
+        assert_eq!(state_of(&store, 1).as_deref(), Some("secret"));
+    });
+
+    let refused = async |tls: Option<&StoreTls>| {
+        let refused = PostgresState::connect(&server.url(), "test", tls).await;
+        refused.err().expect("it is refused").to_string()
+    };
+    let plain = refused(None).await;
+    assert!(plain.contains("no pg_hba.conf entry"), "{plain}");
+    let nobody = refused(Some(&tls(false))).await;
+    assert!(nobody.contains("certificate"), "{nobody}");
+    let others = Certificates::make(std::net::Ipv4Addr::LOCALHOST).unwrap();
+    let wrong = refused(Some(&store_tls(&others, true))).await;
+    assert!(wrong.contains("invalid peer certificate: "), "{wrong}");
+    let (authority, identity) = ("no certificate".to_owned(), None);
+    let invalid = refused(Some(&StoreTls { authority, identity })).await;
+    assert!(
+        invalid.contains("the authority's certificate can't be used"),
+        "{invalid}"
+    );
+
+    let url = format!("{}?sslmode=require", server.url());
+    let nobody_to_trust = PostgresState::connect(&url, "test", None).await.err().unwrap();
+    assert!(
+        matches!(nobody_to_trust, PostgresError::NoAuthority),
+        "{nobody_to_trust}"
+    );
 }
