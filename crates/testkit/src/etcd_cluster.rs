@@ -17,6 +17,9 @@ const LEASE_SECONDS: u32 = 2;
 /// How long a server may take to empty itself and end.
 const END_TIME_MAX: Duration = Duration::from_secs(90);
 
+/// How many lines of each server are shown when a test fails.
+const LAST_LINES: usize = 30;
+
 /// A cluster of server processes over etcd and PostgreSQL. Everything ends with it.
 pub struct EtcdElastin {
     app: App,
@@ -27,8 +30,8 @@ pub struct EtcdElastin {
     // The logs of servers, and the certificates of all.
     files: TempDir,
     authority: Authority,
-    /// What servers log, if anything.
-    log_filter: Option<String>,
+    /// What servers log.
+    log_filter: String,
     /// What coordinates it.
     pub etcd: EtcdCluster,
     /// What keeps its state.
@@ -66,16 +69,17 @@ impl EtcdElastin {
             clients_made: AtomicU64::new(0),
             files: tempfile::tempdir()?,
             authority: Authority::create(app.cluster_name())?,
-            log_filter: None,
+            log_filter: "warn".to_owned(),
             etcd,
             postgres,
             app,
         })
     }
 
-    /// Lets servers that are started from now on log what this asks for, as in `RUST_LOG`: [`EtcdElastin::words_of`] has it.
+    /// Lets servers that are started from now on log what this asks for, as in `RUST_LOG`, instead of warnings:
+    /// [`EtcdElastin::words_of`] has it.
     pub fn log(&mut self, filter: &str) {
-        self.log_filter = Some(filter.to_owned());
+        self.log_filter = filter.to_owned();
     }
 
     /// Starts a server of this name. It has joined when [`Cluster::server_names`] knows it.
@@ -103,10 +107,8 @@ impl EtcdElastin {
     }
 
     fn launch(&mut self, name: &str, mut command: Command, more: &[&str]) -> anyhow::Result<()> {
-        if let Some(filter) = &self.log_filter {
-            command.env("RUST_LOG", filter);
-        }
         command
+            .env("RUST_LOG", &self.log_filter)
             .arg("node")
             .args(["--name", name])
             .args(["--etcd", &self.etcd.endpoints().join(",")])
@@ -210,5 +212,25 @@ impl EtcdElastin {
     fn log_file(&self, name: &str) -> PathBuf {
         let directory: &Path = self.files.path();
         directory.join(format!("{name}.log"))
+    }
+}
+
+/// When a test fails, what its servers have said last is the first thing that one wants to know.
+impl Drop for EtcdElastin {
+    #[expect(clippy::print_stderr, reason = "it is part of how a test fails")]
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let files = std::fs::read_dir(self.files.path()).into_iter().flatten().flatten();
+        let mut logs: Vec<PathBuf> = files.map(|file| file.path()).collect();
+        logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.sort();
+        for log in logs {
+            let words = std::fs::read_to_string(&log).unwrap_or_default();
+            let lines: Vec<&str> = words.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+            eprintln!("--- {}\n{}", log.display(), last.join("\n"));
+        }
     }
 }
