@@ -69,7 +69,7 @@ impl Links {
     /// An event that is no bounce: all mail that was delivered before has found its activation.
     pub(crate) fn nothing_bounces(&mut self) {
         self.delivered = false;
-        for peer in std::mem::take(&mut self.may_bounce) {
+        while let Some(peer) = self.may_bounce.pop() {
             if let Some(session) = self.sessions.get_mut(&peer) {
                 session.settle();
             }

@@ -1,6 +1,7 @@
 //! Moves to this node. See `moving_out` for the picture.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use elastin_types::{ActivationEpoch, ActorId, Message, NodeId};
@@ -211,7 +212,7 @@ impl Node {
         epoch: ActivationEpoch,
         attempt: u32,
         to_epoch: ActivationEpoch,
-        queue: Vec<Message>,
+        queue: Vec<Arc<Message>>,
         last: bool,
     ) {
         let Some(incoming) = self.move_in_of(actor, epoch, attempt) else {
