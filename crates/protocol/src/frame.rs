@@ -276,6 +276,11 @@ impl Body {
         }
     }
 
+    /// Whether it is a message for an actor, or the outcome of one.
+    pub(crate) fn is_of_call(&self) -> bool {
+        matches!(self, Body::Message { .. } | Body::Passed { .. } | Body::Reply { .. })
+    }
+
     /// Whether it is a message that nobody waits for a reply to.
     pub(crate) fn is_tell(&self) -> bool {
         matches!(self, Body::Message { message, .. } if message.header.one_way)

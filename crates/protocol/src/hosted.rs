@@ -71,6 +71,8 @@ pub(crate) struct MoveOut {
     pub(crate) tries: Option<u32>,
     /// The size of the state, once it is known.
     pub(crate) image_bytes: usize,
+    /// Before this the next part of the state does not leave, so that calls get through.
+    pub(crate) pauses_until: Time,
 }
 
 /// How far a move away from this node is.

@@ -40,6 +40,8 @@ pub(crate) struct Session {
     unacknowledged: VecDeque<Said>,
     /// The payload of all of these.
     unacknowledged_bytes: usize,
+    /// When a call or its outcome was last said or heard.
+    carried_call_at: Option<Time>,
     /// The highest number that was ever handed to the driver: what is above has certainly not left.
     transmitted: u64,
     /// How many frames are transmitted again if nothing is acknowledged.
@@ -74,6 +76,7 @@ impl Session {
             acknowledged: 0,
             unacknowledged: VecDeque::new(),
             unacknowledged_bytes: 0,
+            carried_call_at: None,
             transmitted: 0,
             burst: RETRANSMIT_BURST,
             connected: true,
@@ -94,6 +97,11 @@ impl Session {
         self.acknowledged
     }
 
+    /// When a call or its outcome was last said or heard.
+    pub(crate) fn carried_call_at(&self) -> Option<Time> {
+        self.carried_call_at
+    }
+
     /// Frames said and not acknowledged, oldest first.
     pub(crate) fn unacknowledged(&self) -> impl ExactSizeIterator<Item = &Body> + DoubleEndedIterator {
         self.unacknowledged.iter().map(|said| &said.body)
@@ -109,6 +117,9 @@ impl Session {
         let number = self.acknowledged + self.unacknowledged.len() as u64 + 1;
         self.unacknowledged_bytes += body.payload_bytes();
         body.make_relative(now);
+        if body.is_of_call() {
+            self.carried_call_at = Some(now);
+        }
         self.unacknowledged.push_back(Said {
             acknowledged: self.settled,
             at: now,
@@ -121,7 +132,15 @@ impl Session {
     }
 
     /// Takes in a frame. A body that came before, or that leaves a gap, is not kept but answered (or asked for) again.
-    pub(crate) fn take(&mut self, number: u64, acknowledged: u64, body: Option<Body>, waiting_max: usize, twice: bool) {
+    pub(crate) fn take(&mut self, now: Time, frame: Frame, waiting_max: usize, twice: bool) {
+        let Frame {
+            number,
+            acknowledged,
+            body,
+        } = frame;
+        if body.as_ref().is_some_and(Body::is_of_call) {
+            self.carried_call_at = Some(now);
+        }
         let expected = self.handled + self.waiting.len() as u64 + 1;
         match body {
             Some(body) if (number == expected || twice && number < expected) && self.waiting.len() < waiting_max => {

@@ -19,6 +19,8 @@ pub(crate) enum Due {
     Retransmit(NodeId),
     /// The deadline of a move away from here.
     Move(ActorId),
+    /// The next part of an image.
+    Stage(ActorId),
     /// A grant that messages wait for.
     Expected(ActorId, ActivationEpoch),
     /// Moves that were refused for now.

@@ -240,6 +240,7 @@ impl Node {
                 Due::Acknowledge(peer) => self.links.acknowledge_due(peer),
                 Due::Retransmit(peer) => self.links.retransmit_due(peer),
                 Due::Move(actor) => self.move_is_late(&actor, at),
+                Due::Stage(actor) => self.stage(&actor),
                 // Every event does these first or last.
                 Due::MovesAgain | Due::Landing => {}
                 Due::Expected(actor, epoch) => self.give_up_grant(&actor, epoch),

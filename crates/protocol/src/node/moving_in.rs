@@ -145,6 +145,10 @@ impl Node {
         if last {
             incoming.step = InStep::Committing;
             self.ask_to_commit(actor);
+        } else {
+            // The source sends the next part when it hears of this one.
+            let from = incoming.from;
+            self.links.acknowledge_soon(from);
         }
     }
 
