@@ -137,12 +137,15 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let tell_at = |at: Time, what: u32| {
             let tell = tell.clone();
-            timers.at(at, Due::Run(Box::new(move || drop(tell.send(what)))))
+            let run = move || tell.send(what).expect("the test listens");
+            timers.at(at, Due::Run(Box::new(run)))
         };
         // Whether the thread sleeps without end, for long, or until something that was forgotten.
-        let before: [&dyn Fn(); 3] = [&|| {}, &|| drop(tell_at(clock.now() + LONG, 9)), &|| {
-            timers.cancel(tell_at(clock.now() + LONG / 2, 9))
-        }];
+        let sleeps_for_long = || {
+            tell_at(clock.now() + LONG, 9);
+        };
+        let forgets = || timers.cancel(tell_at(clock.now() + LONG / 2, 9));
+        let before: [&dyn Fn(); 3] = [&|| {}, &sleeps_for_long, &forgets];
         for (round, prepare) in before.into_iter().enumerate() {
             prepare();
             tell_at(clock.now() + 2 * SHORT, 2);
