@@ -19,9 +19,9 @@ const READ_BYTES: usize = 64 << 10;
 /// How many frames are taken in together: enough that it pays, few enough that the first ones are not held up by the last.
 const FRAMES_AT_ONCE: usize = 128;
 
-/// An errand that takes longer than this is slow: waking a worker for it would have cost less than the wait of what comes
-/// behind it.
-const SLOW: Duration = Duration::from_micros(200);
+/// An errand that takes longer than this for each frame that it was brought by is slow: waking a worker for it would have cost
+/// less than the wait of what comes behind it.
+const SLOW_PER_FRAME: Duration = Duration::from_micros(100);
 
 /// So many errands go to the workers after a slow one, because those of the same peer are likely to be slow too.
 const LEFT_TO_WORKERS: u32 = 64;
@@ -76,7 +76,7 @@ impl Reading {
     async fn read(mut self) -> End {
         let peer = self.peer;
         loop {
-            let (more, errand) = match self.hear() {
+            let (frames, errand) = match self.hear() {
                 Ok(heard) => heard,
                 Err(error) => {
                     tracing::warn!(%peer, %error, "dropped a connection");
@@ -84,12 +84,12 @@ impl Reading {
                 }
             };
             if let Some(errand) = errand {
-                match self.run_errand(errand) {
+                match self.run_errand(errand, frames) {
                     Some(reading) => self = reading,
                     None => return End::HandedOver,
                 }
             }
-            if more {
+            if frames == FRAMES_AT_ONCE {
                 continue;
             }
             if self.input.is_empty() && self.input.capacity() > KEPT_BYTES_MAX {
@@ -107,10 +107,10 @@ impl Reading {
         }
     }
 
-    /// Hands on what has come so far; whether there is more, and what this thread may run of what came of it.
-    fn hear(&mut self) -> Result<(bool, Option<Errand>), FrameError> {
+    /// Hands on what has come so far; how many frames that is, and what this thread may run of what came of it.
+    fn hear(&mut self) -> Result<(usize, Option<Errand>), FrameError> {
         if self.input.is_empty() {
-            return Ok((false, None));
+            return Ok((0, None));
         }
         let began = Instant::now();
         let mut frames = Frames::new(&self.input, FRAMES_AT_ONCE);
@@ -120,12 +120,12 @@ impl Reading {
             self.inner.stages.received.passed(frames, bytes, began.elapsed());
         }
         self.input.advance(bytes);
-        Ok((frames == FRAMES_AT_ONCE, errand))
+        Ok((frames, errand))
     }
 
     /// Runs an errand on this thread, or leaves it to the workers. Gives back the connection, unless another task has taken
     /// it over because this took too long.
-    fn run_errand(mut self, errand: Errand) -> Option<Self> {
+    fn run_errand(mut self, errand: Errand, frames: usize) -> Option<Self> {
         if self.left_to_workers > 0 {
             self.left_to_workers -= 1;
             return Some(self);
@@ -138,7 +138,7 @@ impl Reading {
         let began = Instant::now();
         inner.receiver.run(errand);
         let mut reading = inner.lookout.take_back(ticket)?;
-        if began.elapsed() > SLOW {
+        if began.elapsed() > SLOW_PER_FRAME * frames as u32 {
             reading.left_to_workers = LEFT_TO_WORKERS;
         }
         Some(reading)

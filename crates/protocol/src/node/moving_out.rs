@@ -237,6 +237,7 @@ impl Node {
     pub(super) fn stage(&mut self, actor: &ActorId) {
         let limits = &self.links.limits;
         let (now, burst_bytes, pause) = (self.links.now, limits.burst_bytes, limits.stage_pause);
+        let move_deadline = limits.move_deadline;
         loop {
             let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) else {
                 return;
@@ -257,7 +258,9 @@ impl Node {
                     self.links.timers.set(out.pauses_until, Due::Stage(actor.clone()));
                     return;
                 }
-                if self.links.carries_calls(out.to) {
+                // In the second half of its time a move hurries.
+                let has_time = now + move_deadline / 2 < out.deadline;
+                if has_time && self.links.carries_calls(out.to) {
                     out.pauses_until = now + pause;
                 }
             }
