@@ -67,13 +67,20 @@ async fn compare_with(peers: Vec<Box<dyn Contestant>>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Only ours, for a profiler to look at: prints what it reaches.
-pub(crate) async fn ours_alone() -> Result<()> {
-    let mut ours = ours::connect().await?;
-    for work in [Work::OneAfterAnother(CALLS), Work::InFlight(64), Work::InFlight(512)] {
-        for _ in 0..ROUNDS {
-            eprintln!("{}: {:.0} {}", work.name(), ours.measure(work).await?, work.unit());
-        }
+/// One contestant and one number of calls in flight, for a profiler to look at: prints what it reaches.
+pub(crate) async fn alone(who: &str, in_flight: &str) -> Result<()> {
+    let mut contestant: Box<dyn Contestant> = match who {
+        "ours" => Box::new(ours::connect().await?),
+        "floor" => Box::new(floor::connect().await?),
+        "raw" => Box::new(raw::connect().await?),
+        other => anyhow::bail!("there is no contestant called {other}"),
+    };
+    let work = match in_flight.parse()? {
+        1 => Work::OneAfterAnother(10 * CALLS),
+        callers => Work::InFlight(callers),
+    };
+    for _ in 0..ROUNDS {
+        eprintln!("{}: {:.1} {}", work.name(), contestant.measure(work).await?, work.unit());
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         ["spin"] => spinner::spin(),
         ["serve", what] => block_on(serve(what)),
         [] => block_on(measure("calls tls moves interleaving drain crash")),
-        ["ours"] => block_on(calls::ours_alone()),
+        ["alone", who, in_flight] => block_on(calls::alone(who, in_flight)),
         ["only", parts] => block_on(measure(parts)),
         other => Err(anyhow::anyhow!("unknown arguments: {}", other.join(" "))),
     };

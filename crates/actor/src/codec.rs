@@ -93,9 +93,14 @@ fn explain<A: Actor>(bytes: &[u8]) -> String {
     }
 }
 
+/// How many bytes most arguments and replies have at most.
+const ENCODED_BYTES: usize = 128;
+
 /// Encodes the arguments or the reply of a function.
 pub(crate) fn encode<T: Serialize>(value: &T, what: &str, method: &str) -> Result<Bytes, Rejected> {
-    match contained(|| postcard::to_allocvec(value)) {
+    // Most fit in, so that the buffer does not have to grow step by step.
+    let buffer = Vec::with_capacity(ENCODED_BYTES);
+    match contained(|| postcard::to_extend(value, buffer)) {
         Ok(bytes) => Ok(bytes.into()),
         Err(why) => Err(undecodable(what, method, why)),
     }

@@ -6,7 +6,7 @@
 //! └─────────────┴───────┴─────────────┘
 //! ```
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
@@ -69,23 +69,23 @@ pub(crate) fn length_with(payload: &[u8]) -> usize {
 }
 
 /// Appends a frame.
-pub(crate) fn put(out: &mut BytesMut, class: Class, payload: &[u8]) -> Result<(), FrameError> {
-    put_with(out, class, |out| out.put_slice(payload))
+pub(crate) fn put(out: &mut Vec<u8>, class: Class, payload: &[u8]) -> Result<(), FrameError> {
+    put_with(out, class, |out| out.extend_from_slice(payload))
 }
 
 /// Appends a frame whose payload is a value, which is encoded where it will be written from.
-pub(crate) fn put_value(out: &mut BytesMut, class: Class, value: &impl Serialize) -> Result<(), FrameError> {
+pub(crate) fn put_value(out: &mut Vec<u8>, class: Class, value: &impl Serialize) -> Result<(), FrameError> {
     put_with(out, class, |out| {
         // Encoding can't fail: everything in a frame is plain data.
         postcard::serialize_with_flavor(value, Onto(out)).expect("a frame can be encoded");
     })
 }
 
-fn put_with(out: &mut BytesMut, class: Class, fill: impl FnOnce(&mut BytesMut)) -> Result<(), FrameError> {
+fn put_with(out: &mut Vec<u8>, class: Class, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), FrameError> {
     let start = out.len();
     // How long it is shows when it is there.
-    out.put_u32_le(0);
-    out.put_u8(class as u8);
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
+    out.push(class as u8);
     fill(out);
     let length = out.len() - start - LENGTH_BYTES;
     if length > FRAME_BYTES_MAX {
@@ -97,18 +97,20 @@ fn put_with(out: &mut BytesMut, class: Class, fill: impl FnOnce(&mut BytesMut)) 
 }
 
 /// Lets values be encoded onto the end of a buffer.
-struct Onto<'a>(&'a mut BytesMut);
+struct Onto<'a>(&'a mut Vec<u8>);
 
 impl Flavor for Onto<'_> {
     type Output = ();
 
+    #[inline]
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.put_u8(byte);
+        self.0.push(byte);
         Ok(())
     }
 
+    #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.put_slice(bytes);
+        self.0.extend_from_slice(bytes);
         Ok(())
     }
 
@@ -117,28 +119,106 @@ impl Flavor for Onto<'_> {
     }
 }
 
-/// Takes the first frame off the front; `None` if it is not all there yet. A length that is too long is refused before
-/// any memory is set aside for it.
-pub fn take(input: &mut BytesMut) -> Result<Option<(Class, Bytes)>, FrameError> {
-    let Some(head) = input.get(..LENGTH_BYTES) else {
+/// The first frame of some bytes; `None` if it is not all there yet. A length that is too long is refused before any memory
+/// is set aside for it.
+fn first(input: &[u8]) -> Result<Option<(Class, &[u8])>, FrameError> {
+    let Some(length) = first_length(input)? else {
         return Ok(None);
     };
-    let length = u32::from_le_bytes(head.try_into().expect("the slice has four bytes")) as usize;
-    if length > FRAME_BYTES_MAX {
-        return Err(FrameError::TooLarge { bytes: length });
-    }
-    if length == 0 {
-        return Err(FrameError::Empty);
-    }
-    if input.len() < LENGTH_BYTES + length {
-        input.reserve(LENGTH_BYTES + length - input.len());
+    let Some(frame) = input.get(LENGTH_BYTES..LENGTH_BYTES + length) else {
         return Ok(None);
+    };
+    let class = Class::from_byte(frame[0]).ok_or(FrameError::UnknownClass(frame[0]))?;
+    Ok(Some((class, &frame[1..])))
+}
+
+/// How long the first frame is, without the bytes that say so.
+fn first_length(input: &[u8]) -> Result<Option<usize>, FrameError> {
+    let Some(head) = input.first_chunk::<LENGTH_BYTES>() else {
+        return Ok(None);
+    };
+    match u32::from_le_bytes(*head) as usize {
+        0 => Err(FrameError::Empty),
+        bytes if bytes > FRAME_BYTES_MAX => Err(FrameError::TooLarge { bytes }),
+        length => Ok(Some(length)),
     }
-    input.advance(LENGTH_BYTES);
-    let mut frame = input.split_to(length).freeze();
-    let byte = frame.get_u8();
-    let class = Class::from_byte(byte).ok_or(FrameError::UnknownClass(byte))?;
+}
+
+/// Takes the first frame off the front; `None` if it is not all there yet.
+pub fn take(input: &mut BytesMut) -> Result<Option<(Class, Bytes)>, FrameError> {
+    let Some((class, payload)) = first(input)? else {
+        return Ok(None);
+    };
+    let end = length_with(payload);
+    let mut frame = input.split_to(end).freeze();
+    frame.advance(LENGTH_BYTES + CLASS_BYTES);
     Ok(Some((class, frame)))
+}
+
+/// The frames at the front of some bytes, one after another, where they lie.
+pub struct Frames<'a> {
+    input: &'a [u8],
+    taken: Taken,
+    max: usize,
+    error: Option<FrameError>,
+}
+
+/// What was taken off the front.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) frames: usize,
+    pub(crate) bytes: usize,
+}
+
+impl<'a> Frames<'a> {
+    /// At most so many of them.
+    pub(crate) fn new(input: &'a [u8], max: usize) -> Self {
+        Self {
+            input,
+            taken: Taken::default(),
+            max,
+            error: None,
+        }
+    }
+
+    /// Passes over those that were not taken, and says what there was.
+    pub(crate) fn end(mut self) -> Result<Taken, FrameError> {
+        self.by_ref().for_each(drop);
+        match self.error {
+            None => Ok(self.taken),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = (Class, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.taken.frames == self.max || self.error.is_some() {
+            return None;
+        }
+        match first(&self.input[self.taken.bytes..]) {
+            Ok(Some((class, payload))) => {
+                self.taken.frames += 1;
+                self.taken.bytes += length_with(payload);
+                Some((class, payload))
+            }
+            Ok(None) => None,
+            Err(error) => {
+                self.error = Some(error);
+                None
+            }
+        }
+    }
+}
+
+/// How many bytes are missing until the first frame is there; 0 if that is not known yet.
+pub(crate) fn missing(input: &[u8]) -> usize {
+    match first_length(input) {
+        Ok(Some(length)) => (LENGTH_BYTES + length).saturating_sub(input.len()),
+        Ok(None) | Err(_) => 0,
+    }
 }
 
 #[cfg(test)]
@@ -147,13 +227,13 @@ mod tests {
 
     #[test]
     fn frames_come_back_one_by_one_however_the_bytes_arrive() {
-        let mut wire = BytesMut::new();
+        let mut wire = Vec::new();
         put(&mut wire, Class::Protocol, b"first").unwrap();
         put(&mut wire, Class::Control, b"").unwrap();
         let mut input = BytesMut::new();
         let mut frames = Vec::new();
         for byte in wire {
-            input.put_u8(byte);
+            input.extend_from_slice(&[byte]);
             while let Some(frame) = take(&mut input).unwrap() {
                 frames.push(frame);
             }
@@ -168,6 +248,26 @@ mod tests {
     }
 
     #[test]
+    fn frames_are_read_where_they_lie_and_the_first_bad_one_ends_it() {
+        let mut wire = Vec::new();
+        for payload in [&b"one"[..], b"two", b"three"] {
+            put(&mut wire, Class::Protocol, payload).unwrap();
+        }
+        let whole = wire.len();
+        let mut frames = Frames::new(&wire, 2);
+        assert_eq!(frames.next(), Some((Class::Protocol, &b"one"[..])));
+        let two = Taken { frames: 2, bytes: 16 };
+        assert_eq!(frames.end(), Ok(two), "two were asked for, and one passed over");
+        let frames = Frames::new(&wire[..whole - 1], 9);
+        assert_eq!(frames.end(), Ok(two), "the third is not all there");
+        assert_eq!(missing(&wire[16..whole - 1]), 1);
+        wire.extend([1, 0, 0, 0, 99]);
+        let mut frames = Frames::new(&wire, 9);
+        assert_eq!(frames.by_ref().count(), 3);
+        assert_eq!(frames.end(), Err(FrameError::UnknownClass(99)));
+    }
+
+    #[test]
     fn a_frame_that_is_too_long_is_refused_before_its_bytes_arrive() {
         let mut input = BytesMut::from(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes()[..]);
         assert_eq!(
@@ -176,7 +276,7 @@ mod tests {
                 bytes: FRAME_BYTES_MAX + 1
             })
         );
-        let mut out = BytesMut::new();
+        let mut out = Vec::new();
         assert_eq!(
             put(&mut out, Class::Protocol, &vec![0; FRAME_BYTES_MAX]),
             Err(FrameError::TooLarge {

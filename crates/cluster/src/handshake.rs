@@ -6,7 +6,6 @@
 //!   dialler ── proof ──────────────────────────────────────► acceptor     only if they share a secret
 //! ```
 
-use bytes::BytesMut;
 use elastin_stores::secret::{Nonce, Proof, Secret, Side, nonce};
 use elastin_types::NodeId;
 use serde::{Deserialize, Serialize};
@@ -214,7 +213,7 @@ fn welcome(hello: &Hello, identity: &Identity) -> Result<u16, Refusal> {
 
 async fn write<S: AsyncWrite + Unpin>(stream: &mut S, value: &impl Serialize) -> Result<(), HandshakeError> {
     let payload = postcard::to_stdvec(value).map_err(|error| HandshakeError::Garbage(error.to_string()))?;
-    let mut out = BytesMut::new();
+    let mut out = Vec::new();
     frame::put(&mut out, Class::Handshake, &payload)?;
     stream.write_all(&out).await?;
     // A secured stream keeps bytes back until it is told not to.

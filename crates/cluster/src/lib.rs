@@ -17,7 +17,7 @@ mod transport;
 
 pub use authority::{Authority, AuthorityError};
 pub use elastin_protocol::membership::{MemberRecord, MembershipEnd, Role, Roster};
-pub use frame::{Class, FRAME_BYTES_MAX, FrameError, take as take_frame};
+pub use frame::{Class, FRAME_BYTES_MAX, FrameError, Frames, take as take_frame};
 pub use handshake::{HandshakeError, Refusal, WIRE_VERSIONS};
 pub use membership::{Heard, Membership, MembershipHandle};
 pub use peer::{Above, MESSAGE_BYTES_MAX, Peer, PeerConfig, PeerMeasures};

@@ -21,9 +21,9 @@ pub(crate) struct Machine {
 struct Worker {
     node: Node,
     commands: Vec<Command>,
-    /// Events that were taken from those that wait, all at once.
+    /// Room for events that are taken from those that wait, all at once.
     batch: VecDeque<Event>,
-    /// Events that came of carrying out a command: they happen before those of the batch.
+    /// Events that came of carrying out a command: they happen before any other.
     next: VecDeque<Event>,
 }
 
@@ -59,28 +59,40 @@ impl Machine {
 
     /// The same with several events, in order.
     pub(crate) fn handle_all(&self, events: impl IntoIterator<Item = Event>, hands: &impl Hands) {
-        self.events.lock().extend(events);
-        loop {
-            let Some(worker) = self.node.try_lock() else { return };
-            self.drain(worker, hands);
-            // An event that came after the last look was left by its thread to this one.
-            if self.events.lock().is_empty() {
-                return;
-            }
+        match self.node.try_lock() {
+            // What waits came before.
+            Some(worker) => self.drain(worker, events, hands),
+            None => self.events.lock().extend(events),
         }
+        // An event that came after the last look was left by its thread to this one.
+        while !self.events.lock().is_empty() {
+            let Some(worker) = self.node.try_lock() else { return };
+            self.drain(worker, [], hands);
+        }
+    }
+
+    /// Leaves an event behind those that wait, and says how many do. [`Machine::catch_up`] must follow soon.
+    pub(crate) fn leave(&self, event: Event) -> usize {
+        let mut events = self.events.lock();
+        events.push_back(event);
+        events.len()
+    }
+
+    /// Takes in what was left.
+    pub(crate) fn catch_up(&self, hands: &impl Hands) {
+        self.handle_all([], hands);
     }
 
     /// Lets the machine take in an event before this returns. For what a caller sends: it goes on only when its message
     /// has its place, so that nothing that it sends later by a shorter way overtakes it.
     pub(crate) fn handle_now(&self, event: Event, hands: &impl Hands) {
-        self.events.lock().push_back(event);
         if DRAINING.get() {
-            return;
+            return self.events.lock().push_back(event);
         }
         let worker = self.node.lock();
-        self.drain(worker, hands);
+        self.drain(worker, [event], hands);
         if !self.events.lock().is_empty() {
-            self.handle(Event::Timer, hands);
+            self.catch_up(hands);
         }
     }
 
@@ -94,37 +106,59 @@ impl Machine {
         let seen = read(&self.node.lock().node);
         // An event that came meanwhile was left to this thread, which seemed to run the machine.
         if !self.events.lock().is_empty() {
-            self.handle_all([], hands);
+            self.catch_up(hands);
         }
         seen
     }
 
-    fn drain(&self, mut worker: MutexGuard<'_, Worker>, hands: &impl Hands) {
-        let Worker {
-            node,
-            commands,
-            batch,
-            next,
-        } = &mut *worker;
+    /// Takes in what waits, then these events, then what has come meanwhile.
+    fn drain(&self, mut worker: MutexGuard<'_, Worker>, events: impl IntoIterator<Item = Event>, hands: &impl Hands) {
         DRAINING.set(true);
+        self.drain_queue(&mut worker, hands);
+        for event in events {
+            worker.take_in(event, hands);
+        }
+        self.drain_queue(&mut worker, hands);
+        DRAINING.set(false);
+        hands.wake_at(worker.node.next_timer());
+    }
+
+    fn drain_queue(&self, worker: &mut Worker, hands: &impl Hands) {
         loop {
-            let Some(event) = next.pop_front().or_else(|| batch.pop_front()) else {
-                // The lock is held for the swap only: whoever carries out a command may bring events.
-                std::mem::swap(&mut *self.events.lock(), batch);
-                if batch.is_empty() {
-                    break;
-                }
-                continue;
-            };
+            let mut batch = std::mem::take(&mut worker.batch);
+            // The lock is held for the swap only: whoever carries out a command may bring events.
+            std::mem::swap(&mut *self.events.lock(), &mut batch);
+            let is_over = batch.is_empty();
+            for event in batch.drain(..) {
+                worker.take_in(event, hands);
+            }
+            worker.batch = batch;
+            if is_over {
+                return;
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Takes in an event, and those that come of carrying out its commands.
+    fn take_in(&mut self, event: Event, hands: &impl Hands) {
+        let Worker {
+            node, commands, next, ..
+        } = self;
+        let mut event = event;
+        loop {
             tracing::trace!(?event, "takes in");
             node.handle(hands.now(), event, commands);
             for command in commands.drain(..) {
                 tracing::trace!(?command, "carries out");
                 next.extend(hands.carry_out(command));
             }
+            match next.pop_front() {
+                Some(following) => event = following,
+                None => return,
+            }
         }
-        DRAINING.set(false);
-        hands.wake_at(node.next_timer());
     }
 }
 

@@ -1,6 +1,7 @@
 //! A node's driver: carries events between runtime, connections, stores and the node's state machine.
 
 mod ear;
+mod errands;
 mod hands;
 mod outside;
 mod reminding;
@@ -16,6 +17,7 @@ use elastin_protocol::store::StateStore;
 use elastin_protocol::{Event, MoveError, MoveId, Node, NodeConfig, NodeMeasures, View};
 use elastin_runtime::{Outside, Runtime};
 use elastin_types::{ActivationEpoch, ActorId, ActorType, CallId, Caller, NodeId, Time};
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
@@ -63,7 +65,7 @@ struct Inner {
     // node put in themselves once they are open.
     closed: Mutex<HashMap<ActorId, Closed>>,
     // Callers on this node that wait for a reply from elsewhere.
-    waiting: Mutex<HashMap<CallId, ReplySlot>>,
+    waiting: Mutex<HashMap<CallId, ReplySlot, RandomState>>,
     alarm: Arc<Alarm>,
     reminders: reminders::Desk,
     /// Until when the lease is good, on the runtime's clock: looked at before each save.

@@ -4,6 +4,7 @@
 //! `ELASTIN_WIRE=write cargo test -p elastin-cluster --test wire` writes the file anew, and the seeds of the fuzz target.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use elastin_cluster::WIRE_VERSIONS;
@@ -66,7 +67,7 @@ fn moving(step: MoveStep) -> Body {
 
 /// One of every kind.
 fn bodies() -> Vec<(&'static str, Body)> {
-    let (message, actor, call) = (message(), actor(), call());
+    let (message, actor, call) = (Arc::new(message()), actor(), call());
     let entry = Entry {
         actor: actor.clone(),
         node: NodeId(9),

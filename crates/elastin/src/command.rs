@@ -183,8 +183,9 @@ fn seconds(what: &str, seconds: f64) -> anyhow::Result<Duration> {
         .ok_or_else(|| anyhow::anyhow!("the {what} must be longer than 0 seconds"))
 }
 
-/// Threads for connections and timers; actors run on threads of their own.
-const IO_THREADS: usize = 1;
+/// Threads for connections and timers. Actors run on threads of their own, and on those that bring their mail: a second one
+/// goes on if such an actor takes long.
+const IO_THREADS: usize = 2;
 
 fn cluster(
     app: App,

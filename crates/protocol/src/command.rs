@@ -1,5 +1,7 @@
 //! What a node wants done: the output of its state machine.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use elastin_types::{ActivationEpoch, ActorId, CallId, Caller, Message, NodeId, Outcome, Time};
 
@@ -32,7 +34,7 @@ pub enum Command {
         /// Which activation.
         epoch: ActivationEpoch,
         /// The message.
-        message: Message,
+        message: Arc<Message>,
     },
     /// Bring an actor into memory, closed: it takes mail only by [`Deliver`](Command::Deliver) and starts no turn until
     /// [`Open`](Command::Open). For a type with stored state, claim this epoch in the store first. Answer with

@@ -1,5 +1,7 @@
 //! What happens to a node: the input of its state machine.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Time};
 
@@ -27,7 +29,7 @@ pub enum Event {
     /// [`Complete`](crate::Command::Complete) answers it.
     Send {
         /// The message; its call's origin is this node.
-        message: Message,
+        message: Arc<Message>,
     },
     /// A caller on this node no longer waits for its call. No [`Complete`](crate::Command::Complete) follows; the call
     /// may still run.
@@ -92,7 +94,7 @@ pub enum Event {
         /// Which activation.
         epoch: ActivationEpoch,
         /// Its queue.
-        queue: Vec<Message>,
+        queue: Vec<Arc<Message>>,
     },
     /// The runtime ended an activation by itself (idle, or dropped after a failed save). Mail for it bounces from then
     /// on.
@@ -107,7 +109,7 @@ pub enum Event {
         /// Which activation it was meant for.
         epoch: ActivationEpoch,
         /// The message.
-        message: Message,
+        message: Arc<Message>,
     },
     /// The runtime finished a call that came with [`Deliver`](crate::Command::Deliver): the outcome goes to its origin,
     /// which may be this node. Tells must not be reported. `NotDelivered`, `Overloaded`, `Rejected`, `CallCycle` and

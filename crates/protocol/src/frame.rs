@@ -3,8 +3,12 @@
 //! Between two nodes there is one stream of numbered frames in each direction, whatever connections carry it: it is
 //! neither lost nor doubled nor reordered as long as both live.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, Outcome, SlotEpoch, Time};
+use elastin_types::{
+    ActivationEpoch, ActorId, CallError, CallId, Caller, Header, Message, NodeId, Outcome, SlotEpoch, Time,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{MoveError, MovedRequest, Slot};
@@ -28,7 +32,7 @@ pub enum Body {
     /// A call or tell for an actor.
     Message {
         /// The message.
-        message: Message,
+        message: Arc<Message>,
         /// The activation that it is meant for, which the receiving node is thought to host. Without one, the receiving
         /// node is the owner of the actor's slot and shall pass it on.
         epoch: Option<ActivationEpoch>,
@@ -36,7 +40,7 @@ pub enum Body {
     /// A call or tell, from the owner of the slot to the host. Its arrival is confirmed to its origin.
     Passed {
         /// The message.
-        message: Message,
+        message: Arc<Message>,
         /// The activation that it is meant for. The grant of it may still be on the way from an earlier owner.
         epoch: ActivationEpoch,
     },
@@ -71,7 +75,7 @@ pub enum Body {
     /// Back to the origin of a message: that activation is not here.
     Returned {
         /// The message.
-        message: Message,
+        message: Arc<Message>,
         /// A later activation, if this node knows one.
         place: Option<(NodeId, ActivationEpoch)>,
     },
@@ -146,7 +150,7 @@ pub enum MoveStep {
         /// The new activation.
         to_epoch: ActivationEpoch,
         /// The part.
-        queue: Vec<Message>,
+        queue: Vec<Arc<Message>>,
         /// Whether it is the last one.
         last: bool,
     },
@@ -272,13 +276,24 @@ impl Body {
         }
     }
 
+    /// Whether it is a message for an actor, or the outcome of one.
+    pub(crate) fn is_of_call(&self) -> bool {
+        matches!(self, Body::Message { .. } | Body::Passed { .. } | Body::Reply { .. })
+    }
+
     /// Whether it is a message that nobody waits for a reply to.
     pub(crate) fn is_tell(&self) -> bool {
         matches!(self, Body::Message { message, .. } if message.header.one_way)
     }
 
-    /// Applies `change` to every message inside.
-    fn each_message(&mut self, mut change: impl FnMut(&mut Message)) {
+    /// Applies `change` to the header of every message inside that has a deadline. Messages are copied only if somebody else
+    /// has them too.
+    fn each_with_deadline(&mut self, change: impl Fn(&mut Header)) {
+        let change = |message: &mut Arc<Message>| {
+            if message.header.deadline.is_some() {
+                change(&mut Arc::make_mut(message).header);
+            }
+        };
         match self {
             Body::Message { message, .. } | Body::Passed { message, .. } | Body::Returned { message, .. } => {
                 change(message)
@@ -293,11 +308,11 @@ impl Body {
 
     /// Makes deadlines relative, as they travel between processes whose clocks differ.
     pub(crate) fn make_relative(&mut self, now: Time) {
-        self.each_message(|message| message.header.to_wire(now));
+        self.each_with_deadline(|header| header.to_wire(now));
     }
 
     /// Undoes [`Body::make_relative`] on the receiver's clock.
     pub(crate) fn make_absolute(&mut self, now: Time) {
-        self.each_message(|message| message.header.from_wire(now));
+        self.each_with_deadline(|header| header.from_wire(now));
     }
 }

@@ -1,6 +1,7 @@
 //! What a node knows of an actor that is, was, or will be active on it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use elastin_types::{ActivationEpoch, Message, NodeId, Time};
@@ -27,7 +28,7 @@ pub(crate) struct Hosted {
 /// A message that waits.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) message: Message,
+    pub(crate) message: Arc<Message>,
     /// Its origin waits to hear that it has landed: it came through the directory, or was kept.
     pub(crate) passed: bool,
 }
@@ -70,6 +71,8 @@ pub(crate) struct MoveOut {
     pub(crate) tries: Option<u32>,
     /// The size of the state, once it is known.
     pub(crate) image_bytes: usize,
+    /// Before this the next part of the state does not leave, so that calls get through.
+    pub(crate) pauses_until: Time,
 }
 
 /// How far a move away from this node is.
@@ -127,7 +130,7 @@ pub(crate) struct MoveIn {
     /// The state so far.
     pub(crate) image: BytesMut,
     /// The queue so far.
-    pub(crate) queue: VecDeque<Message>,
+    pub(crate) queue: VecDeque<Arc<Message>>,
     /// Whether the whole queue is here.
     pub(crate) released: bool,
 }

@@ -43,6 +43,7 @@
 mod bug;
 mod command;
 mod compact_map;
+mod deadlines;
 mod event;
 mod frame;
 mod hosted;

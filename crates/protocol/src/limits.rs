@@ -41,6 +41,11 @@ pub struct Limits {
     /// The largest part of a state image or queue in one frame, so that a large state never blocks calls for long: those
     /// on the same connection wait for a few parts at most.
     pub chunk_bytes: usize,
+    /// A state image up to this size leaves in one go. Of a larger one only a few parts are on their way at a time.
+    pub burst_bytes: usize,
+    /// How long the next part of such a large image waits while calls travel between the same nodes: they find the
+    /// connection, and the processors of both nodes, free for most of that time.
+    pub stage_pause: Duration,
     /// Requests that one activation remembers, so that they don't run twice. Beyond it further ones are turned away: their
     /// callers have not settled the earlier ones.
     pub requests_per_actor: usize,
@@ -72,7 +77,9 @@ impl Default for Limits {
             moves_in: 32,
             moves_waiting: 1_000_000,
             move_bytes: 64 << 20,
-            chunk_bytes: 256 * 1024,
+            chunk_bytes: 64 << 10,
+            burst_bytes: 1 << 20,
+            stage_pause: Duration::from_millis(1),
             requests_per_actor: 1024,
             request_bytes: 64 << 20,
             requests_open: 100_000,

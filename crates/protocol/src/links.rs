@@ -1,6 +1,7 @@
 //! How a node speaks: to its peers over sessions, to itself, and to its driver.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use elastin_types::{ActorId, NodeId, Time};
 
@@ -8,6 +9,9 @@ use crate::bug::{Bug, Planted};
 use crate::session::Session;
 use crate::timers::{Due, Timers};
 use crate::{Body, Command, Frame, Limits, View};
+
+/// Calls that travelled no longer ago than this are likely to be followed by others.
+const CALLS_GO_ON: Duration = Duration::from_millis(10);
 
 /// What all parts of a node share.
 #[derive(Debug)]
@@ -69,7 +73,7 @@ impl Links {
     /// An event that is no bounce: all mail that was delivered before has found its activation.
     pub(crate) fn nothing_bounces(&mut self) {
         self.delivered = false;
-        for peer in std::mem::take(&mut self.may_bounce) {
+        while let Some(peer) = self.may_bounce.pop() {
             if let Some(session) = self.sessions.get_mut(&peer) {
                 session.settle();
             }
@@ -149,6 +153,12 @@ impl Links {
         })
     }
 
+    /// Whether calls have travelled between this node and a peer just now.
+    pub(crate) fn carries_calls(&self, peer: NodeId) -> bool {
+        let carried_at = self.sessions.get(&peer).and_then(Session::carried_call_at);
+        carried_at.is_some_and(|at| self.now.since(at) <= CALLS_GO_ON)
+    }
+
     /// The peers with whom something is under way, and what.
     pub(crate) fn unacknowledged(
         &self,
@@ -199,7 +209,7 @@ impl Links {
             session.take_acknowledgement(frame.acknowledged);
         }
         let twice = self.planted.is(Bug::HandleTwice);
-        session.take(frame.number, frame.acknowledged, frame.body, waiting_max, twice);
+        session.take(self.now, frame, waiting_max, twice);
     }
 
     /// The next thing a peer said that can be handled now, and its acknowledgement. [`Links::frame_done`] must follow when

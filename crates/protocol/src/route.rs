@@ -10,6 +10,7 @@
 //! could end up at different activations.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, CallId, Caller, Message, NodeId};
 
@@ -18,7 +19,7 @@ use elastin_types::{ActivationEpoch, CallId, Caller, Message, NodeId};
 pub(crate) struct Route {
     pub(crate) path: Path,
     /// Messages that wait, in order. Bounded by [`Limits::held_per_actor`](crate::Limits::held_per_actor).
-    pub(crate) held: VecDeque<Message>,
+    pub(crate) held: VecDeque<Arc<Message>>,
 }
 
 /// Where messages go.
@@ -57,7 +58,7 @@ pub(crate) struct Asking {
 pub(crate) struct Leaving {
     pub(crate) next: Place,
     /// What came back, in order.
-    pub(crate) returned: VecDeque<Message>,
+    pub(crate) returned: VecDeque<Arc<Message>>,
     /// Whether the node was asked to acknowledge at once.
     pub(crate) pinged: bool,
 }
@@ -93,7 +94,7 @@ impl Leaving {
 
 impl Route {
     /// The messages that are at this node, in no particular order.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Message> {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Arc<Message>> {
         let returned = match &self.path {
             Path::Direct {
                 leaving: Some(leaving), ..

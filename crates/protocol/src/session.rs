@@ -18,6 +18,17 @@ const ACKNOWLEDGE_EVERY: u64 = 32;
 /// while nothing changes, because an acknowledgement may wait for the very last frame.
 const RETRANSMIT_BURST: usize = 64;
 
+/// Something that was said, and is kept until it is acknowledged.
+#[derive(Debug)]
+struct Said {
+    /// What had been handled by then.
+    acknowledged: u64,
+    /// When it was.
+    at: Time,
+    /// Deadlines in it are relative to that time, so that it can be transmitted as it is.
+    body: Body,
+}
+
 /// One peer.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -25,10 +36,12 @@ pub(crate) struct Session {
     planted: Planted,
     /// Everything up to this number has been handled by the peer.
     acknowledged: u64,
-    /// What follows it, oldest first, each with what had been handled when it was said.
-    unacknowledged: VecDeque<(u64, Body)>,
+    /// What follows it, oldest first.
+    unacknowledged: VecDeque<Said>,
     /// The payload of all of these.
     unacknowledged_bytes: usize,
+    /// When a call or its outcome was last said or heard.
+    carried_call_at: Option<Time>,
     /// The highest number that was ever handed to the driver: what is above has certainly not left.
     transmitted: u64,
     /// How many frames are transmitted again if nothing is acknowledged.
@@ -63,6 +76,7 @@ impl Session {
             acknowledged: 0,
             unacknowledged: VecDeque::new(),
             unacknowledged_bytes: 0,
+            carried_call_at: None,
             transmitted: 0,
             burst: RETRANSMIT_BURST,
             connected: true,
@@ -83,9 +97,14 @@ impl Session {
         self.acknowledged
     }
 
+    /// When a call or its outcome was last said or heard.
+    pub(crate) fn carried_call_at(&self) -> Option<Time> {
+        self.carried_call_at
+    }
+
     /// Frames said and not acknowledged, oldest first.
     pub(crate) fn unacknowledged(&self) -> impl ExactSizeIterator<Item = &Body> + DoubleEndedIterator {
-        self.unacknowledged.iter().map(|(_, body)| body)
+        self.unacknowledged.iter().map(|said| &said.body)
     }
 
     /// How many bytes of payload are kept until they are acknowledged.
@@ -94,10 +113,18 @@ impl Session {
     }
 
     /// Says something, and returns its number.
-    pub(crate) fn say(&mut self, now: Time, body: Body, fenced: bool, out: &mut Vec<Command>) -> u64 {
+    pub(crate) fn say(&mut self, now: Time, mut body: Body, fenced: bool, out: &mut Vec<Command>) -> u64 {
         let number = self.acknowledged + self.unacknowledged.len() as u64 + 1;
         self.unacknowledged_bytes += body.payload_bytes();
-        self.unacknowledged.push_back((self.settled, body));
+        body.make_relative(now);
+        if body.is_of_call() {
+            self.carried_call_at = Some(now);
+        }
+        self.unacknowledged.push_back(Said {
+            acknowledged: self.settled,
+            at: now,
+            body,
+        });
         if self.connected && !fenced && self.transmitted + 1 == number {
             self.transmit(now, number, out);
         }
@@ -105,7 +132,15 @@ impl Session {
     }
 
     /// Takes in a frame. A body that came before, or that leaves a gap, is not kept but answered (or asked for) again.
-    pub(crate) fn take(&mut self, number: u64, acknowledged: u64, body: Option<Body>, waiting_max: usize, twice: bool) {
+    pub(crate) fn take(&mut self, now: Time, frame: Frame, waiting_max: usize, twice: bool) {
+        let Frame {
+            number,
+            acknowledged,
+            body,
+        } = frame;
+        if body.as_ref().is_some_and(Body::is_of_call) {
+            self.carried_call_at = Some(now);
+        }
         let expected = self.handled + self.waiting.len() as u64 + 1;
         match body {
             Some(body) if (number == expected || twice && number < expected) && self.waiting.len() < waiting_max => {
@@ -151,7 +186,7 @@ impl Session {
             return false;
         }
         let forgotten = self.unacknowledged.drain(..(number - self.acknowledged) as usize);
-        let bytes: usize = forgotten.map(|(_, body)| body.payload_bytes()).sum();
+        let bytes: usize = forgotten.map(|said| said.body.payload_bytes()).sum();
         self.unacknowledged_bytes -= bytes;
         self.acknowledged = number;
         self.burst = RETRANSMIT_BURST;
@@ -214,7 +249,11 @@ impl Session {
     /// What certainly never left, taken out, oldest first.
     pub(crate) fn take_never_sent(&mut self) -> Vec<Body> {
         let kept = (self.transmitted - self.acknowledged) as usize;
-        let never_sent: Vec<Body> = self.unacknowledged.drain(kept..).map(|(_, body)| body).collect();
+        let never_sent = self.unacknowledged.drain(kept..).map(|mut said| {
+            said.body.make_absolute(said.at);
+            said.body
+        });
+        let never_sent: Vec<Body> = never_sent.collect();
         self.unacknowledged_bytes -= never_sent.iter().map(Body::payload_bytes).sum::<usize>();
         never_sent
     }
@@ -227,11 +266,15 @@ impl Session {
     }
 
     fn transmit(&mut self, now: Time, number: u64, out: &mut Vec<Command>) {
-        let (acknowledged, mut body) = self.unacknowledged[(number - self.acknowledged - 1) as usize].clone();
+        let said = &self.unacknowledged[(number - self.acknowledged - 1) as usize];
+        let (acknowledged, mut body) = (said.acknowledged, said.body.clone());
+        if said.at < now {
+            body.make_absolute(said.at);
+            body.make_relative(now);
+        }
         if self.planted.is(Bug::LoseTells) && number <= self.transmitted && body.is_tell() {
             body = Body::Ping;
         }
-        body.make_relative(now);
         self.transmitted = self.transmitted.max(number);
         self.acknowledgement_sent = self.acknowledgement_sent.max(acknowledged);
         out.push(Command::Transmit {

@@ -1,6 +1,7 @@
 //! The directory slots that a node owns.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, ActorId, Message, NodeId, SlotEpoch};
 
@@ -45,7 +46,7 @@ pub(crate) enum SlotPhase {
 #[derive(Debug)]
 pub(crate) enum Question {
     /// A message that is to be passed on.
-    Pass(Message),
+    Pass(Arc<Message>),
     /// A request of a node.
     Ask(NodeId, DirectoryBody),
 }
@@ -70,7 +71,7 @@ pub(crate) struct Placing {
     /// How often placement was asked.
     pub(crate) asked: u32,
     /// The messages that wait for it, in order.
-    pub(crate) held: VecDeque<Message>,
+    pub(crate) held: VecDeque<Arc<Message>>,
 }
 
 impl OwnedSlot {

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use elastin_types::{ActivationEpoch, ActorId, NodeId, Time};
 
+use crate::deadlines::Deadlines;
+
 /// What is due.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
@@ -17,6 +19,8 @@ pub(crate) enum Due {
     Retransmit(NodeId),
     /// The deadline of a move away from here.
     Move(ActorId),
+    /// The next part of an image.
+    Stage(ActorId),
     /// A grant that messages wait for.
     Expected(ActorId, ActivationEpoch),
     /// Moves that were refused for now.
@@ -28,27 +32,42 @@ pub(crate) enum Due {
 /// An ordered set of times. A timer that is no longer wanted may stay: whoever gets it looks whether it still matters.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    set: BTreeSet<(Time, Due)>,
+    /// Those of calls are apart, because there are so many.
+    calls: Deadlines,
+    others: BTreeSet<(Time, Due)>,
 }
 
 impl Timers {
     pub(crate) fn set(&mut self, at: Time, due: Due) {
-        self.set.insert((at, due));
+        match due {
+            Due::Call(sequence) => self.calls.insert(at, sequence),
+            due => drop(self.others.insert((at, due))),
+        }
     }
 
     pub(crate) fn unset(&mut self, at: Time, due: Due) {
-        self.set.remove(&(at, due));
+        match due {
+            Due::Call(sequence) => self.calls.remove(at, sequence),
+            due => drop(self.others.remove(&(at, due))),
+        }
     }
 
     pub(crate) fn next(&self) -> Option<Time> {
-        self.set.first().map(|(at, _)| *at)
+        let call = self.calls.first().map(|(at, _)| at);
+        let other = self.others.first().map(|(at, _)| *at);
+        match (call, other) {
+            (Some(call), Some(other)) => Some(call.min(other)),
+            (call, other) => call.or(other),
+        }
     }
 
     /// Takes out the next one that is due.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<(Time, Due)> {
-        if self.next()? > now {
-            return None;
+        let next = self.next().filter(|next| *next <= now)?;
+        // Of those that are due at the same time, calls come first.
+        match self.calls.first() {
+            Some((at, _)) if at == next => self.calls.pop_first().map(|(at, sequence)| (at, Due::Call(sequence))),
+            _ => self.others.pop_first(),
         }
-        self.set.pop_first()
     }
 }

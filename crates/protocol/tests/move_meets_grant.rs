@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use common::{Driven, servers};
 use elastin_protocol::{Body, Command, DirectoryBody, Event, Limits, MoveBody, MoveId, MoveStep, View};
@@ -30,10 +32,10 @@ fn epoch(counter: u32) -> ActivationEpoch {
 }
 
 /// A message of a caller on this node.
-fn message(origin: NodeId, one_way: bool) -> Message {
+fn message(origin: NodeId, one_way: bool) -> Arc<Message> {
     let mut message = common::call(CallId { origin, sequence: 1 }, folder());
     message.header.one_way = one_way;
-    message
+    Arc::new(message)
 }
 
 fn says(commands: &[Command], wanted: impl Fn(&Body) -> bool) -> bool {

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use common::{Driven, servers};
 use elastin_protocol::{Body, Command, Event, Limits, View};
@@ -20,14 +22,14 @@ fn account() -> ActorId {
 }
 
 /// A call of the origin's first request.
-fn call(sequence: u64) -> Message {
+fn call(sequence: u64) -> Arc<Message> {
     let origin = ORIGIN;
     let mut message = common::call(CallId { origin, sequence }, account());
     message.header.request = Some(Request {
         number: 1,
         settled_below: 1,
     });
-    message
+    Arc::new(message)
 }
 
 fn delivered(commands: &[Command]) -> usize {

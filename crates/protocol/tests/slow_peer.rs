@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use common::{Driven, servers};
 use elastin_protocol::{Body, Command, DirectoryBody, Event, Frame, Limits, Member};
@@ -50,7 +52,7 @@ impl Host {
             origin: caller,
             sequence: self.calls,
         };
-        let message = common::call(call, actor());
+        let message = Arc::new(common::call(call, actor()));
         let epoch = Some(EPOCH);
         let commands = self.driven.hears(caller, Body::Message { message, epoch });
         if commands

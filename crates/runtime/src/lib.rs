@@ -41,6 +41,7 @@ mod any_seat;
 mod busy;
 mod call_numbers;
 mod clock;
+mod errand;
 mod error;
 mod heavy;
 mod hook_turn;
@@ -66,6 +67,7 @@ mod timers;
 mod worker;
 
 pub use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone, SaveError};
+pub use errand::Errand;
 pub use error::{ActivateError, BuildError, FreezeError, Undeliverable};
 pub use outside::{Grant, LocalOnly, Mail, Outside, StateImage};
 pub use profile::{Interest, NodeSnapshot, Stats, TypeTotals};

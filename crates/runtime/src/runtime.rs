@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use crate::busy::Busy;
 use crate::call_numbers::CallNumbers;
 use crate::clock::Clock;
+use crate::errand::Errand;
 use crate::registry::Registry;
 use crate::scheduler::Scheduler;
 use crate::seat::ActorSeat;
@@ -230,6 +231,12 @@ impl Runtime {
             Some(seat) => seat.deliver(mail, epoch).map_err(Undeliverable),
             None => Err(Undeliverable(Box::new(mail))),
         }
+    }
+
+    /// Lets this thread bring mail with [`deliver`](Runtime::deliver), for one actor or many, and gives back what it may run
+    /// itself of what became runnable. Handlers then run on this thread, so it must be inside a tokio runtime.
+    pub fn bring(&self, deliver: impl FnOnce()) -> Option<Errand> {
+        Errand::bring(&self.shared().scheduler, deliver)
     }
 
     /// Activates an actor from an image, or from its default state, with mail that is older than any that comes

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
 use crate::clock::{self, Clock};
+use crate::errand;
 use crate::share::CpuShare;
 use crate::sleepers::Sleepers;
 use crate::sync::Parker;
@@ -80,12 +81,16 @@ impl Scheduler {
 
     /// Puts something into a run queue: this worker's own, or the common one.
     pub(crate) fn schedule(task: Task, announce: Announce) {
-        let rejected = worker::push(task, announce);
+        let rejected = worker::push(task, announce).and_then(errand::keep);
         if let Some(task) = rejected {
-            let scheduler = task.scheduler().clone();
-            scheduler.common.push(task);
-            scheduler.wake_one();
+            task.scheduler().clone().offer(task);
         }
+    }
+
+    /// Puts something into the common run queue.
+    pub(crate) fn offer(&self, task: Task) {
+        self.common.push(task);
+        self.wake_one();
     }
 
     /// Whether this worker has something else to run.

@@ -32,6 +32,9 @@ pub(crate) struct Timers {
 struct State {
     // A map, because most deadlines are cancelled long before they are due.
     waiting: BTreeMap<WakeId, Due>,
+    /// Until when the thread sleeps, so that it is woken only for what is due before that: of the deadlines that calls have,
+    /// hardly one is.
+    asleep_until: Option<Time>,
     sequence: u64,
     stopped: bool,
 }
@@ -64,9 +67,8 @@ impl Timers {
         if state.stopped {
             return id;
         }
-        let earliest = state.waiting.first_key_value().is_none_or(|(first, _)| id < *first);
         state.waiting.insert(id, due);
-        if earliest {
+        if state.asleep_until.is_some_and(|until| at < until) {
             self.changed.notify_one();
         }
         id
@@ -93,12 +95,17 @@ impl Timers {
         let mut state = self.state.lock();
         while !state.stopped {
             let Some((first, _)) = state.waiting.first_key_value() else {
+                state.asleep_until = Some(Time(u64::MAX));
                 self.changed.wait(&mut state);
+                state.asleep_until = None;
                 continue;
             };
-            let left = first.at.since(self.clock.now());
+            let at = first.at;
+            let left = at.since(self.clock.now());
             if !left.is_zero() {
+                state.asleep_until = Some(at);
                 self.changed.wait_for(&mut state, left);
+                state.asleep_until = None;
                 continue;
             }
             let (_, due) = state.waiting.pop_first().expect("the first was just seen");
@@ -107,5 +114,47 @@ impl Timers {
                 Due::Run(run) => run(),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+    const SHORT: Duration = Duration::from_millis(5);
+    /// No machine is so slow.
+    const WAIT_MAX: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn what_is_due_earlier_than_the_thread_sleeps_happens_in_time() {
+        let clock = Clock::start();
+        let timers = Timers::new(clock);
+        let thread = timers.start().expect("a thread starts");
+        let (tell, told) = mpsc::channel();
+        let tell_at = |at: Time, what: u32| {
+            let tell = tell.clone();
+            let run = move || tell.send(what).expect("the test listens");
+            timers.at(at, Due::Run(Box::new(run)))
+        };
+        // Whether the thread sleeps without end, for long, or until something that was forgotten.
+        let sleeps_for_long = || {
+            tell_at(clock.now() + LONG, 9);
+        };
+        let forgets = || timers.cancel(tell_at(clock.now() + LONG / 2, 9));
+        let before: [&dyn Fn(); 3] = [&|| {}, &sleeps_for_long, &forgets];
+        for (round, prepare) in before.into_iter().enumerate() {
+            prepare();
+            tell_at(clock.now() + 2 * SHORT, 2);
+            tell_at(clock.now() + SHORT, 1);
+            for expected in [1, 2] {
+                assert_eq!(told.recv_timeout(WAIT_MAX), Ok(expected), "in round {round}");
+            }
+        }
+        timers.stop();
+        thread.join().expect("the thread ends well");
     }
 }

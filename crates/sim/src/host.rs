@@ -1,6 +1,7 @@
 //! The model of a node's runtime: activations with mailboxes that run one turn at a time.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use elastin_types::{ActivationEpoch, ActorId, Message, Time};
@@ -32,7 +33,7 @@ impl State {
 /// Mail, and whether it came from a caller on the same node without the protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Mail {
-    pub(crate) message: Message,
+    pub(crate) message: Arc<Message>,
     pub(crate) direct: bool,
 }
 

@@ -11,6 +11,7 @@ const SEEDS_MAX: u64 = 2000;
 fn first_seed(bug: Bug) -> u64 {
     match bug {
         Bug::OpenSlotTooEarly => 27,
+        Bug::GoSilently => 50,
         Bug::RunRefused => 40,
         Bug::RunPastLease => 47,
         Bug::DenyLost => 49,
@@ -21,10 +22,10 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::HoldFromRecord => 106,
         Bug::PublishBlindly => 110,
         Bug::OpenTooEarly => 114,
+        Bug::ResumeUndecided => 136,
         Bug::ResendLostMail => 158,
-        Bug::ResumeUndecided => 292,
+        Bug::KeepSilently => 179,
         Bug::CountLeaseFromAnswer => 516,
-        Bug::KeepSilently => 985,
         _ => 0,
     }
 }

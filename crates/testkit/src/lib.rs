@@ -5,6 +5,7 @@ mod actors;
 mod bell;
 mod dice;
 mod etcd_cluster;
+mod gate;
 mod history;
 mod load;
 mod probe;
@@ -14,6 +15,7 @@ pub use actors::{Burner, Feeder, Journal, Ledger, Log};
 pub use bell::Bell;
 pub use dice::Dice;
 pub use etcd_cluster::EtcdElastin;
+pub use gate::Gate;
 pub use history::{Counts, History, Known};
 pub use load::{LEDGERS, Load, await_service, violations};
 pub use probe::Probe;
@@ -29,4 +31,5 @@ pub fn app() -> elastin::App {
         .actor::<Burner>()
         .actor::<Bell>()
         .actor::<Probe>()
+        .actor::<Gate>()
 }

@@ -1,15 +1,15 @@
 //! What reaches the node from the network, and from its alarm clock.
 
 use std::sync::{Arc, Weak};
-use std::vec::Drain;
 
 use bytes::Bytes;
 use elastin_protocol::Event;
+use elastin_runtime::Errand;
 use elastin_types::NodeId;
 
 use super::Inner;
 use crate::alarm::Alarm;
-use crate::frame::Class;
+use crate::frame::{Class, Frames};
 use crate::machine::Hands;
 use crate::transport::Receiver;
 
@@ -17,14 +17,27 @@ use crate::transport::Receiver;
 pub(super) struct Ear(pub(super) Weak<Inner>);
 
 impl Receiver for Ear {
-    fn frames(&self, from: NodeId, frames: Drain<'_, (Class, Bytes)>) {
-        let Some(inner) = self.0.upgrade() else { return };
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>) -> Option<Errand> {
+        let inner = self.0.upgrade()?;
         // What came together is taken in together, so that its answers leave together.
         let events: Vec<Event> = frames
             .filter_map(|(class, payload)| inner.hear(from, class, payload))
             .collect();
-        if !events.is_empty() {
-            inner.machine.handle_all(events, &*inner);
+        if events.is_empty() {
+            return None;
+        }
+        inner.runtime().bring(|| inner.machine.handle_all(events, &*inner))
+    }
+
+    fn run(&self, errand: Errand) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.run_errand(errand);
+        }
+    }
+
+    fn catch_up(&self) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.machine.catch_up(&*inner);
         }
     }
 
@@ -43,14 +56,14 @@ impl Receiver for Ear {
 
 impl Inner {
     /// Takes in a frame; if it is one of the protocol's, gives it as an event.
-    fn hear(&self, from: NodeId, class: Class, payload: Bytes) -> Option<Event> {
+    fn hear(&self, from: NodeId, class: Class, payload: &[u8]) -> Option<Event> {
         match class {
-            Class::Protocol => match postcard::from_bytes(&payload) {
+            Class::Protocol => match postcard::from_bytes(payload) {
                 Ok(frame) => return Some(Event::Frame { from, frame }),
                 Err(error) => tracing::warn!(%from, %error, "a frame could not be decoded"),
             },
-            Class::Control | Class::Admin => self.above.frame(from, class, payload),
-            Class::Reminder => match postcard::from_bytes(&payload) {
+            Class::Control | Class::Admin => self.above.frame(from, class, Bytes::copy_from_slice(payload)),
+            Class::Reminder => match postcard::from_bytes(payload) {
                 Ok(note) => self.reminders.note(note),
                 Err(error) => tracing::warn!(%from, %error, "a note of a reminder could not be decoded"),
             },

@@ -1,5 +1,7 @@
 //! Carries out the node's commands on the runtime, the store and the network.
 
+use std::sync::Arc;
+
 use elastin_protocol::store::{StateError, StateReply, StateRequest};
 use elastin_protocol::{Command, Event, Frame, StateSource};
 use elastin_runtime::{FreezeError, Mail, StateImage};
@@ -106,7 +108,8 @@ impl Inner {
         self.handle(Event::Activated { actor, epoch, result });
     }
 
-    fn deliver(&self, epoch: ActivationEpoch, message: Message) -> Option<Event> {
+    fn deliver(&self, epoch: ActivationEpoch, message: Arc<Message>) -> Option<Event> {
+        let message = Arc::unwrap_or_clone(message);
         if let Some(closed) = self
             .closed
             .lock()
@@ -119,7 +122,7 @@ impl Inner {
         let undeliverable = self.runtime().deliver(message, epoch).err()?;
         Some(Event::Bounced {
             epoch,
-            message: undeliverable.0.message,
+            message: Arc::new(undeliverable.0.message),
         })
     }
 
@@ -199,7 +202,7 @@ impl Inner {
                 if let Some(reply) = reply {
                     waiting.insert(message.header.call, reply);
                 }
-                message
+                Arc::new(message)
             })
             .collect();
         drop(waiting);

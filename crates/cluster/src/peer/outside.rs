@@ -1,5 +1,6 @@
 //! What the runtime asks of the world beyond the node.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -46,7 +47,9 @@ impl Outside for Inner {
         if let Some(reply) = reply {
             self.waiting.lock().insert(call, reply);
         }
-        let event = Event::Send { message };
+        let event = Event::Send {
+            message: Arc::new(message),
+        };
         if self.hosts {
             self.machine.handle_now(event, self);
         } else {
@@ -64,7 +67,7 @@ impl Outside for Inner {
 
     fn reply(&self, call: CallId, outcome: Outcome) {
         let outcome = outcome.and_then(|reply| check_size(reply.len()).map(|()| reply));
-        self.handle(Event::Replied { call, outcome });
+        self.replied(Event::Replied { call, outcome });
     }
 
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone) {

@@ -4,28 +4,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
 use elastin_types::NodeId;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Inner;
 use super::link::Link;
-use crate::frame::{self, Class, FrameError};
+use super::reading::Reading;
 use crate::handshake::{self, HandshakeError};
-use crate::security::{Reader, Secured, Writer};
+use crate::security::{Secured, Writer};
 
 /// How long a dialled peer may take to answer the handshake, so that a dead address does not hold frames for ever.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// How much is read at once; large enough that one system call carries many small frames.
-const READ_BYTES: usize = 64 << 10;
-
-/// How many frames are taken in together: enough that it pays, few enough that actors run the first ones while the next
-/// are being decoded.
-const FRAMES_AT_ONCE: usize = 8;
 
 /// How many strangers may be at the door at a time. Whoever has not said who it is costs memory, so the others wait.
 const GREETINGS_MAX: usize = 256;
@@ -116,9 +108,8 @@ async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, Secured)> {
 async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, secured: Secured) {
     if inner.has_address(peer) {
         let link = inner.link(peer);
-        read_frames(&inner, peer, secured.reader, &link).await;
-        // Kept until here: a half-closed stream would look broken to the peer.
-        drop(secured.writer);
+        let reading = Reading::new(&inner, peer, &link, secured.reader);
+        reading.keeping(secured.writer).run().await;
     } else {
         let link = inner.adopt(peer);
         carry_both_ways(&inner, peer, secured, &link).await;
@@ -128,62 +119,18 @@ async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, secured: Secured) {
 async fn carry_both_ways(inner: &Arc<Inner>, peer: NodeId, secured: Secured, link: &Arc<Link>) {
     link.open(secured.direct);
     inner.receiver.link_up(peer);
-    tokio::join!(
-        read_frames(inner, peer, secured.reader, link),
-        write_frames(inner, peer, secured.writer, link)
-    );
-}
-
-async fn read_frames(inner: &Arc<Inner>, peer: NodeId, mut reader: Reader, link: &Arc<Link>) {
-    let mut input = BytesMut::with_capacity(READ_BYTES);
-    let mut frames = Vec::new();
-    let ended = async {
-        loop {
-            let whole = take_some(&mut input, &mut frames);
-            let is_full = frames.len() == FRAMES_AT_ONCE;
-            if !frames.is_empty() {
-                let began = Instant::now();
-                let count = frames.len();
-                let bytes = frames.iter().map(|(_, payload)| frame::length_with(payload)).sum();
-                inner.receiver.frames(peer, frames.drain(..));
-                inner.stages.received.passed(count, bytes, began.elapsed());
-            }
-            if let Err(error) = whole {
-                return tracing::warn!(%peer, %error, "dropped a connection");
-            }
-            if is_full {
-                continue;
-            }
-            input.reserve(READ_BYTES);
-            match reader.read_buf(&mut input).await {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(error) => return tracing::debug!(%peer, %error, "a connection broke"),
-            }
-        }
-    };
-    tokio::select! {
-        () = ended => inner.break_link(peer, link),
-        () = link.closed() => {}
-    }
-}
-
-/// Takes some frames off the front, as far as they are there.
-fn take_some(input: &mut BytesMut, frames: &mut Vec<(Class, Bytes)>) -> Result<(), FrameError> {
-    while frames.len() < FRAMES_AT_ONCE
-        && let Some(frame) = frame::take(input)?
-    {
-        frames.push(frame);
-    }
-    Ok(())
+    // Apart, because whoever reads may be held up by what it runs.
+    tokio::spawn(Reading::new(inner, peer, link, secured.reader).run());
+    write_frames(inner, peer, secured.writer, link).await;
 }
 
 async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link: &Arc<Link>) {
-    let mut batch = BytesMut::new();
+    let mut batch = Vec::new();
     loop {
         let frames = link.take(&mut batch);
         if frames == 0 {
             tokio::select! {
+                biased;
                 () = link.filled() => continue,
                 () = link.closed() => return,
             }
@@ -195,6 +142,7 @@ async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link
             writer.flush().await
         };
         let written = tokio::select! {
+            biased;
             written = written => written,
             () = link.closed() => return,
         };

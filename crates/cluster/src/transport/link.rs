@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
@@ -21,7 +20,7 @@ use crate::security::Direct;
 pub const LINK_BYTES_MAX: usize = 64 << 20;
 
 /// A buffer that grew larger than this is not kept for the next batch, so that one large state does not stay in memory.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+pub(super) const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// A connection is quiet if nothing was written for so long: about what a write costs. If frames come faster than that, it
 /// pays to gather them.
@@ -41,7 +40,7 @@ pub(super) struct Link {
 struct Outgoing {
     /// There is a connection.
     open: bool,
-    bytes: BytesMut,
+    bytes: Vec<u8>,
     /// How many frames are in `bytes`.
     frames: usize,
     /// Lets the sending thread write, if the connection can be written to without more ado.
@@ -56,7 +55,7 @@ impl Link {
         Arc::new(Link {
             outgoing: Mutex::new(Outgoing {
                 open: false,
-                bytes: BytesMut::new(),
+                bytes: Vec::new(),
                 frames: 0,
                 direct: None,
                 task_writes: false,
@@ -72,7 +71,7 @@ impl Link {
     pub(super) fn push(
         &self,
         needs_connection: bool,
-        put: impl FnOnce(&mut BytesMut) -> Result<(), FrameError>,
+        put: impl FnOnce(&mut Vec<u8>) -> Result<(), FrameError>,
     ) -> Result<(), SendError> {
         let mut outgoing = self.outgoing.lock();
         if !outgoing.open && needs_connection {
@@ -104,10 +103,10 @@ impl Link {
 
     /// Takes everything that waits to be written, and leaves an empty buffer in its place; how many frames that is. With
     /// none, [`Link::filled`] says when there are some.
-    pub(super) fn take(&self, batch: &mut BytesMut) -> usize {
+    pub(super) fn take(&self, batch: &mut Vec<u8>) -> usize {
         batch.clear();
         if batch.capacity() > KEPT_BYTES_MAX {
-            *batch = BytesMut::new();
+            *batch = Vec::new();
         }
         let mut outgoing = self.outgoing.lock();
         std::mem::swap(batch, &mut outgoing.bytes);
@@ -164,7 +163,7 @@ impl Outgoing {
         if written < self.bytes.len() {
             // Its frames are counted when the rest of them is written.
             stages.sent.passed(0, written, time);
-            self.bytes.advance(written);
+            self.bytes.drain(..written);
             return false;
         }
         stages.sent.passed(self.frames, written, time);

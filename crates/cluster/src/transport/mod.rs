@@ -12,6 +12,8 @@
 
 mod connection;
 mod link;
+mod lookout;
+mod reading;
 mod stages;
 
 use std::collections::BTreeMap;
@@ -19,18 +21,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use std::vec::Drain;
 
-use bytes::{Bytes, BytesMut};
+use elastin_runtime::Errand;
 use elastin_types::NodeId;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::frame::{self, Class, FrameError};
+use crate::frame::{self, Class, FrameError, Frames};
 use crate::handshake::Identity;
 use crate::security::Security;
 use link::Link;
+use lookout::Lookout;
 use stages::Stages;
 
 pub use link::LINK_BYTES_MAX;
@@ -41,8 +43,15 @@ const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// What the transport tells its owner. Called from the tasks that read connections: it must not block.
 pub trait Receiver: Send + Sync + 'static {
-    /// Frames from a peer that came together, in the order in which they were sent.
-    fn frames(&self, from: NodeId, frames: Drain<'_, (Class, Bytes)>);
+    /// Frames from a peer that came together, in the order in which they were sent. If that made an actor runnable which this
+    /// thread may run, gives it: it is [run](Receiver::run) or dropped at once.
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>) -> Option<Errand>;
+
+    /// Runs what came of frames. This may take long.
+    fn run(&self, errand: Errand);
+
+    /// What is run takes long: whatever waits for its end is seen to.
+    fn catch_up(&self);
 
     /// There is a connection to a peer: frames sent from now on go over it.
     fn link_up(&self, peer: NodeId);
@@ -86,6 +95,7 @@ struct Inner {
     identity: Identity,
     security: Security,
     receiver: Arc<dyn Receiver>,
+    lookout: Lookout,
     handle: tokio::runtime::Handle,
     // Nobody can dial this node, so it dials everybody.
     dials_all: bool,
@@ -117,6 +127,7 @@ impl Transport {
             },
             security: config.security,
             receiver,
+            lookout: Lookout::new(tokio::runtime::Handle::current()),
             handle: tokio::runtime::Handle::current(),
             dials_all: config.listener.is_none(),
             stages: Arc::default(),
@@ -179,6 +190,7 @@ impl Transport {
 
     /// Closes every connection and opens no more.
     pub fn close(&self) {
+        self.inner.lookout.close();
         let links = {
             let mut peers = self.inner.peers.lock();
             peers.closed = true;
@@ -195,7 +207,7 @@ impl Inner {
         self: &Arc<Self>,
         to: NodeId,
         class: Class,
-        put: impl FnOnce(&mut BytesMut) -> Result<(), FrameError>,
+        put: impl FnOnce(&mut Vec<u8>) -> Result<(), FrameError>,
     ) -> Result<(), SendError> {
         // Whoever speaks the protocol says it again when there is a connection; nobody else does.
         let needs_connection = class == Class::Protocol;

@@ -10,7 +10,7 @@ use crate::authority::Authority;
 use crate::frame;
 use crate::handshake::WIRE_VERSIONS;
 use crate::security::Certificates;
-use bytes::BytesMut;
+use bytes::Bytes;
 use elastin_stores::secret::Secret;
 
 #[derive(Debug, PartialEq)]
@@ -23,11 +23,16 @@ enum Heard {
 struct Ear(mpsc::UnboundedSender<Heard>);
 
 impl Receiver for Ear {
-    fn frames(&self, from: NodeId, frames: Drain<'_, (Class, Bytes)>) {
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>) -> Option<Errand> {
         for (_, payload) in frames {
-            let _ = self.0.send(Heard::Frame(from, payload));
+            let _ = self.0.send(Heard::Frame(from, Bytes::copy_from_slice(payload)));
         }
+        None
     }
+
+    fn run(&self, _: Errand) {}
+
+    fn catch_up(&self) {}
 
     fn link_up(&self, peer: NodeId) {
         let _ = self.0.send(Heard::Up(peer));
@@ -259,7 +264,7 @@ async fn strangers_get_nowhere() {
 async fn garbage_ends_its_own_connection_only() {
     let (near, mut far) = pair().await;
     let address = far.address.unwrap();
-    let mut wrong = BytesMut::new();
+    let mut wrong = Vec::new();
     frame::put(&mut wrong, Class::Handshake, b"no greeting").unwrap();
     let oversized = u32::MAX.to_le_bytes();
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &wrong, &oversized, b""] {

@@ -1,5 +1,7 @@
 //! Outcomes for callers on this node: each call gets exactly one, and it is true.
 
+use std::sync::Arc;
+
 use elastin_types::{CallError, CallId, Message, NodeId, NotDelivered, Outcome, Time, Unknown};
 
 use super::Node;
@@ -144,10 +146,10 @@ impl Node {
 
     /// A message will not run, and its origin is told why. A tell of a caller here is answered too: its caller is the only
     /// one who can still be told.
-    pub(super) fn turn_away(&mut self, message: Message, error: CallError) {
+    pub(super) fn turn_away(&mut self, message: Arc<Message>, error: CallError) {
         let call = message.header.call;
         if call.origin != self.links.me {
-            let actor = message.target;
+            let actor = message.target.clone();
             self.links.say(call.origin, Body::TurnedAway { actor, call, error });
             return;
         }

@@ -1,6 +1,7 @@
 //! Changes of membership: who has died, and who owns the directory now.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use elastin_types::{ActorId, Message, NodeId};
 
@@ -68,7 +69,7 @@ impl Node {
 
     /// Of what certainly never left, the messages of callers here. What was being passed on for others is lost: its origin
     /// has been told that it went to the dead node, and has given the call its outcome.
-    fn messages_to_send_again(&mut self, bodies: Vec<Body>) -> Vec<Message> {
+    fn messages_to_send_again(&mut self, bodies: Vec<Body>) -> Vec<Arc<Message>> {
         let mut messages = Vec::new();
         for body in bodies {
             if let Body::Message { message, .. } = body

@@ -1,6 +1,7 @@
 //! The directory slots that this node owns: where actors are, and who may host them next.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, SlotEpoch};
 
@@ -16,7 +17,7 @@ use crate::{Body, Command, DirectoryBody, Slot};
 const PLACEMENTS_MAX: u32 = 4;
 impl Node {
     /// A message came to be passed on to its actor; to the owner of the slot, if that is another node by now.
-    pub(super) fn ask_directory(&mut self, message: Message) {
+    pub(super) fn ask_directory(&mut self, message: Arc<Message>) {
         let owner = self.links.directory_of(&message.target);
         if owner != self.links.me {
             self.say_passed_on(&message, owner);
@@ -43,7 +44,7 @@ impl Node {
         self.links.say(call.origin, Body::PassedOn { actor, call, to });
     }
 
-    fn pass(&mut self, message: Message, to: NodeId, epoch: ActivationEpoch) {
+    fn pass(&mut self, message: Arc<Message>, to: NodeId, epoch: ActivationEpoch) {
         self.say_passed_on(&message, to);
         self.links.say(to, Body::Passed { message, epoch });
     }
@@ -75,7 +76,7 @@ impl Node {
     }
 
     /// Passes a message on to where the actor is, or finds a place for it first.
-    pub(super) fn pass_to_host(&mut self, message: Message) {
+    pub(super) fn pass_to_host(&mut self, message: Arc<Message>) {
         let held_max = self.links.limits.held_per_actor;
         match self.entry(&message.target) {
             Some(Whereabouts::Hosted { node, epoch, .. }) => {

@@ -1,5 +1,7 @@
 //! The directory gives actors to this node, and messages may come before it does.
 
+use std::sync::Arc;
+
 use elastin_types::{ActivationEpoch, ActorId, Message, NodeId};
 
 use super::Node;
@@ -10,7 +12,7 @@ use crate::{Body, DirectoryBody, Slot, StateSource};
 impl Node {
     /// A message came for an activation that the directory has granted to this node, and the grant is still on the way:
     /// the slot has changed hands in between.
-    pub(super) fn expect(&mut self, owner: NodeId, message: Message, epoch: ActivationEpoch) {
+    pub(super) fn expect(&mut self, owner: NodeId, message: Arc<Message>, epoch: ActivationEpoch) {
         let known = self.links.view().directory_of(&message.target);
         // Only the present owner can speak of a grant that this node has not heard of, and only of an earlier owner's: its
         // own would have come first.

@@ -1,6 +1,7 @@
 //! Actors on this node: from the directory's grant to their end.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, SlotEpoch, Time};
 
@@ -14,7 +15,7 @@ use crate::{Body, Command, DirectoryBody, Slot, StateSource};
 
 impl Node {
     /// Takes a message of a caller here for an actor that is, was or will be here.
-    pub(super) fn accept_own(&mut self, message: Message) {
+    pub(super) fn accept_own(&mut self, message: Arc<Message>) {
         let hosted = &self.hosted[&message.target];
         if hosted.phase.takes_mail() {
             let epoch = hosted.epoch;
@@ -28,7 +29,7 @@ impl Node {
 
     /// Takes a message from another node that is meant for this activation, if that is here or certain to come. If it came
     /// through the directory, `from` is who passed it on.
-    pub(super) fn accept(&mut self, message: Message, meant: ActivationEpoch, from: Option<NodeId>) {
+    pub(super) fn accept(&mut self, message: Arc<Message>, meant: ActivationEpoch, from: Option<NodeId>) {
         if !message.header.one_way && self.links.is_full(message.header.call.origin) {
             // So much waits for that node already that a reply would only make it worse.
             return self.turn_away_from(Full::Link, message);
@@ -82,7 +83,7 @@ impl Node {
     }
 
     /// Returns a message to its origin.
-    pub(super) fn give_back(&mut self, message: Message, place: Option<(NodeId, ActivationEpoch)>) {
+    pub(super) fn give_back(&mut self, message: Arc<Message>, place: Option<(NodeId, ActivationEpoch)>) {
         let origin = message.header.call.origin;
         self.links.say(origin, Body::Returned { message, place });
     }
@@ -100,7 +101,7 @@ impl Node {
     }
 
     /// Keeps a message from another node, whose origin must not take it for settled because it is acknowledged.
-    fn keep(&mut self, message: Message, passed: bool) {
+    fn keep(&mut self, message: Arc<Message>, passed: bool) {
         if !passed && !self.links.planted.is(Bug::KeepSilently) {
             let (actor, call, caller) = (
                 message.target.clone(),
@@ -112,7 +113,7 @@ impl Node {
         self.hold(message, true);
     }
 
-    fn deliver(&mut self, epoch: ActivationEpoch, message: Message) {
+    fn deliver(&mut self, epoch: ActivationEpoch, message: Arc<Message>) {
         if message.header.request.is_some() && !self.is_to_run(&message) {
             return;
         }
@@ -124,7 +125,7 @@ impl Node {
     }
 
     /// Keeps a message until it is clear what becomes of the actor.
-    pub(super) fn hold(&mut self, message: Message, passed: bool) {
+    pub(super) fn hold(&mut self, message: Arc<Message>, passed: bool) {
         let hosted = self.hosted.get_mut(&message.target).expect("the caller has looked");
         if hosted.held.len() >= self.links.limits.held_per_actor {
             self.turn_away_from(Full::Actor, message);
@@ -265,7 +266,7 @@ impl Node {
     }
 
     /// Mail found the activation gone: it comes back before anything that was sent after it does.
-    pub(super) fn on_bounced(&mut self, epoch: ActivationEpoch, message: Message) {
+    pub(super) fn on_bounced(&mut self, epoch: ActivationEpoch, message: Arc<Message>) {
         self.landing.retain(|(_, call, _)| *call != message.header.call);
         self.on_passivated(message.target.clone(), epoch);
         if message.header.call.origin == self.links.me {

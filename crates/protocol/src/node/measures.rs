@@ -1,5 +1,7 @@
 //! What is measured of a node's part in the protocol.
 
+use std::sync::Arc;
+
 use elastin_types::{CallError, Message, Overloaded};
 
 use super::Node;
@@ -49,7 +51,7 @@ impl Node {
     }
 
     /// A message will not run, because something is full.
-    pub(super) fn turn_away_from(&mut self, full: Full, message: Message) {
+    pub(super) fn turn_away_from(&mut self, full: Full, message: Arc<Message>) {
         let turned_away = &mut self.turned_away;
         let (count, overloaded) = match full {
             Full::Actor => (&mut turned_away.by_actor, Overloaded::Actor),

@@ -27,6 +27,7 @@ mod sizes;
 mod slot_changes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, NotDelivered, SlotEpoch, Time};
 
@@ -208,8 +209,10 @@ impl Node {
     }
 
     /// A caller here sends.
-    fn on_send(&mut self, mut message: Message) {
-        self.stamp(&mut message);
+    fn on_send(&mut self, mut message: Arc<Message>) {
+        if message.header.request.is_some() {
+            self.stamp(Arc::make_mut(&mut message));
+        }
         self.expect_outcome(&message);
         if self.links.view.is_none() {
             return self.turn_away(message, CallError::NotDelivered(NotDelivered::Unreachable));
@@ -218,7 +221,7 @@ impl Node {
     }
 
     /// Sends a message of a caller here: to an actor that is here, unless earlier ones are still on another path.
-    fn send_own(&mut self, message: Message) {
+    fn send_own(&mut self, message: Arc<Message>) {
         let here = match self.hosted.get(&message.target) {
             Some(hosted) => hosted.phase.holds_own() || !self.routes.contains_key(&message.target),
             None => false,
@@ -237,6 +240,7 @@ impl Node {
                 Due::Acknowledge(peer) => self.links.acknowledge_due(peer),
                 Due::Retransmit(peer) => self.links.retransmit_due(peer),
                 Due::Move(actor) => self.move_is_late(&actor, at),
+                Due::Stage(actor) => self.stage(&actor),
                 // Every event does these first or last.
                 Due::MovesAgain | Due::Landing => {}
                 Due::Expected(actor, epoch) => self.give_up_grant(&actor, epoch),

@@ -1,6 +1,7 @@
 //! Moves to this node. See `moving_out` for the picture.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use elastin_types::{ActivationEpoch, ActorId, Message, NodeId};
@@ -144,6 +145,10 @@ impl Node {
         if last {
             incoming.step = InStep::Committing;
             self.ask_to_commit(actor);
+        } else {
+            // The source sends the next part when it hears of this one.
+            let from = incoming.from;
+            self.links.acknowledge_soon(from);
         }
     }
 
@@ -211,7 +216,7 @@ impl Node {
         epoch: ActivationEpoch,
         attempt: u32,
         to_epoch: ActivationEpoch,
-        queue: Vec<Message>,
+        queue: Vec<Arc<Message>>,
         last: bool,
     ) {
         let Some(incoming) = self.move_in_of(actor, epoch, attempt) else {

@@ -25,9 +25,9 @@ use crate::hosted::{Hosted, MoveOut, OutStep, Phase};
 use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, MoveBody, MoveError, MoveId, MoveStep, PlannedMove};
 
-/// Parts of an image that may be on their way at once: enough to keep a connection busy, few enough that calls get
+/// Parts of a large image that may be on their way at once: enough to keep a connection busy, few enough that calls get
 /// through between them.
-const CHUNKS_UNDER_WAY: usize = 4;
+const CHUNKS_UNDER_WAY: usize = 2;
 /// How often one of many moves is begun before its target's refusal counts: with [`Limits::moves_in`](crate::Limits) moves
 /// at a time even the last of a large server gets its turn much earlier.
 const TRIES_MAX: u32 = 100_000;
@@ -75,6 +75,7 @@ impl Node {
             group: None,
             tries,
             image_bytes: 0,
+            pauses_until: Time::ZERO,
         });
         self.moving_out.insert(actor.clone());
         self.links.timers.set(deadline, Due::Move(actor.clone()));
@@ -233,7 +234,10 @@ impl Node {
     }
 
     /// Sends as much of the image as may be on its way.
-    fn stage(&mut self, actor: &ActorId) {
+    pub(super) fn stage(&mut self, actor: &ActorId) {
+        let limits = &self.links.limits;
+        let (now, burst_bytes, pause) = (self.links.now, limits.burst_bytes, limits.stage_pause);
+        let move_deadline = limits.move_deadline;
         loop {
             let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) else {
                 return;
@@ -245,9 +249,20 @@ impl Node {
             while under_way.front().is_some_and(|number| *number <= acknowledged) {
                 under_way.pop_front();
             }
-            if under_way.len() >= CHUNKS_UNDER_WAY {
-                self.stages_waiting.entry(out.to).or_default().insert(actor.clone());
-                return;
+            if out.image_bytes > burst_bytes {
+                if under_way.len() >= CHUNKS_UNDER_WAY {
+                    self.stages_waiting.entry(out.to).or_default().insert(actor.clone());
+                    return;
+                }
+                if now < out.pauses_until {
+                    self.links.timers.set(out.pauses_until, Due::Stage(actor.clone()));
+                    return;
+                }
+                // In the second half of its time a move hurries.
+                let has_time = now + move_deadline / 2 < out.deadline;
+                if has_time && self.links.carries_calls(out.to) {
+                    out.pauses_until = now + pause;
+                }
             }
             let chunk = image.split_to(image.len().min(self.links.limits.chunk_bytes));
             let last = image.is_empty();

@@ -1,6 +1,8 @@
 //! The end of a move away from this node: the directory has decided, and the queue follows the actor. See `moving_out` for
 //! the picture.
 
+use std::sync::Arc;
+
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered};
 
 use super::Node;
@@ -39,7 +41,7 @@ impl Node {
     }
 
     /// The runtime has given up the activation and its queue: both it and what has come since follow the actor.
-    pub(super) fn on_released(&mut self, actor: ActorId, epoch: ActivationEpoch, mut queue: Vec<Message>) {
+    pub(super) fn on_released(&mut self, actor: ActorId, epoch: ActivationEpoch, mut queue: Vec<Arc<Message>>) {
         let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch == epoch) else {
             return;
         };
@@ -50,7 +52,10 @@ impl Node {
         let is_lost = releasing.is_lost || self.links.is_dead(to) || to == self.links.me;
         let held = std::mem::take(&mut hosted.held);
         for message in &mut queue {
-            message.header.call = self.requests.latest(message.header.call);
+            let latest = self.requests.latest(message.header.call);
+            if latest != message.header.call {
+                Arc::make_mut(message).header.call = latest;
+            }
             self.expect_outcome(message);
         }
         self.requests.forget_actor(&actor);
@@ -87,7 +92,7 @@ impl Node {
         attempt: u32,
         to: NodeId,
         to_epoch: ActivationEpoch,
-        queue: Vec<Message>,
+        queue: Vec<Arc<Message>>,
     ) {
         for message in &queue {
             let call = message.header.call;

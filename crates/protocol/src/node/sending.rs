@@ -1,6 +1,7 @@
 //! Paths to actors: where messages of callers here go, and how a path changes without breaking their order.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, Message, NodeId, NotDelivered};
 
@@ -24,7 +25,7 @@ impl Node {
     }
 
     /// Sends a message of a caller here to an actor that is not here.
-    pub(super) fn send_along_route(&mut self, message: Message) {
+    pub(super) fn send_along_route(&mut self, message: Arc<Message>) {
         let Some(route) = self.routes.get_mut(&message.target) else {
             return self.ask(message, VecDeque::new(), 0);
         };
@@ -54,7 +55,7 @@ impl Node {
     }
 
     /// Sends a message through the directory; the others wait until it has landed.
-    fn ask(&mut self, message: Message, mut held: VecDeque<Message>, returns: u32) {
+    fn ask(&mut self, message: Arc<Message>, mut held: VecDeque<Arc<Message>>, returns: u32) {
         if self.routes.len() >= self.links.limits.routes {
             self.forget_quiet_routes();
         }
@@ -153,7 +154,7 @@ impl Node {
         self.open_if_clear(actor);
     }
 
-    fn send_all(&mut self, messages: VecDeque<Message>) {
+    fn send_all(&mut self, messages: VecDeque<Arc<Message>>) {
         for message in messages {
             self.send_own(message);
         }
@@ -198,7 +199,12 @@ impl Node {
     }
 
     /// A message came back: the activation that it was meant for is not there.
-    pub(super) fn on_returned(&mut self, from: NodeId, message: Message, place: Option<(NodeId, ActivationEpoch)>) {
+    pub(super) fn on_returned(
+        &mut self,
+        from: NodeId,
+        message: Arc<Message>,
+        place: Option<(NodeId, ActivationEpoch)>,
+    ) {
         let call = message.header.call;
         if !message.header.one_way && !self.is_pending(call) {
             // Nobody waits for it any more, so it need not run; but others may wait for it to be out of the way.
@@ -242,7 +248,7 @@ impl Node {
         }
     }
 
-    fn ask_again(&mut self, message: Message, held: VecDeque<Message>, returns: u32) {
+    fn ask_again(&mut self, message: Arc<Message>, held: VecDeque<Arc<Message>>, returns: u32) {
         if returns < RETURNS_MAX {
             return self.ask(message, held, returns);
         }
@@ -343,7 +349,7 @@ impl Node {
     }
 
     /// A node died. `never_sent` are messages of callers here that never left for it.
-    pub(super) fn routes_lost_with(&mut self, dead: NodeId, never_sent: Vec<Message>) {
+    pub(super) fn routes_lost_with(&mut self, dead: NodeId, never_sent: Vec<Arc<Message>>) {
         let mut concerned: Vec<ActorId> = Vec::new();
         for (actor, route) in &mut self.routes {
             let concerns = match &mut route.path {
@@ -363,7 +369,7 @@ impl Node {
             }
         }
         concerned.sort_unstable();
-        let mut again: Vec<(ActorId, VecDeque<Message>)> = Vec::new();
+        let mut again: Vec<(ActorId, VecDeque<Arc<Message>>)> = Vec::new();
         for actor in concerned {
             let route = self.remove_route(&actor).expect("it was there");
             let mut messages = match route.path {

@@ -2,6 +2,7 @@
 //! concerned close, and nothing here looks at the others.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use elastin_types::{ActorId, Message, NodeId, SlotEpoch};
 
@@ -21,7 +22,7 @@ const SLOTS_PER_FRAME: usize = 64;
 struct Given {
     slots: Vec<(Slot, SlotEpoch)>,
     entries: Vec<Entry>,
-    waiting: Vec<Message>,
+    waiting: Vec<Arc<Message>>,
 }
 
 impl Given {

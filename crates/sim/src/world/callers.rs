@@ -1,5 +1,6 @@
 //! What callers and operators do: calls, tells, moves, and servers that are emptied.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_protocol::membership::{MembershipEvent, Role};
@@ -106,7 +107,7 @@ impl World {
             .options
             .may_lose()
             .then(|| process.clock.local(self.now) + patience);
-        let message = Message {
+        let message = Arc::new(Message {
             target: to.clone(),
             header: Header {
                 call,
@@ -126,7 +127,7 @@ impl World {
             },
             method: Method::of("run"),
             body: postcard::to_stdvec(&task).expect("a task can be encoded").into(),
-        };
+        });
         let id = RequestId::of(&message);
         self.checkers.outcome.call_begins(call, one_way, id);
         if id.is_some() || !process.host.is_open(&to) {

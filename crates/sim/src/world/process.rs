@@ -385,6 +385,7 @@ impl World {
 fn limits(tight: bool) -> Limits {
     let mut limits = Limits {
         chunk_bytes: 8,
+        burst_bytes: 16,
         move_deadline: Duration::from_millis(500),
         freeze_deadline: Duration::from_millis(200),
         retransmit_after: Duration::from_millis(200),

@@ -1,5 +1,6 @@
 //! What a node's runtime does: activations come, run turns, save, freeze and go.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -94,7 +95,7 @@ impl World {
 
     // ---- turns
 
-    pub(super) fn deliver(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch, message: Message) {
+    pub(super) fn deliver(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch, message: Arc<Message>) {
         let mailbox_max = self.mailbox_max();
         let runs_refused = self.runs_refused();
         match self.activation(node, actor, epoch) {
@@ -305,7 +306,7 @@ impl World {
             activation.epoch == epoch && activation.status == Status::Frozen,
             "only what is frozen is released"
         );
-        let queue: Vec<Message> = activation.mailbox.into_iter().map(|mail| mail.message).collect();
+        let queue: Vec<Arc<Message>> = activation.mailbox.into_iter().map(|mail| mail.message).collect();
         if !queue.is_empty() {
             self.log.count("queue moved");
         }

@@ -1,0 +1,73 @@
+//! What the thread that reads a connection runs itself: see [`elastin_runtime::Errand`].
+//!
+//! The replies of such a visit are taken in by the machine together, so that they leave together.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use elastin_protocol::Event;
+use elastin_runtime::Errand;
+
+use super::Inner;
+
+/// How many replies wait for each other, at most.
+const REPLIES_TOGETHER: usize = 64;
+
+/// How long they do.
+const REPLIES_WAIT_MAX: Duration = Duration::from_micros(50);
+
+thread_local! {
+    /// The errand that this thread is on.
+    static ERRAND: Cell<Option<Running>> = const { Cell::new(None) };
+}
+
+/// An errand that is being run.
+#[derive(Clone, Copy)]
+struct Running {
+    /// For which peer: there may be several in a process.
+    peer: usize,
+    /// When the machine last took in its replies.
+    caught_up_at: Instant,
+}
+
+/// Ends an errand, also if it panics.
+struct End<'a>(&'a Inner);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        ERRAND.set(None);
+        self.0.machine.catch_up(self.0);
+    }
+}
+
+impl Inner {
+    /// Runs an errand on this thread.
+    pub(super) fn run_errand(&self, errand: Errand) {
+        let caught_up_at = Instant::now();
+        let peer = self.address();
+        ERRAND.set(Some(Running { peer, caught_up_at }));
+        let _end = End(self);
+        errand.run();
+    }
+
+    /// A call that was delivered here has ended.
+    pub(super) fn replied(&self, event: Event) {
+        let Some(running) = ERRAND.get().filter(|running| running.peer == self.address()) else {
+            return self.handle(event);
+        };
+        let waiting = self.machine.leave(event);
+        let now = Instant::now();
+        if waiting >= REPLIES_TOGETHER || now.duration_since(running.caught_up_at) >= REPLIES_WAIT_MAX {
+            self.machine.catch_up(self);
+            let caught_up_at = now;
+            ERRAND.set(Some(Running {
+                caught_up_at,
+                ..running
+            }));
+        }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}

@@ -1,0 +1,159 @@
+//! The receiving end of a connection, and the task that reads it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use elastin_runtime::Errand;
+use elastin_types::NodeId;
+use tokio::io::AsyncReadExt;
+
+use super::Inner;
+use super::link::{KEPT_BYTES_MAX, Link};
+use crate::frame::{self, FrameError, Frames, Taken};
+use crate::security::{Reader, Writer};
+
+/// How much is read at once; large enough that one system call carries many small frames.
+const READ_BYTES: usize = 64 << 10;
+
+/// How many frames are taken in together: enough that it pays, few enough that the first ones are not held up by the last.
+const FRAMES_AT_ONCE: usize = 128;
+
+/// An errand that takes longer than this for each frame that it was brought by is slow: waking a worker for it would have cost
+/// less than the wait of what comes behind it.
+const SLOW_PER_FRAME: Duration = Duration::from_micros(100);
+
+/// So many errands go to the workers after a slow one, because those of the same peer are likely to be slow too.
+const LEFT_TO_WORKERS: u32 = 64;
+
+/// The receiving end of a connection.
+pub(super) struct Reading {
+    inner: Arc<Inner>,
+    peer: NodeId,
+    link: Arc<Link>,
+    reader: Reader,
+    /// A sending end that is not used: a half-closed stream would look broken to the peer.
+    _writer: Option<Writer>,
+    input: BytesMut,
+    /// How many errands are left to the workers from now on.
+    left_to_workers: u32,
+}
+
+impl Reading {
+    pub(super) fn new(inner: &Arc<Inner>, peer: NodeId, link: &Arc<Link>, reader: Reader) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            peer,
+            link: Arc::clone(link),
+            reader,
+            _writer: None,
+            input: BytesMut::with_capacity(READ_BYTES),
+            left_to_workers: 0,
+        }
+    }
+
+    /// Keeps the sending end open as long as this is read.
+    pub(super) fn keeping(self, writer: Writer) -> Self {
+        Self {
+            _writer: Some(writer),
+            ..self
+        }
+    }
+
+    /// Reads until the connection breaks or is closed, or until another task reads on.
+    pub(super) async fn run(self) {
+        let (inner, peer, link) = (Arc::clone(&self.inner), self.peer, Arc::clone(&self.link));
+        tokio::select! {
+            biased;
+            end = self.read() => match end {
+                End::Broken => inner.break_link(peer, &link),
+                End::HandedOver => {}
+            },
+            () = link.closed() => {}
+        }
+    }
+
+    async fn read(mut self) -> End {
+        let peer = self.peer;
+        loop {
+            let (frames, errand) = match self.hear() {
+                Ok(heard) => heard,
+                Err(error) => {
+                    tracing::warn!(%peer, %error, "dropped a connection");
+                    return End::Broken;
+                }
+            };
+            if let Some(errand) = errand {
+                match self.run_errand(errand, frames) {
+                    Some(reading) => self = reading,
+                    None => return End::HandedOver,
+                }
+            }
+            if frames == FRAMES_AT_ONCE {
+                continue;
+            }
+            if self.input.is_empty() && self.input.capacity() > KEPT_BYTES_MAX {
+                self.input = BytesMut::new();
+            }
+            self.input.reserve(READ_BYTES.max(frame::missing(&self.input)));
+            match self.reader.read_buf(&mut self.input).await {
+                Ok(0) => return End::Broken,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%peer, %error, "a connection broke");
+                    return End::Broken;
+                }
+            }
+        }
+    }
+
+    /// Hands on what has come so far; how many frames that is, and what this thread may run of what came of it.
+    fn hear(&mut self) -> Result<(usize, Option<Errand>), FrameError> {
+        if self.input.is_empty() {
+            return Ok((0, None));
+        }
+        let began = Instant::now();
+        let mut frames = Frames::new(&self.input, FRAMES_AT_ONCE);
+        let errand = self.inner.receiver.frames(self.peer, &mut frames);
+        let Taken { frames, bytes } = frames.end()?;
+        if frames > 0 {
+            self.inner.stages.received.passed(frames, bytes, began.elapsed());
+        }
+        self.input.advance(bytes);
+        Ok((frames, errand))
+    }
+
+    /// Runs an errand on this thread, or leaves it to the workers. Gives back the connection, unless another task has taken
+    /// it over because this took too long.
+    fn run_errand(mut self, errand: Errand, frames: usize) -> Option<Self> {
+        if self.left_to_workers > 0 {
+            self.left_to_workers -= 1;
+            return Some(self);
+        }
+        let inner = Arc::clone(&self.inner);
+        let ticket = match inner.lookout.put_down(self) {
+            Ok(ticket) => ticket,
+            Err(reading) => return Some(reading),
+        };
+        let began = Instant::now();
+        inner.receiver.run(errand);
+        let mut reading = inner.lookout.take_back(ticket)?;
+        if began.elapsed() > SLOW_PER_FRAME * frames as u32 {
+            reading.left_to_workers = LEFT_TO_WORKERS;
+        }
+        Some(reading)
+    }
+}
+
+/// Why a task does not read a connection any longer.
+enum End {
+    Broken,
+    HandedOver,
+}
+
+/// Reads a connection whose reader is held up by what it runs.
+pub(super) async fn read_on(mut reading: Reading) {
+    reading.inner.receiver.catch_up();
+    reading.left_to_workers = LEFT_TO_WORKERS;
+    reading.run().await;
+}

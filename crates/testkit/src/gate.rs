@@ -1,0 +1,56 @@
+//! An actor that holds up the thread that runs it.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use elastin::prelude::*;
+
+/// How long somebody waits at the gate of a process.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// The one gate of a process.
+static GATE: (Mutex<GateState>, Condvar) = (
+    Mutex::new(GateState {
+        waits: false,
+        open: false,
+    }),
+    Condvar::new(),
+);
+
+struct GateState {
+    waits: bool,
+    open: bool,
+}
+
+/// Waits at the gate of its process, without letting go of its thread, or opens it for another.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub struct Gate {}
+
+#[handlers]
+impl Gate {
+    /// Waits until the gate is opened; false if it was not in time.
+    async fn wait(&mut self) -> bool {
+        let (state, changed) = &GATE;
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waits = true;
+        let (mut state, timed) = changed
+            .wait_timeout_while(state, WAIT_MAX, |state| !state.open)
+            .unwrap_or_else(PoisonError::into_inner);
+        *state = GateState {
+            waits: false,
+            open: false,
+        };
+        !timed.timed_out()
+    }
+
+    /// Whether somebody waits.
+    async fn is_awaited(&self) -> bool {
+        GATE.0.lock().unwrap_or_else(PoisonError::into_inner).waits
+    }
+
+    /// Lets whoever waits go on.
+    async fn open(&mut self) {
+        GATE.0.lock().unwrap_or_else(PoisonError::into_inner).open = true;
+        GATE.1.notify_all();
+    }
+}
