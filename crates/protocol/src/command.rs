@@ -147,4 +147,7 @@ pub enum MoveError {
     /// The time limit came first.
     #[error("the move took too long")]
     DeadlineExceeded,
+    /// The target has joined so recently that a node that has to do with the move has not heard of it yet.
+    #[error("the target has only just joined")]
+    TargetTooNew,
 }

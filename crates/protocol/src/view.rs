@@ -7,7 +7,7 @@ use bytes::Bytes;
 use elastin_types::{ActorId, Key, NodeId, SlotEpoch};
 use serde::{Deserialize, Serialize};
 
-use crate::Map;
+use crate::{Map, MoveError};
 
 /// How many hash slots the directory has. Enough that 1,000 nodes get an even share, few enough that the whole table
 /// fits in one small value of the coordination service.
@@ -299,6 +299,17 @@ impl View {
         node.0 > self.revision || self.takes_actors(node)
     }
 
+    /// The same, with why not.
+    pub(crate) fn check_takes_actors(&self, node: NodeId) -> Result<(), MoveError> {
+        if self.takes_actors(node) {
+            Ok(())
+        } else if self.may_take_actors(node) {
+            Err(MoveError::TargetTooNew)
+        } else {
+            Err(MoveError::TargetUnfit)
+        }
+    }
+
     /// Who keeps the directory entry of an actor.
     pub fn directory_of(&self, actor: &ActorId) -> SlotOwner {
         self.slots.owner(Slot::of(actor))
@@ -337,6 +348,18 @@ mod tests {
             "worst: {:?}",
             hits.iter().max()
         );
+    }
+
+    #[test]
+    fn who_is_too_new_for_a_view_is_told_from_who_takes_no_actors() {
+        let view = View {
+            revision: 5,
+            members: Arc::new([(NodeId(2), Member::SERVER), (NodeId(3), Member::CLIENT)].into()),
+            slots: SlotTable::owned_by(NodeId(2), SlotEpoch(1)),
+        };
+        let fitness = [2, 3, 4, 6].map(|node| view.check_takes_actors(NodeId(node)));
+        let unfit = Err(MoveError::TargetUnfit);
+        assert_eq!(fitness, [Ok(()), unfit, unfit, Err(MoveError::TargetTooNew)]);
     }
 
     #[test]

@@ -67,9 +67,10 @@ impl Node {
     }
 
     fn may_take(&self) -> Result<(), MoveError> {
-        if !self.hosts || !self.links.view().takes_actors(self.links.me) {
+        if !self.hosts {
             return Err(MoveError::TargetUnfit);
         }
+        self.links.view().check_takes_actors(self.links.me)?;
         let limits = &self.links.limits;
         if self.moving_in.len() >= limits.moves_in || self.bytes_moving_in() >= limits.move_bytes {
             return Err(MoveError::TooMany(self.links.me));

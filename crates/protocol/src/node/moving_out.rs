@@ -56,9 +56,7 @@ impl Node {
         if to == self.links.me {
             return Err(MoveError::AlreadyThere);
         }
-        if !self.links.view().takes_actors(to) {
-            return Err(MoveError::TargetUnfit);
-        }
+        self.links.view().check_takes_actors(to)?;
         if self.moving_out.len() >= self.links.limits.moves_out {
             return Err(MoveError::TooMany(self.links.me));
         }
