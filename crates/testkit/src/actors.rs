@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::time::Duration;
 
 use elastin::prelude::*;
 
@@ -38,6 +39,12 @@ pub struct Ledger {
 impl Ledger {
     /// Appends a number of a sender; says how many it has of that sender.
     async fn append(&mut self, sender: u32, number: u64) -> u64 {
+        append(&mut self.log, sender, number)
+    }
+
+    /// The same in a turn that takes long.
+    async fn append_slowly(&mut self, sender: u32, number: u64, time: Duration) -> u64 {
+        tokio::time::sleep(time).await;
         append(&mut self.log, sender, number)
     }
 

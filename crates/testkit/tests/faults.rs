@@ -3,12 +3,15 @@
 
 use std::time::Duration;
 
-use elastin::Cluster;
+use elastin::admin::AdminError;
+use elastin::{Cluster, MoveError};
 use elastin_backends::{BackendError, Disk, EtcdCluster, Network, PostgresServer};
 use elastin_testkit::{EtcdElastin, History, LEDGERS, Ledger, Load, app, await_service, violations, wait_for};
 
 /// Longer than a lease and the hold after it.
 const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(7);
+/// A sender whose numbers nobody looks at.
+const NOBODY: u32 = u32::MAX;
 /// More appends than a full disk can have room for: each is a new version of a row.
 const APPENDS_MAX: u64 = 20_000;
 /// Room for an empty database, and for the load of a test until the disk is filled on purpose.
@@ -68,13 +71,25 @@ async fn servers_and_an_etcd_member_are_killed() {
     end_and_check("killed servers and etcd members", load, cluster).await;
 }
 
-/// Stops a server for longer than its lease, under load, and lets it go on when the load is over; then kills the others, so
-/// that what the ledgers hold comes from the store. Everything that can't be, given what callers know.
+/// Stops a server for longer than its lease, under load and in the middle of a turn, and lets it go on when the load is over;
+/// then kills the others, so that what the ledgers hold comes from the store. Everything that can't be, given what callers
+/// know.
 async fn stop_a_server(what: &str, more: &[&str]) -> Vec<String> {
     let (mut elastin, cluster) = start(1, more).await;
     let load = Load::start(cluster.client());
     go_on(Duration::from_secs(1)).await;
-    // In the middle of calls, which it finds when it wakes.
+    await_service(cluster.client()).await;
+    let ledger = cluster.client().actor::<Ledger>(0);
+    match cluster.move_actor(ledger.id(), "b").await {
+        Ok(()) | Err(AdminError::Move(MoveError::AlreadyThere)) => {}
+        Err(error) => panic!("ledger 0 does not go to b: {error}"),
+    }
+    let slowly = async move {
+        let call = ledger.append_slowly(NOBODY, 1, LONGER_THAN_A_LEASE);
+        call.deadline(Duration::from_secs(60)).await
+    };
+    tokio::spawn(slowly);
+    go_on(Duration::from_millis(500)).await;
     elastin.server("b").pause();
     go_on(LONGER_THAN_A_LEASE).await;
     await_service(cluster.client()).await;
