@@ -137,7 +137,10 @@ fn measure_with(row: Row, operations: u64, profiling: bool) -> Duration {
             Row::Tell => timed(caller.tell(counter, operations).into_future()).await,
             Row::Pipeline => timed(caller.tell_working(counter, operations).into_future()).await,
             Row::Many | Row::ManyAwait | Row::Hot => timed(everybody(row, &callers, &counters, operations)).await,
-            _ => run(row, &counters, operations).await,
+            // A task, as with the others.
+            _ => tokio::spawn(async move { run(row, &counters, operations).await })
+                .await
+                .expect("the workload does not panic"),
         }
     })
 }

@@ -43,6 +43,7 @@ mod call_numbers;
 mod clock;
 mod errand;
 mod error;
+mod guest;
 mod heavy;
 mod hook_turn;
 mod idle_cell;

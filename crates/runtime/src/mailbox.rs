@@ -8,6 +8,7 @@ use elastin_actor::{Body, SaveDone, Scope, Timer, TimerId, WakeId};
 use elastin_types::{ActivationEpoch, ChainId, Time};
 
 use crate::FreezeDone;
+use crate::guest::RunBy;
 use crate::queue::{AnyTurn, Queue};
 use crate::sharing::Sharing;
 
@@ -56,6 +57,7 @@ pub(crate) struct Suspended<A> {
     pub(crate) turn: AnyTurn<A>,
     pub(crate) scope: Box<Scope>,
     pub(crate) waker: Waker,
+    pub(crate) run_by: RunBy,
 }
 
 /// A save that is under way, and the turns that are over but whose callers may not know before it has ended. None, if
@@ -138,6 +140,13 @@ impl<A> Mailbox<A> {
 
     pub(crate) fn queued(&self) -> usize {
         self.rest.as_ref().map_or(0, |rest| rest.queue.len())
+    }
+
+    /// Notes that the seat is in a run queue; says whose that must be.
+    pub(crate) fn schedule(&mut self) -> RunBy {
+        self.scheduled = true;
+        let suspended = self.rest.as_ref().and_then(|rest| rest.suspended.as_ref());
+        suspended.map_or(RunBy::Workers, |suspended| suspended.run_by.clone())
     }
 
     /// Whether turns wait for something, and nobody polls one of them right now.

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 
 use crate::clock::{self, Clock};
 use crate::errand;
+use crate::guest::{self, RunBy};
 use crate::share::CpuShare;
 use crate::sleepers::Sleepers;
 use crate::sync::Parker;
@@ -79,11 +80,13 @@ impl Scheduler {
         })
     }
 
-    /// Puts something into a run queue: this worker's own, or the common one.
-    pub(crate) fn schedule(task: Task, announce: Announce) {
+    /// Puts something into a run queue: this worker's own, that of its home, or the common one.
+    pub(crate) fn schedule(task: Task, announce: Announce, run_by: RunBy) {
         let rejected = worker::push(task, announce).and_then(errand::keep);
-        if let Some(task) = rejected {
-            task.scheduler().clone().offer(task);
+        match (rejected, run_by) {
+            (Some(task), RunBy::Home(home)) => guest::run_at(&home, task),
+            (Some(task), RunBy::Workers) => task.scheduler().clone().offer(task),
+            (None, _) => {}
         }
     }
 

@@ -36,6 +36,7 @@ use elastin_types::{ActivationEpoch, ActorId, Method, NodeId, Time};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::any_seat::{AnySeat, Load, Period};
+use crate::guest::RunBy;
 use crate::idle_cell::IdleCell;
 use crate::mailbox::{Ending, Mailbox};
 use crate::profile_cell::ProfileCell;
@@ -155,13 +156,12 @@ impl<A: Handlers> ActorSeat<A> {
         mailbox.waiting.take()
     }
 
-    /// Notes that a turn was woken; says whether the seat must be put into a run queue for that.
-    fn take_wake(&self) -> bool {
+    /// Notes that a turn was woken; says whose run queue the seat must be put into for that, if any.
+    fn take_wake(&self) -> Option<RunBy> {
         let mut mailbox = self.mailbox.lock();
         mailbox.woken = true;
         let schedules = mailbox.can_be_woken() && !mailbox.scheduled;
-        mailbox.scheduled |= schedules;
-        schedules
+        schedules.then(|| mailbox.schedule())
     }
 
     /// Puts the seat into a run queue if a body or a woken turn waits for a worker, and it is not there already.
@@ -169,9 +169,9 @@ impl<A: Handlers> ActorSeat<A> {
         if mailbox.scheduled || mailbox.orphan {
             return;
         }
-        mailbox.scheduled = true;
+        let run_by = mailbox.schedule();
         drop(mailbox);
-        Scheduler::schedule(self.arc(), announce);
+        Scheduler::schedule(self.arc(), announce, run_by);
     }
 }
 
@@ -251,14 +251,14 @@ impl<A: Handlers> Seat for ActorSeat<A> {
 
 impl<A: Handlers> Wake for ActorSeat<A> {
     fn wake(self: Arc<Self>) {
-        if self.take_wake() {
-            Scheduler::schedule(self, Announce::Later);
+        if let Some(run_by) = self.take_wake() {
+            Scheduler::schedule(self, Announce::Later, run_by);
         }
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if self.take_wake() {
-            Scheduler::schedule(self.clone(), Announce::Later);
+        if let Some(run_by) = self.take_wake() {
+            Scheduler::schedule(self.clone(), Announce::Later, run_by);
         }
     }
 }

@@ -9,6 +9,7 @@ use elastin_types::{ActivationEpoch, ActorId, CallError};
 
 use super::{ActorSeat, INACTIVE};
 use crate::ActivateError;
+use crate::guest::RunBy;
 use crate::mailbox::Suspended;
 use crate::settings::INLINE_DEPTH_MAX;
 
@@ -60,7 +61,13 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
     }
 
     fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker) {
-        self.suspend_turn(self.mailbox.lock(), Suspended { turn, scope, waker });
+        let suspended = Suspended {
+            turn,
+            scope,
+            waker,
+            run_by: RunBy::this_thread(),
+        };
+        self.suspend_turn(self.mailbox.lock(), suspended);
     }
 
     fn count_panic(&self) {

@@ -11,6 +11,7 @@ use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::MutexGuard;
 
 use super::{ActorSeat, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
+use crate::guest::RunBy;
 use crate::mailbox::{Mailbox, Suspended};
 use crate::queue::{AnyTurn, Batch};
 use crate::scheduler::Announce;
@@ -33,7 +34,7 @@ enum Ran<A> {
     /// It did not run: nobody waits for it any longer.
     Skipped(Box<Body<A>>),
     /// It waits for something. Its scope is still entered.
-    Waits(AnyTurn<A>, Waker),
+    Waits(AnyTurn<A>, Waker, RunBy),
     /// It panicked; the state is lost.
     Lost(Option<Hook>),
 }
@@ -173,9 +174,15 @@ impl<A: Handlers> ActorSeat<A> {
             }
             Ran::Skipped(body) if !unsaved.is_empty() => self.save(mailbox, body, unsaved),
             Ran::Skipped(body) => self.settle(mailbox, body),
-            Ran::Waits(turn, waker) => {
+            Ran::Waits(turn, waker, run_by) => {
                 let scope = Scope::leave();
-                self.suspend_turn(mailbox, Suspended { turn, scope, waker });
+                let suspended = Suspended {
+                    turn,
+                    scope,
+                    waker,
+                    run_by,
+                };
+                self.suspend_turn(mailbox, suspended);
             }
             Ran::Lost(hook) => {
                 drop(mailbox);
@@ -271,17 +278,22 @@ impl<A: Handlers> ActorSeat<A> {
         let mut cx = Context::from_waker(&waker);
         let mut place = Some(body);
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(&mut place, &mut cx)));
-        self.leave_turn(turn, waker, place, polled)
+        self.leave_turn(turn, waker, place, polled, RunBy::Workers)
     }
 
     /// Polls a turn that has started.
     fn resume_turn(&self, suspended: Suspended<A>) -> Ran<A> {
-        let Suspended { mut turn, scope, waker } = suspended;
+        let Suspended {
+            mut turn,
+            scope,
+            waker,
+            run_by,
+        } = suspended;
         scope.resume();
         let mut cx = Context::from_waker(&waker);
         let mut place = None;
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut place, &mut cx)));
-        self.leave_turn(turn, waker, place, polled)
+        self.leave_turn(turn, waker, place, polled, run_by)
     }
 
     #[inline]
@@ -291,6 +303,7 @@ impl<A: Handlers> ActorSeat<A> {
         waker: Waker,
         body: Option<Box<Body<A>>>,
         polled: std::thread::Result<Poll<()>>,
+        run_by: RunBy,
     ) -> Ran<A> {
         match polled {
             Ok(Poll::Ready(())) => {
@@ -298,7 +311,7 @@ impl<A: Handlers> ActorSeat<A> {
                 Scope::end(&mut body, waker, || turn.method());
                 Ran::Over(body, turn)
             }
-            Ok(Poll::Pending) => Ran::Waits(turn, waker),
+            Ok(Poll::Pending) => Ran::Waits(turn, waker, run_by),
             Err(_) => self.contain_panic(turn, waker, body),
         }
     }
