@@ -138,13 +138,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until no server of that name is there.
-    pub(crate) async fn await_gone(&self, server: &str) -> Result<(), AdminError> {
-        let mut roster = self.roster.clone();
-        let gone = roster.wait_for(|roster| roster.named(server).is_none()).await;
-        gone.map(drop).map_err(|_| AdminError::NoAnswer)
-    }
-
     /// Leaves the cluster, so that nobody waits for the lease to run out.
     pub async fn leave(self) {
         self.member.membership.leave().await;

@@ -134,8 +134,6 @@ struct Running {
     tokio: Option<tokio::runtime::Runtime>,
     runtime: Runtime,
     peer: Peer,
-    /// It leaves in good order when this is dropped.
-    leave: Option<oneshot::Sender<()>>,
     ended: tokio::task::JoinHandle<anyhow::Result<()>>,
 }
 
@@ -172,12 +170,11 @@ impl InProcess {
 
     /// Has a server emptied, after which it leaves; returns when it is gone.
     pub async fn drain(&mut self, server: &str) -> anyhow::Result<()> {
-        let Some(mut running) = self.servers.running.remove(server) else {
-            return Err(AdminError::NoSuchServer(server.to_owned()).into());
-        };
-        drop(running.leave.take());
-        (&mut running.ended).await??;
-        Ok(self.cluster.await_gone(server).await?)
+        self.cluster.drain(server).await?;
+        if let Some(mut running) = self.servers.running.remove(server) {
+            (&mut running.ended).await??;
+        }
+        Ok(())
     }
 
     /// Ends a server as if its process was killed: from one moment to the next it runs nothing, answers nothing and says
@@ -212,7 +209,6 @@ impl Servers {
             .thread_name(&name)
             .enable_all()
             .build()?;
-        let (leave, told) = oneshot::channel::<()>();
         let (joining, joined) = oneshot::channel();
         let place = Place {
             stores: self.stores.clone(),
@@ -230,15 +226,11 @@ impl Servers {
             net_mbit: None,
             metrics: None,
         };
-        let told_to_leave = async move {
-            // Nothing is ever sent: the sender is dropped.
-            let _ = told.await;
-        };
         let hand_over = move |runtime: &Runtime, peer: &Peer| {
             let _ = joining.send((runtime.clone(), peer.clone()));
         };
-        let never = std::future::pending();
-        let server = node::serve(self.app.clone(), place, options, told_to_leave, never, hand_over);
+        let never = std::future::pending;
+        let server = node::serve(self.app.clone(), place, options, never(), never(), hand_over);
         let ended = tokio.spawn(server);
         match tokio::time::timeout(JOIN_TIME_MAX, joined).await {
             Ok(Ok((runtime, peer))) => {
@@ -246,7 +238,6 @@ impl Servers {
                     tokio: Some(tokio),
                     runtime,
                     peer,
-                    leave: Some(leave),
                     ended,
                 };
                 self.running.insert(name.clone(), running);
