@@ -18,7 +18,6 @@ use crate::errand;
 use crate::guest::{self, RunBy};
 use crate::share::CpuShare;
 use crate::sleepers::Sleepers;
-use crate::sync::Parker;
 use crate::worker::{self, Search};
 
 /// Something that a worker can run.
@@ -192,7 +191,7 @@ impl Scheduler {
         let mut search = Search::new(id);
         while !self.retires(id) {
             if self.is_fenced() {
-                self.sleep(id, &search.parker, |scheduler| !scheduler.is_fenced());
+                self.sleep(&mut search, |scheduler| !scheduler.is_fenced());
                 continue;
             }
             self.pause_if_throttled();
@@ -201,12 +200,13 @@ impl Scheduler {
                     task.run();
                     self.announce();
                 }
-                None => self.sleep(id, &search.parker, |scheduler| scheduler.has_work()),
+                None => self.sleep(&mut search, |scheduler| scheduler.has_work()),
             }
         }
         for task in worker::end() {
             self.common.push(task);
         }
+        search.end(&self);
         self.wake_one();
     }
 
@@ -257,9 +257,8 @@ impl Scheduler {
     }
 
     /// Sleeps until woken, unless `ready` says that there is something to do.
-    fn sleep(&self, id: u64, parker: &Parker, ready: impl Fn(&Self) -> bool) {
+    fn sleep(&self, search: &mut Search, ready: impl Fn(&Self) -> bool) {
         let workers = || self.running.load(Ordering::Relaxed);
-        let ready = || ready(self) || self.has_surplus();
-        self.sleepers.sleep(id, parker, workers, ready);
+        search.sleep(self, workers, || ready(self) || self.has_surplus());
     }
 }

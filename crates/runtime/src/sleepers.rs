@@ -16,7 +16,8 @@ pub(crate) struct Sleepers {
     list: Mutex<Vec<(u64, Unparker)>>,
     /// As many as there are in the list, readable without its lock.
     sleeping: AtomicUsize,
-    /// Workers that look for something to run: while there is one, nobody needs to be woken.
+    /// Workers that look for something to run: while there is one, nobody needs to be woken. Who was woken and is not awake yet
+    /// is about to look, and counts.
     searching: AtomicUsize,
     watching: AtomicBool,
 }
@@ -42,6 +43,7 @@ impl Sleepers {
         let sleeper = self.list.lock().pop();
         if let Some((_, sleeper)) = sleeper {
             self.sleeping.fetch_sub(1, Ordering::SeqCst);
+            self.searching.fetch_add(1, Ordering::SeqCst);
             sleeper.unpark();
         }
     }
@@ -57,6 +59,7 @@ impl Sleepers {
     pub(crate) fn wake_all(&self) {
         let sleepers = std::mem::take(&mut *self.list.lock());
         self.sleeping.fetch_sub(sleepers.len(), Ordering::SeqCst);
+        self.searching.fetch_add(sleepers.len(), Ordering::SeqCst);
         for (_, sleeper) in sleepers {
             sleeper.unpark();
         }
@@ -76,13 +79,21 @@ impl Sleepers {
         last
     }
 
-    /// Sleeps until woken, or until `ready` says that there is something to do. `workers` says how many there are.
-    pub(crate) fn sleep(&self, id: u64, parker: &Parker, workers: impl Fn() -> usize, ready: impl Fn() -> bool) {
+    /// Sleeps until woken, or until `ready` says that there is something to do. `workers` says how many there are. Says whether
+    /// it was woken: then the worker counts as one that searches.
+    #[must_use]
+    pub(crate) fn sleep(
+        &self,
+        id: u64,
+        parker: &Parker,
+        workers: impl Fn() -> usize,
+        ready: impl Fn() -> bool,
+    ) -> bool {
         self.list.lock().push((id, parker.unparker().clone()));
         self.sleeping.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if ready() && self.withdraw(id) {
-            return;
+            return false;
         }
         // Who wakes this worker takes it off the list first. A token that comes later than that only makes a later sleep look
         // at the list once more.
@@ -96,9 +107,10 @@ impl Sleepers {
             parker.park_timeout(WATCH_EVERY);
             self.watching.store(false, Ordering::SeqCst);
             if ready() && self.withdraw(id) {
-                return;
+                return false;
             }
         }
+        true
     }
 
     fn is_asleep(&self, id: u64) -> bool {
@@ -143,8 +155,11 @@ mod models {
                 let (sleepers, offered) = (sleepers.clone(), offered.clone());
                 thread::spawn(move || {
                     let parker = Parker::new();
+                    let mut searches = false;
                     loop {
-                        sleepers.begin_search();
+                        if !searches {
+                            sleepers.begin_search();
+                        }
                         let found = take(&offered);
                         let last = sleepers.end_search();
                         if found {
@@ -154,7 +169,7 @@ mod models {
                             }
                             return;
                         }
-                        sleepers.sleep(id, &parker, || 0, || offered.load(Ordering::Acquire) > 0);
+                        searches = sleepers.sleep(id, &parker, || 0, || offered.load(Ordering::Acquire) > 0);
                     }
                 })
             };

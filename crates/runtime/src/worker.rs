@@ -92,10 +92,12 @@ fn with_queue<T>(look: impl FnOnce(&Worker<Task>) -> T) -> T {
 /// A worker's way of finding something to run.
 pub(crate) struct Search {
     id: u64,
-    pub(crate) parker: Parker,
+    parker: Parker,
     visits: u32,
     others: Vec<Stealer<Task>>,
     version: u64,
+    /// Whether this worker counts as one that searches.
+    begun: bool,
 }
 
 impl Search {
@@ -106,6 +108,7 @@ impl Search {
             visits: 0,
             others: Vec::new(),
             version: u64::MAX,
+            begun: false,
         }
     }
 
@@ -114,25 +117,48 @@ impl Search {
         if self.visits.is_multiple_of(COMMON_EVERY)
             && let Some(task) = self.take_common(scheduler)
         {
+            self.found(scheduler);
             return Some(task);
         }
         let own = with_queue(|queue| queue.pop());
         if own.is_some() {
+            self.found(scheduler);
             return own;
         }
-        scheduler.sleepers.begin_search();
+        if !self.begun {
+            self.begun = true;
+            scheduler.sleepers.begin_search();
+        }
         let found = (0..LOOKS_BEFORE_SLEEP).find_map(|look| {
             if look > 0 {
                 std::hint::spin_loop();
             }
             self.take_common(scheduler).or_else(|| self.steal(scheduler))
         });
-        let last = scheduler.sleepers.end_search();
-        // While this worker searched, nobody was woken. If there is more, somebody else should look.
-        if found.is_some() && last && scheduler.has_work() {
-            scheduler.wake_one();
+        match found {
+            Some(_) => self.found(scheduler),
+            None => _ = self.end(scheduler),
         }
         found
+    }
+
+    /// Sleeps until woken, unless `ready` says that there is something to do.
+    pub(crate) fn sleep(&mut self, scheduler: &Scheduler, workers: impl Fn() -> usize, ready: impl Fn() -> bool) {
+        self.end(scheduler);
+        self.begun = scheduler.sleepers.sleep(self.id, &self.parker, workers, ready);
+    }
+
+    /// This worker has something to run.
+    fn found(&mut self, scheduler: &Scheduler) {
+        // While this worker searched, nobody was woken. If there is more, somebody else should look.
+        if self.end(scheduler) && scheduler.has_work() {
+            scheduler.wake_one();
+        }
+    }
+
+    /// This worker does not search, or not any longer; says whether it did and was the last one.
+    pub(crate) fn end(&mut self, scheduler: &Scheduler) -> bool {
+        std::mem::take(&mut self.begun) && scheduler.sleepers.end_search()
     }
 
     fn take_common(&self, scheduler: &Scheduler) -> Option<Task> {

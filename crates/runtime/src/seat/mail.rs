@@ -82,19 +82,22 @@ impl<A: Handlers> ActorSeat<A> {
         }
         // Who calls waits, and its thread is free for this actor. Who tells goes on: when some mail has come together,
         // another worker should begin with it, but not for every single message.
-        let nudge = one_way && queued == NUDGE_AT;
+        let has_gathered = one_way && queued == NUDGE_AT;
         let is_awaited = mailbox.waiting.is_some() || self.may_begin_shared(&mut mailbox);
         if is_awaited && !mailbox.scheduled {
-            self.schedule(mailbox, if nudge { Announce::Now } else { Announce::Later });
+            self.schedule(mailbox, if has_gathered { Announce::Now } else { Announce::Later });
         } else {
             drop(mailbox);
         }
-        if nudge {
+        if has_gathered {
             // Its backlog counts, even if no turn of it ends in this period.
             self.profile.change(|profile| {
                 profile.tables(|| self.is_busy());
             });
-            self.shared.scheduler.wake_one();
+            // Whoever runs it right now sees the mail.
+            if is_awaited {
+                self.shared.scheduler.wake_one();
+            }
         }
         Ok(())
     }

@@ -27,6 +27,10 @@ const TURNS_FOR_ROOM: u32 = 128;
 /// How long a visit lasts about, for the same reason. A turn is never interrupted, so it may last longer.
 const VISIT_TIME_MAX: Duration = Duration::from_millis(1);
 
+/// How long a worker waits for more when it has run all that was told: who tells is most likely about to tell more, and finds
+/// the actor awake. Each message that found it asleep would cost its sender a wake-up.
+const LINGER: Duration = Duration::from_micros(1);
+
 /// What became of a turn that a worker ran.
 enum Ran<A> {
     /// It is over; the reply has not left.
@@ -82,7 +86,10 @@ impl<A: Handlers> ActorSeat<A> {
         let ran = loop {
             let Some(turn) = batch.next() else {
                 // What came meanwhile is part of the visit, unless something is to be done before.
-                if unsaved.is_empty() && self.take_more(&mut batch, &mut visit) {
+                if unsaved.is_empty()
+                    && (self.take_more(&mut batch, &mut visit)
+                        || (self.lingers(&mut visit) && self.take_more(&mut batch, &mut visit)))
+                {
                     continue;
                 }
                 break Ran::Skipped(body);
@@ -137,6 +144,19 @@ impl<A: Handlers> ActorSeat<A> {
         drop(mailbox);
         visit.make_room(room);
         true
+    }
+
+    /// Waits a moment for more of what somebody tells, if this worker has nothing else to do. Says whether something may have
+    /// come.
+    fn lingers(&self, visit: &mut Visit) -> bool {
+        if !std::mem::take(&mut visit.told) || self.shared.scheduler.others_wait() {
+            return false;
+        }
+        let end = self.shared.clock.now() + LINGER;
+        while self.shared.clock.now() < end {
+            std::hint::spin_loop();
+        }
+        !self.ends(visit)
     }
 
     /// Ends a visit: what was not run goes back to the front of the queue, under the same lock under which the actor
@@ -206,7 +226,10 @@ impl<A: Handlers> ActorSeat<A> {
         Scope::enter_visit(&mut body);
         loop {
             match turn.as_mut().run_at_once(&mut body) {
-                AtOnce::Told => batch.keep(turn),
+                AtOnce::Told => {
+                    visit.told = true;
+                    batch.keep(turn);
+                }
                 AtOnce::Replies => {
                     if let Some(over) = self.reply(turn) {
                         batch.keep(over);
@@ -382,6 +405,8 @@ pub(super) struct Visit {
     single: bool,
     /// When the worker first looked at the clock.
     since: Option<Time>,
+    /// Something was told since the worker last waited for more.
+    told: bool,
 }
 
 impl Visit {
@@ -392,6 +417,7 @@ impl Visit {
             turns_max: TURNS_PER_VISIT,
             single: turns <= 1,
             since: None,
+            told: false,
         }
     }
 
