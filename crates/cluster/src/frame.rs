@@ -96,6 +96,9 @@ fn put_with(out: &mut Vec<u8>, class: Class, fill: impl FnOnce(&mut Vec<u8>)) ->
     Ok(())
 }
 
+/// The bytes of the longest number, encoded.
+const NUMBER_BYTES_MAX: usize = 10;
+
 /// Lets values be encoded onto the end of a buffer.
 struct Onto<'a>(&'a mut Vec<u8>);
 
@@ -110,7 +113,12 @@ impl Flavor for Onto<'_> {
 
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
+        if bytes.len() <= NUMBER_BYTES_MAX {
+            // Nearly all of it is numbers of a byte or two: a call to copy one takes longer than to push it.
+            bytes.iter().for_each(|byte| self.0.push(*byte));
+        } else {
+            self.0.extend_from_slice(bytes);
+        }
         Ok(())
     }
 

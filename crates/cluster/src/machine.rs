@@ -11,6 +11,8 @@ use elastin_protocol::{Command, Event, Node};
 use elastin_types::Time;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::transport::Outbox;
+
 /// A [`Node`] with the events that wait for it.
 pub(crate) struct Machine {
     events: Mutex<VecDeque<Event>>,
@@ -25,6 +27,8 @@ struct Worker {
     batch: VecDeque<Event>,
     /// Events that came of carrying out a command: they happen before any other.
     next: VecDeque<Event>,
+    /// Frames that leave when there is nothing more to take in.
+    outbox: Outbox,
 }
 
 /// Carries out commands.
@@ -32,8 +36,9 @@ pub(crate) trait Hands {
     /// The time on this process's clock.
     fn now(&self) -> Time;
 
-    /// Carries out one command. What it returns happens next, before any event that waits.
-    fn carry_out(&self, command: Command) -> Vec<Event>;
+    /// Carries out one command; frames are put into the outbox. What comes of it goes behind `next`, which happens before any
+    /// event that waits.
+    fn carry_out(&self, command: Command, outbox: &mut Outbox, next: &mut VecDeque<Event>);
 
     /// The machine wants to be woken at this time.
     fn wake_at(&self, at: Option<Time>);
@@ -48,23 +53,36 @@ impl Machine {
                 commands: Vec::new(),
                 batch: VecDeque::new(),
                 next: VecDeque::new(),
+                outbox: Outbox::default(),
             }),
         }
     }
 
     /// Lets the machine take in an event, now or as soon as the thread that runs it gets to it.
     pub(crate) fn handle(&self, event: Event, hands: &impl Hands) {
-        self.handle_all([event], hands);
+        match self.node.try_lock() {
+            Some(worker) => self.drain(worker, [event], hands),
+            None => self.events.lock().push_back(event),
+        }
+        self.take_in_left(hands);
     }
 
-    /// The same with several events, in order.
+    /// The same with several events, in order. They are made one by one while the machine is held, so making one must not look
+    /// at it.
     pub(crate) fn handle_all(&self, events: impl IntoIterator<Item = Event>, hands: &impl Hands) {
         match self.node.try_lock() {
-            // What waits came before.
             Some(worker) => self.drain(worker, events, hands),
-            None => self.events.lock().extend(events),
+            None => {
+                // Made before others are kept from leaving theirs.
+                let events: Vec<Event> = events.into_iter().collect();
+                self.events.lock().extend(events);
+            }
         }
-        // An event that came after the last look was left by its thread to this one.
+        self.take_in_left(hands);
+    }
+
+    /// Takes in what was left to this thread after its last look, by others for whom it seemed to run the machine.
+    fn take_in_left(&self, hands: &impl Hands) {
         while !self.events.lock().is_empty() {
             let Some(worker) = self.node.try_lock() else { return };
             self.drain(worker, [], hands);
@@ -119,6 +137,7 @@ impl Machine {
             worker.take_in(event, hands);
         }
         self.drain_queue(&mut worker, hands);
+        worker.outbox.send_off();
         DRAINING.set(false);
         hands.wake_at(worker.node.next_timer());
     }
@@ -143,21 +162,18 @@ impl Machine {
 impl Worker {
     /// Takes in an event, and those that come of carrying out its commands.
     fn take_in(&mut self, event: Event, hands: &impl Hands) {
-        let Worker {
-            node, commands, next, ..
-        } = self;
-        let mut event = event;
-        loop {
-            tracing::trace!(?event, "takes in");
-            node.handle(hands.now(), event, commands);
-            for command in commands.drain(..) {
-                tracing::trace!(?command, "carries out");
-                next.extend(hands.carry_out(command));
-            }
-            match next.pop_front() {
-                Some(following) => event = following,
-                None => return,
-            }
+        self.take_in_one(event, hands);
+        while let Some(following) = self.next.pop_front() {
+            self.take_in_one(following, hands);
+        }
+    }
+
+    fn take_in_one(&mut self, event: Event, hands: &impl Hands) {
+        tracing::trace!(?event, "takes in");
+        self.node.handle(hands.now(), event, &mut self.commands);
+        for command in self.commands.drain(..) {
+            tracing::trace!(?command, "carries out");
+            hands.carry_out(command, &mut self.outbox, &mut self.next);
         }
     }
 }

@@ -135,7 +135,7 @@ fn bodies() -> Vec<(&'static str, Body)> {
             Body::TurnedAway {
                 actor: actor.clone(),
                 call,
-                error: CallError::NotDelivered(NotDelivered::NoPlace),
+                error: Box::new(CallError::NotDelivered(NotDelivered::NoPlace)),
             },
         ),
         (

@@ -29,9 +29,7 @@ pub enum Command {
     /// [`Bounced`](crate::Event::Bounced); if its mailbox is full, with
     /// [`Replied`](crate::Event::Replied) and `Overloaded`.
     Deliver {
-        /// The actor, also the message's target.
-        actor: ActorId,
-        /// Which activation.
+        /// Which activation of the message's target.
         epoch: ActivationEpoch,
         /// The message.
         message: Arc<Message>,

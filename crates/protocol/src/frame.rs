@@ -9,7 +9,7 @@ use bytes::Bytes;
 use elastin_types::{
     ActivationEpoch, ActorId, CallError, CallId, Caller, Header, Message, NodeId, Outcome, SlotEpoch, Time,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{MoveError, MovedRequest, Slot};
 
@@ -32,6 +32,7 @@ pub enum Body {
     /// A call or tell for an actor.
     Message {
         /// The message.
+        #[serde(deserialize_with = "shared")]
         message: Arc<Message>,
         /// The activation that it is meant for, which the receiving node is thought to host. Without one, the receiving
         /// node is the owner of the actor's slot and shall pass it on.
@@ -40,6 +41,7 @@ pub enum Body {
     /// A call or tell, from the owner of the slot to the host. Its arrival is confirmed to its origin.
     Passed {
         /// The message.
+        #[serde(deserialize_with = "shared")]
         message: Arc<Message>,
         /// The activation that it is meant for. The grant of it may still be on the way from an earlier owner.
         epoch: ActivationEpoch,
@@ -85,8 +87,8 @@ pub enum Body {
         actor: ActorId,
         /// The message.
         call: CallId,
-        /// Why.
-        error: CallError,
+        /// Why. Boxed, so that it does not make every frame larger.
+        error: Box<CallError>,
     },
     /// The outcome of a call, from the node that ran it (or refused it) to its origin.
     Reply {
@@ -255,6 +257,11 @@ pub struct Entry {
     pub epoch: ActivationEpoch,
     /// Attempts to move this activation below this number can't be committed any more.
     pub attempts_void: u32,
+}
+
+/// Decodes a message to be shared. What serde does for this by itself takes two allocations.
+fn shared<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Message>, D::Error> {
+    Message::deserialize(from).map(Arc::new)
 }
 
 impl Body {

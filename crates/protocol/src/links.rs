@@ -195,12 +195,14 @@ impl Links {
         self.loopback_handled += 1;
     }
 
-    /// Takes in a frame.
-    pub(crate) fn take_frame(&mut self, from: NodeId, mut frame: Frame) {
+    /// Takes in a frame. If what it says can be handled at once, gives it as [`Links::next_frame`] would; else there may be
+    /// something to be handled all the same.
+    pub(crate) fn take_frame(&mut self, from: NodeId, mut frame: Frame) -> Option<(u64, Body)> {
         if let Some(body) = &mut frame.body {
             body.make_absolute(self.now);
         }
         let waiting_max = self.limits.unacknowledged_per_peer;
+        let known = self.known_revision();
         let session = self
             .sessions
             .entry(from)
@@ -209,17 +211,14 @@ impl Links {
             session.take_acknowledgement(frame.acknowledged);
         }
         let twice = self.planted.is(Bug::HandleTwice);
-        session.take(self.now, frame, waiting_max, twice);
+        session.take(self.now, frame, waiting_max, twice, known)
     }
 
     /// The next thing a peer said that can be handled now, and its acknowledgement. [`Links::frame_done`] must follow when
     /// it was handled.
     pub(crate) fn next_frame(&mut self, from: NodeId) -> Option<(u64, Body)> {
-        let revision = match self.planted.is(Bug::IgnoreViews) {
-            true => u64::MAX,
-            false => self.revision(),
-        };
-        self.sessions.get_mut(&from)?.next(revision)
+        let known = self.known_revision();
+        self.sessions.get_mut(&from)?.next(known)
     }
 
     /// A frame was handled; true if its acknowledgement is news.
@@ -343,6 +342,14 @@ impl Links {
         match self.sessions.remove(&peer) {
             Some(mut session) => session.take_never_sent(),
             None => Vec::new(),
+        }
+    }
+
+    /// What was sent in views up to this one can be handled.
+    fn known_revision(&self) -> u64 {
+        match self.planted.is(Bug::IgnoreViews) {
+            true => u64::MAX,
+            false => self.revision(),
         }
     }
 

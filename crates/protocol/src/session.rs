@@ -131,8 +131,16 @@ impl Session {
         number
     }
 
-    /// Takes in a frame. A body that came before, or that leaves a gap, is not kept but answered (or asked for) again.
-    pub(crate) fn take(&mut self, now: Time, frame: Frame, waiting_max: usize, twice: bool) {
+    /// Takes in a frame. A body that came before, or that leaves a gap, is not kept but answered (or asked for) again. If it is
+    /// the next one to be handled, gives it as [`Session::next`] would, without a stop among those that wait.
+    pub(crate) fn take(
+        &mut self,
+        now: Time,
+        frame: Frame,
+        waiting_max: usize,
+        twice: bool,
+        revision: u64,
+    ) -> Option<(u64, Body)> {
         let Frame {
             number,
             acknowledged,
@@ -144,8 +152,11 @@ impl Session {
         let expected = self.handled + self.waiting.len() as u64 + 1;
         match body {
             Some(body) if (number == expected || twice && number < expected) && self.waiting.len() < waiting_max => {
+                if self.waiting.is_empty() && is_of_view(&body, revision) {
+                    return Some((acknowledged, body));
+                }
                 self.waiting.push_back((acknowledged, body));
-                return;
+                return None;
             }
             Some(_) => self.acknowledge_now = true,
             None => {}
@@ -153,13 +164,15 @@ impl Session {
         if self.acknowledged_later.is_none_or(|(_, later)| later < acknowledged) {
             self.acknowledged_later = Some((number, acknowledged));
         }
+        None
     }
 
     /// The next frame to be handled, if this node knows the view that it was sent in.
     pub(crate) fn next(&mut self, revision: u64) -> Option<(u64, Body)> {
-        match self.waiting.front()? {
-            (_, Body::ViewIs { revision: theirs }) if *theirs > revision => None,
-            _ => self.waiting.pop_front(),
+        let (_, body) = self.waiting.front()?;
+        match is_of_view(body, revision) {
+            true => self.waiting.pop_front(),
+            false => None,
         }
     }
 
@@ -286,6 +299,11 @@ impl Session {
             },
         });
     }
+}
+
+/// Whether something can be handled by a node that knows this view.
+fn is_of_view(body: &Body, revision: u64) -> bool {
+    !matches!(body, Body::ViewIs { revision: theirs } if *theirs > revision)
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ impl Host {
         }
         let refused = |body: &Option<Body>| {
             let overloaded = CallError::Overloaded(Overloaded::Node);
-            matches!(body, Some(Body::TurnedAway { call: whose, error, .. }) if *whose == call && *error == overloaded)
+            matches!(body, Some(Body::TurnedAway { call: whose, error, .. }) if *whose == call && **error == overloaded)
         };
         let said = |command: &Command| matches!(command, Command::Transmit { to, frame } if *to == caller && refused(&frame.body));
         assert!(commands.iter().any(said), "it is refused as overloaded: {commands:?}");

@@ -34,8 +34,12 @@ pub(crate) fn show_event(event: &Event) -> String {
 pub(crate) fn show_command(command: &Command) -> String {
     match command {
         Command::Transmit { to, frame } => format!("to {to} {}", show_frame(frame)),
-        Command::Deliver { actor, epoch, message } => {
-            format!("deliver {} to {} {epoch}", show_call(message.header.call), actor.key)
+        Command::Deliver { epoch, message } => {
+            format!(
+                "deliver {} to {} {epoch}",
+                show_call(message.header.call),
+                message.target.key
+            )
         }
         other => shortened(format!("{other:?}")),
     }
@@ -99,8 +103,8 @@ pub(crate) fn actor_of_event(event: &Event) -> Option<&ActorId> {
 pub(crate) fn actor_of_command(command: &Command) -> Option<&ActorId> {
     match command {
         Command::Transmit { frame, .. } => frame.body.as_ref().and_then(actor_of_body),
-        Command::Deliver { actor, .. }
-        | Command::Activate { actor, .. }
+        Command::Deliver { message, .. } => Some(&message.target),
+        Command::Activate { actor, .. }
         | Command::Open { actor, .. }
         | Command::Freeze { actor, .. }
         | Command::Resume { actor, .. }

@@ -19,14 +19,21 @@ pub(super) struct Ear(pub(super) Weak<Inner>);
 impl Receiver for Ear {
     fn frames(&self, from: NodeId, frames: &mut Frames<'_>) -> Option<Errand> {
         let inner = self.0.upgrade()?;
+        let mut others = Vec::new();
         // What came together is taken in together, so that its answers leave together.
-        let events: Vec<Event> = frames
-            .filter_map(|(class, payload)| inner.hear(from, class, payload))
-            .collect();
-        if events.is_empty() {
-            return None;
+        let events = frames.filter_map(|(class, payload)| match class {
+            Class::Protocol => decode(from, payload),
+            class => {
+                others.push((class, payload));
+                None
+            }
+        });
+        let errand = inner.runtime().bring(|| inner.machine.handle_all(events, &*inner));
+        // Apart, because whoever hears of these may look at the machine.
+        for (class, payload) in others {
+            inner.hear(from, class, payload);
         }
-        inner.runtime().bring(|| inner.machine.handle_all(events, &*inner))
+        errand
     }
 
     fn run(&self, errand: Errand) {
@@ -54,22 +61,28 @@ impl Receiver for Ear {
     }
 }
 
+/// A frame of the protocol, as an event.
+fn decode(from: NodeId, payload: &[u8]) -> Option<Event> {
+    match postcard::from_bytes(payload) {
+        Ok(frame) => Some(Event::Frame { from, frame }),
+        Err(error) => {
+            tracing::warn!(%from, %error, "a frame could not be decoded");
+            None
+        }
+    }
+}
+
 impl Inner {
-    /// Takes in a frame; if it is one of the protocol's, gives it as an event.
-    fn hear(&self, from: NodeId, class: Class, payload: &[u8]) -> Option<Event> {
+    /// Takes in a frame that is none of the protocol's.
+    fn hear(&self, from: NodeId, class: Class, payload: &[u8]) {
         match class {
-            Class::Protocol => match postcard::from_bytes(payload) {
-                Ok(frame) => return Some(Event::Frame { from, frame }),
-                Err(error) => tracing::warn!(%from, %error, "a frame could not be decoded"),
-            },
             Class::Control | Class::Admin => self.above.frame(from, class, Bytes::copy_from_slice(payload)),
             Class::Reminder => match postcard::from_bytes(payload) {
                 Ok(note) => self.reminders.note(note),
                 Err(error) => tracing::warn!(%from, %error, "a note of a reminder could not be decoded"),
             },
-            Class::Handshake => tracing::warn!(%from, "a second greeting was ignored"),
+            Class::Handshake | Class::Protocol => tracing::warn!(%from, ?class, "a frame out of place was ignored"),
         }
-        None
     }
 }
 

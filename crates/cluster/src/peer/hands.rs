@@ -1,5 +1,6 @@
 //! Carries out the node's commands on the runtime, the store and the network.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use elastin_protocol::store::{StateError, StateReply, StateRequest};
@@ -8,8 +9,8 @@ use elastin_runtime::{FreezeError, Mail, StateImage};
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Time, Unknown};
 
 use super::Inner;
-use crate::frame::Class;
 use crate::machine::Hands;
+use crate::transport::Outbox;
 
 /// An activation that waits to be opened.
 pub(super) struct Closed {
@@ -23,21 +24,21 @@ impl Hands for Inner {
         self.runtime().now()
     }
 
-    fn carry_out(&self, command: Command) -> Vec<Event> {
+    fn carry_out(&self, command: Command, outbox: &mut Outbox, next: &mut VecDeque<Event>) {
         match command {
-            Command::Transmit { to, frame } => self.transmit(to, &frame),
+            Command::Transmit { to, frame } => self.transmit(to, &frame, outbox),
             Command::Complete { call, outcome } => {
                 if let Some(reply) = self.waiting.lock().remove(&call) {
                     reply.complete(outcome);
                 }
             }
-            Command::Deliver { epoch, message, .. } => return self.deliver(epoch, message).into_iter().collect(),
+            Command::Deliver { epoch, message } => next.extend(self.deliver(epoch, message)),
             Command::Activate { actor, epoch, source } => self.activate(actor, epoch, source),
-            Command::Open { actor, epoch } => return self.open(actor, epoch),
+            Command::Open { actor, epoch } => next.extend(self.open(actor, epoch)),
             Command::Freeze { actor, epoch, deadline } => self.freeze(actor, epoch, deadline),
             Command::Resume { actor, epoch } => drop(self.runtime().resume(&actor, epoch)),
-            Command::Release { actor, epoch } => return vec![self.release(actor, epoch)],
-            Command::Discard { actor, epoch } => return self.discard(&actor, epoch),
+            Command::Release { actor, epoch } => next.push_back(self.release(actor, epoch)),
+            Command::Discard { actor, epoch } => next.extend(self.discard(&actor, epoch)),
             Command::NeedPlacement {
                 actor,
                 caller,
@@ -47,7 +48,6 @@ impl Hands for Inner {
             }
             Command::MoveEnded { id, result } => self.above.move_ended(id, result),
         }
-        Vec::new()
     }
 
     fn wake_at(&self, at: Option<Time>) {
@@ -209,8 +209,8 @@ impl Inner {
         Event::Released { actor, epoch, queue }
     }
 
-    fn transmit(&self, to: NodeId, frame: &Frame) {
-        if let Err(error) = self.transport().send_value(to, Class::Protocol, frame) {
+    fn transmit(&self, to: NodeId, frame: &Frame, outbox: &mut Outbox) {
+        if let Err(error) = outbox.put(self.transport(), to, frame) {
             // It is transmitted again when the link is up or after a while.
             tracing::debug!(%to, %error, "a frame was dropped");
         }

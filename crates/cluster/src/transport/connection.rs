@@ -131,7 +131,13 @@ async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link
         if frames == 0 {
             tokio::select! {
                 biased;
-                () = link.filled() => continue,
+                gathers = link.filled() => {
+                    if gathers {
+                        // Those who are about to send get to do so first.
+                        tokio::task::yield_now().await;
+                    }
+                    continue;
+                }
                 () = link.closed() => return,
             }
         }
@@ -152,7 +158,7 @@ async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link
         }
         inner.stages.sent.passed(frames, batch.len(), began.elapsed());
         if frames > 1 {
-            // Where there are several there will be more: those who are about to send get to do so first.
+            // Where there are several there will be more, and they can be written together.
             tokio::task::yield_now().await;
         }
     }

@@ -1,7 +1,7 @@
 //! One peer's outgoing frames, and the switch that closes its connections.
 //!
-//! A frame is written by the thread that sends it if the connection has been quiet, so that a lone call wakes nobody on its
-//! way out. When there is more to do, frames are left to a task that writes all that have gathered at once.
+//! Frames are written by the thread that sends them if the connection has been quiet, so that a lone call wakes nobody on its
+//! way out. When there is more to do, they are left to a task that writes all that have gathered at once.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub const LINK_BYTES_MAX: usize = 64 << 20;
 /// A buffer that grew larger than this is not kept for the next batch, so that one large state does not stay in memory.
 pub(super) const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// A connection is quiet if nothing was written for so long: about what a write costs. If frames come faster than that, it
+/// A connection is quiet if nothing was sent for so long: about what a write costs. If frames come faster than that, it
 /// pays to gather them.
 const QUIET: Duration = Duration::from_micros(20);
 
@@ -47,7 +47,10 @@ struct Outgoing {
     direct: Option<Direct>,
     /// The task that writes is at it, or has been told that there is something: everything has to go through it, in order.
     task_writes: bool,
-    written_at: Option<Instant>,
+    /// It was told because frames come fast, so there will soon be more.
+    gathers: bool,
+    /// When something was last sent, or taken by the task.
+    sent_at: Option<Instant>,
 }
 
 impl Link {
@@ -59,7 +62,8 @@ impl Link {
                 frames: 0,
                 direct: None,
                 task_writes: false,
-                written_at: None,
+                gathers: false,
+                sent_at: None,
             }),
             filled: Notify::new(),
             close: watch::Sender::new(false),
@@ -67,8 +71,9 @@ impl Link {
         })
     }
 
-    /// Sends a frame that `put` appends. If it `needs_connection` and there is none, it is dropped.
-    pub(super) fn push(
+    /// Takes a frame that `put` appends; it leaves with the next [`Link::flush`]. If it `needs_connection` and there is none, it
+    /// is dropped.
+    pub(super) fn put(
         &self,
         needs_connection: bool,
         put: impl FnOnce(&mut Vec<u8>) -> Result<(), FrameError>,
@@ -85,12 +90,20 @@ impl Link {
             return Err(SendError::Backlogged);
         }
         outgoing.frames += 1;
-        if !outgoing.task_writes && !outgoing.write(&self.stages) {
+        Ok(())
+    }
+
+    /// Sends what was put.
+    pub(super) fn flush(&self) {
+        let mut outgoing = self.outgoing.lock();
+        if outgoing.task_writes || outgoing.bytes.is_empty() {
+            return;
+        }
+        if !outgoing.write(&self.stages) {
             outgoing.task_writes = true;
             drop(outgoing);
             self.filled.notify_one();
         }
-        Ok(())
     }
 
     /// There is a connection: frames that need one are taken from now on. With `direct` they are written by whoever sends
@@ -112,7 +125,7 @@ impl Link {
         std::mem::swap(batch, &mut outgoing.bytes);
         outgoing.task_writes = !batch.is_empty();
         if outgoing.task_writes {
-            outgoing.written_at = Some(Instant::now());
+            outgoing.sent_at = Some(Instant::now());
         }
         std::mem::take(&mut outgoing.frames)
     }
@@ -127,9 +140,15 @@ impl Link {
         self.outgoing.lock().open
     }
 
-    /// Waits until there is something to write.
-    pub(super) async fn filled(&self) {
+    /// Waits until there is something to write; whether more is about to come, which should be written along.
+    pub(super) async fn filled(&self) -> bool {
         self.filled.notified().await;
+        self.outgoing.lock().gathers
+    }
+
+    /// Whether its connections were closed, or are about to be.
+    pub(super) fn is_closed(&self) -> bool {
+        *self.close.borrow()
     }
 
     /// Closes the peer's connections.
@@ -148,15 +167,13 @@ impl Link {
 impl Outgoing {
     /// Writes on this thread, if the connection is quiet and takes it; whether nothing is left.
     fn write(&mut self, stages: &Stages) -> bool {
-        let Some(direct) = &mut self.direct else { return false };
-        if self.bytes.len() > OWN_WRITE_BYTES_MAX {
-            return false;
-        }
         let now = Instant::now();
-        if self.written_at.is_some_and(|at| now.duration_since(at) < QUIET) {
+        let sent_at = self.sent_at.replace(now);
+        self.gathers = sent_at.is_some_and(|at| now.duration_since(at) < QUIET);
+        if self.gathers || self.bytes.len() > OWN_WRITE_BYTES_MAX {
             return false;
         }
-        self.written_at = Some(now);
+        let Some(direct) = &mut self.direct else { return false };
         // If it fails, the task finds out too, and knows what to do.
         let written = direct.write(&self.bytes).unwrap_or(0);
         let time = now.elapsed();

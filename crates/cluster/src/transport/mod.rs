@@ -13,6 +13,7 @@
 mod connection;
 mod link;
 mod lookout;
+mod outbox;
 mod reading;
 mod stages;
 
@@ -25,10 +26,9 @@ use std::time::Duration;
 use elastin_runtime::Errand;
 use elastin_types::NodeId;
 use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::frame::{self, Class, FrameError, Frames};
+use crate::frame::{self, Class, Frames};
 use crate::handshake::Identity;
 use crate::security::Security;
 use link::Link;
@@ -36,6 +36,7 @@ use lookout::Lookout;
 use stages::Stages;
 
 pub use link::LINK_BYTES_MAX;
+pub(crate) use outbox::Outbox;
 pub use stages::{StageMeasures, TransportMeasures};
 
 /// How long a node that dials everybody waits before it dials a lost peer again.
@@ -100,7 +101,7 @@ struct Inner {
     // Nobody can dial this node, so it dials everybody.
     dials_all: bool,
     stages: Arc<Stages>,
-    // One lock for addresses and links: taken once per frame sent, never while one is written.
+    // One lock for addresses and links, never held while a frame is written.
     peers: Mutex<Peers>,
 }
 
@@ -162,12 +163,12 @@ impl Transport {
     /// Puts a frame behind those already sent to the peer, dialling it if need be. It is written as soon as the connection
     /// takes it; whether it arrives shows in the peer's answer, or in [`Receiver::link_down`].
     pub fn send(&self, to: NodeId, class: Class, payload: &[u8]) -> Result<(), SendError> {
-        self.inner.send(to, class, |out| frame::put(out, class, payload))
-    }
-
-    /// The same with a value that is encoded where it will be written from.
-    pub(crate) fn send_value(&self, to: NodeId, class: Class, value: &impl Serialize) -> Result<(), SendError> {
-        self.inner.send(to, class, |out| frame::put_value(out, class, value))
+        // Whoever speaks the protocol says it again when there is a connection; nobody else does.
+        let needs_connection = class == Class::Protocol;
+        let link = self.inner.link(to);
+        link.put(needs_connection, |out| frame::put(out, class, payload))?;
+        link.flush();
+        Ok(())
     }
 
     /// The bytes that were sent and received so far, to be compared with an earlier look.
@@ -203,17 +204,6 @@ impl Transport {
 }
 
 impl Inner {
-    fn send(
-        self: &Arc<Self>,
-        to: NodeId,
-        class: Class,
-        put: impl FnOnce(&mut Vec<u8>) -> Result<(), FrameError>,
-    ) -> Result<(), SendError> {
-        // Whoever speaks the protocol says it again when there is a connection; nobody else does.
-        let needs_connection = class == Class::Protocol;
-        self.link(to).push(needs_connection, put)
-    }
-
     fn link(self: &Arc<Self>, to: NodeId) -> Arc<Link> {
         let mut peers = self.peers.lock();
         if let Some(link) = peers.links.get(&to) {

@@ -23,8 +23,9 @@ const FRAMES_AT_ONCE: usize = 128;
 /// less than the wait of what comes behind it.
 const SLOW_PER_FRAME: Duration = Duration::from_micros(100);
 
-/// So many errands go to the workers after a slow one, because those of the same peer are likely to be slow too.
-const LEFT_TO_WORKERS: u32 = 64;
+/// So many errands go to the workers at most after a slow one, because those of the same peer are likely to be slow too. After
+/// the first it is one, and twice as many after each that follows: it may only have been the machine that was busy.
+const LEFT_TO_WORKERS_MAX: u32 = 64;
 
 /// The receiving end of a connection.
 pub(super) struct Reading {
@@ -37,6 +38,8 @@ pub(super) struct Reading {
     input: BytesMut,
     /// How many errands are left to the workers from now on.
     left_to_workers: u32,
+    /// How many were after the last slow one; 0 if that is long ago.
+    left_before: u32,
 }
 
 impl Reading {
@@ -49,6 +52,7 @@ impl Reading {
             _writer: None,
             input: BytesMut::with_capacity(READ_BYTES),
             left_to_workers: 0,
+            left_before: 0,
         }
     }
 
@@ -138,10 +142,17 @@ impl Reading {
         let began = Instant::now();
         inner.receiver.run(errand);
         let mut reading = inner.lookout.take_back(ticket)?;
-        if began.elapsed() > SLOW_PER_FRAME * frames as u32 {
-            reading.left_to_workers = LEFT_TO_WORKERS;
+        match began.elapsed() > SLOW_PER_FRAME * frames as u32 {
+            true => reading.leave_to_workers(),
+            false => reading.left_before /= 2,
         }
         Some(reading)
+    }
+
+    /// An errand was slow.
+    fn leave_to_workers(&mut self) {
+        self.left_before = (self.left_before * 2).clamp(1, LEFT_TO_WORKERS_MAX);
+        self.left_to_workers = self.left_before;
     }
 }
 
@@ -154,6 +165,8 @@ enum End {
 /// Reads a connection whose reader is held up by what it runs.
 pub(super) async fn read_on(mut reading: Reading) {
     reading.inner.receiver.catch_up();
-    reading.left_to_workers = LEFT_TO_WORKERS;
+    // This was more than slow: it has held up what came behind it.
+    reading.left_before = LEFT_TO_WORKERS_MAX;
+    reading.leave_to_workers();
     reading.run().await;
 }

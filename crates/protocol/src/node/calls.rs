@@ -149,7 +149,7 @@ impl Node {
     pub(super) fn turn_away(&mut self, message: Arc<Message>, error: CallError) {
         let call = message.header.call;
         if call.origin != self.links.me {
-            let actor = message.target.clone();
+            let (actor, error) = (message.target.clone(), Box::new(error));
             self.links.say(call.origin, Body::TurnedAway { actor, call, error });
             return;
         }

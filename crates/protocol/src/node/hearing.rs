@@ -19,7 +19,7 @@ impl Node {
             Body::Landed { actor, call, epoch } => self.on_landed(from, actor, call, epoch),
             Body::Kept { actor, call, caller } => self.on_kept(&actor, call, caller),
             Body::Returned { message, place } => self.on_returned(from, message, place),
-            Body::TurnedAway { actor, call, error } => self.on_turned_away(&actor, call, error),
+            Body::TurnedAway { actor, call, error } => self.on_turned_away(&actor, call, *error),
             Body::Reply { call, outcome } => self.complete(call, outcome),
             Body::Ping => self.links.acknowledge_soon(from),
             Body::ViewIs { .. } => {}
@@ -61,21 +61,39 @@ impl Node {
         if self.links.is_dead(from) {
             return;
         }
-        self.links.take_frame(from, frame);
-        self.handle_frames(from);
+        match self.links.take_frame(from, frame) {
+            // By far the most frequent case: nothing waits, and it is the next one.
+            Some((acknowledged, body)) => self.handle_frame(from, acknowledged, body),
+            None => self.handle_waiting(from),
+        }
+        self.end_of_frames(from);
     }
 
-    /// Handles what a peer has said, as far as this node knows the view that it was said in.
+    /// Handles what a peer has said and what has waited, as far as this node knows the view that it was said in.
     pub(super) fn handle_frames(&mut self, from: NodeId) {
+        self.handle_waiting(from);
+        self.end_of_frames(from);
+    }
+
+    fn handle_waiting(&mut self, from: NodeId) {
         while let Some((acknowledged, body)) = self.links.next_frame(from) {
-            self.on_body(from, body);
-            // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged; that mail
-            // bounces follows too, so a frame that delivered some is acknowledged with the next event at the earliest.
-            self.drain_loopback();
-            if self.links.frame_done(from, acknowledged) {
-                self.on_acknowledged(from);
-            }
+            self.handle_frame(from, acknowledged, body);
         }
+    }
+
+    #[inline]
+    fn handle_frame(&mut self, from: NodeId, acknowledged: u64, body: Body) {
+        self.on_body(from, body);
+        // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged; that mail
+        // bounces follows too, so a frame that delivered some is acknowledged with the next event at the earliest.
+        self.drain_loopback();
+        if self.links.frame_done(from, acknowledged) {
+            self.on_acknowledged(from);
+        }
+    }
+
+    /// Nothing more of what a peer has said can be handled now.
+    fn end_of_frames(&mut self, from: NodeId) {
         if self.links.take_later_acknowledgement(from) {
             self.on_acknowledged(from);
         }

@@ -117,11 +117,7 @@ impl Node {
         if message.header.request.is_some() && !self.is_to_run(&message) {
             return;
         }
-        self.links.command(Command::Deliver {
-            actor: message.target.clone(),
-            epoch,
-            message,
-        });
+        self.links.command(Command::Deliver { epoch, message });
     }
 
     /// Keeps a message until it is clear what becomes of the actor.

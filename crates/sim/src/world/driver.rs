@@ -109,7 +109,7 @@ impl World {
                 }
             }
             Command::Complete { call, outcome } => self.complete(call, outcome),
-            Command::Deliver { actor, epoch, message } => self.deliver(id, &actor, epoch, message),
+            Command::Deliver { epoch, message } => self.deliver(id, epoch, message),
             Command::Activate { actor, epoch, source } => self.activate(id, actor, epoch, source),
             Command::Open { actor, epoch } => {
                 if let Some(activation) = self.activation(id, &actor, epoch) {

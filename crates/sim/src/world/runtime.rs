@@ -95,7 +95,8 @@ impl World {
 
     // ---- turns
 
-    pub(super) fn deliver(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch, message: Arc<Message>) {
+    pub(super) fn deliver(&mut self, node: NodeId, epoch: ActivationEpoch, message: Arc<Message>) {
+        let actor = &message.target.clone();
         let mailbox_max = self.mailbox_max();
         let runs_refused = self.runs_refused();
         match self.activation(node, actor, epoch) {

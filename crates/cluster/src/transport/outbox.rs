@@ -1,0 +1,52 @@
+//! Frames of the protocol that leave together.
+
+use std::sync::Arc;
+
+use elastin_types::NodeId;
+use serde::Serialize;
+
+use super::link::Link;
+use super::{SendError, Transport};
+use crate::frame::{self, Class};
+
+/// So many frames to one peer wait for each other at most: enough that a write pays, few enough that the first ones are not
+/// held up by the last.
+const FRAMES_TOGETHER: usize = 64;
+
+/// What somebody who has much to send at once puts its frames into: those for one peer are written together.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    /// The peer of the last frame. What follows is most likely for the same one, whose link need not be looked up again.
+    last: Option<(NodeId, Arc<Link>)>,
+    /// How many frames were put there and have not been sent off.
+    frames: usize,
+}
+
+impl Outbox {
+    /// Puts a frame of the protocol behind those already put and sent to the peer, dialling it if need be. It leaves with
+    /// [`Outbox::send_off`], or before.
+    pub(crate) fn put(&mut self, transport: &Transport, to: NodeId, value: &impl Serialize) -> Result<(), SendError> {
+        if self.frames >= FRAMES_TOGETHER {
+            self.send_off();
+        }
+        match &self.last {
+            // A link that was closed may have a successor by now.
+            Some((peer, link)) if *peer == to && !link.is_closed() => {}
+            _ => {
+                self.send_off();
+                self.last = Some((to, transport.inner.link(to)));
+            }
+        }
+        let (_, link) = self.last.as_ref().expect("it was just set");
+        self.frames += 1;
+        link.put(true, |out| frame::put_value(out, Class::Protocol, value))
+    }
+
+    /// Sends what was put.
+    pub(crate) fn send_off(&mut self) {
+        if let Some((_, link)) = self.last.as_ref().filter(|_| self.frames > 0) {
+            link.flush();
+            self.frames = 0;
+        }
+    }
+}
