@@ -10,13 +10,17 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::scheduler::Task;
 use crate::{errand, worker};
 
+/// How often a turn waits at home. One that waits more often lasts so long that a wake-up does not count any more, and a worker
+/// goes on with actors that call each other quicker than a task that is spawned for each.
+const WAITS_AT_HOME: u32 = 16;
+
 /// Who goes on with a turn that waits for something.
 #[derive(Clone, Debug)]
 pub(crate) enum RunBy {
     /// Whoever of the workers has time.
     Workers,
-    /// The tokio runtime in which it began.
-    Home(Handle),
+    /// The tokio runtime in which it began, while it waits for the first few times.
+    Home { runtime: Handle, waits_left: u32 },
 }
 
 impl RunBy {
@@ -27,8 +31,22 @@ impl RunBy {
             return Self::Workers;
         }
         match Handle::try_current() {
-            Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => Self::Home(handle),
+            Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => Self::Home {
+                runtime,
+                waits_left: WAITS_AT_HOME,
+            },
             _ => Self::Workers,
+        }
+    }
+
+    /// The same for when the turn waits once more.
+    pub(crate) fn next(self) -> Self {
+        match self {
+            Self::Home { waits_left: 0, .. } | Self::Workers => Self::Workers,
+            Self::Home { runtime, waits_left } => Self::Home {
+                runtime,
+                waits_left: waits_left - 1,
+            },
         }
     }
 }

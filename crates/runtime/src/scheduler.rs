@@ -83,7 +83,7 @@ impl Scheduler {
     pub(crate) fn schedule(task: Task, announce: Announce, run_by: RunBy) {
         let rejected = worker::push(task, announce).and_then(errand::keep);
         match (rejected, run_by) {
-            (Some(task), RunBy::Home(home)) => guest::run_at(&home, task),
+            (Some(task), RunBy::Home { runtime, .. }) => guest::run_at(&runtime, task),
             (Some(task), RunBy::Workers) => task.scheduler().clone().offer(task),
             (None, _) => {}
         }

@@ -44,6 +44,14 @@ impl Guest {
         threads
     }
 
+    /// Waits often; says on which thread it ran in the end.
+    async fn wait_often(&mut self) -> String {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        thread()
+    }
+
     async fn pass(&mut self, gate: usize) -> String {
         GATES[gate].passed().await;
         self.turns += 1;
@@ -81,7 +89,16 @@ async fn a_turn_goes_on_where_it_began() {
     let (alone, through) = within("both replies", called).await.unwrap();
     assert_eq!(alone.unwrap(), [HOME; 3]);
     assert_eq!(through.unwrap(), [HOME; 4]);
-    // A message is the workers' from the beginning.
+    let called = home.spawn({
+        let one = one.clone();
+        async move { one.wait_often().await }
+    });
+    let often = within("the long turn", called).await.unwrap().unwrap();
+    assert!(
+        often.starts_with("elastin-work"),
+        "a turn that lasts is the workers', not {often}'s"
+    );
+    // A message is theirs from the beginning.
     let gate = &GATES[0];
     other.pass(0).try_tell().unwrap();
     within("the told turn", gate.reached(1)).await;

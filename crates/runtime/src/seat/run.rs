@@ -316,7 +316,7 @@ impl<A: Handlers> ActorSeat<A> {
         let mut cx = Context::from_waker(&waker);
         let mut place = None;
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut place, &mut cx)));
-        self.leave_turn(turn, waker, place, polled, run_by)
+        self.leave_turn(turn, waker, place, polled, run_by.next())
     }
 
     #[inline]
