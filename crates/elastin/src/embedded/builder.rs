@@ -60,6 +60,12 @@ pub enum EmbeddedError {
     /// The system refused something that it needs.
     #[error("the system refused what the cluster needs: {0}")]
     System(#[from] std::io::Error),
+    /// Its servers end again and again before they have joined.
+    #[error("its servers don't stay: {reason}")]
+    ServersEnd {
+        /// How the last one ended.
+        reason: String,
+    },
     /// Its servers did not come up.
     #[error("{started} of {wanted} servers came up within {limit:?}")]
     ServersMissing {
@@ -273,13 +279,17 @@ impl EmbeddedBuilder {
         let supervisor = Supervisor::new(member, provisioner, policy, &settings, Arc::clone(&status));
         let all_there = supervisor.start(self.servers, exited, asked)?;
         let there = tokio::time::timeout(REQUEST_TIME_MAX, all_there).await;
-        if !matches!(there, Ok(Ok(()))) {
-            let started = status.lock().servers().len();
-            return Err(EmbeddedError::ServersMissing {
-                started,
-                wanted: self.servers,
-                limit: REQUEST_TIME_MAX,
-            });
+        match there {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(reason))) => return Err(EmbeddedError::ServersEnd { reason }),
+            _ => {
+                let started = status.lock().servers().len();
+                return Err(EmbeddedError::ServersMissing {
+                    started,
+                    wanted: self.servers,
+                    limit: REQUEST_TIME_MAX,
+                });
+            }
         }
         Ok(Embedded {
             app: self.app,

@@ -53,8 +53,11 @@ struct Awaited {
 
 /// Who waits for servers.
 enum Awaiting {
-    /// Whoever started the cluster.
-    Start(oneshot::Sender<()>),
+    /// Whoever started the cluster. So many servers may still end before they have joined, and are replaced.
+    Start {
+        all: oneshot::Sender<Result<(), String>>,
+        failures_left: u32,
+    },
     /// The global manager, with the number of its asking.
     Manager(u64),
     /// An operator.
@@ -62,6 +65,10 @@ enum Awaiting {
     /// Nobody: they replace servers that died.
     Nobody,
 }
+
+/// How many servers may end before they have joined while a cluster is started: on a machine that is very busy a new server may
+/// lose its lease at once. If there are more, they are not what they should be.
+const START_FAILURES_MAX: u32 = 3;
 
 pub(super) struct Supervisor {
     member: Member,
@@ -103,15 +110,16 @@ impl Supervisor {
         }
     }
 
-    /// Starts the first servers and the supervisor's task; what is returned ends when they are all members.
+    /// Starts the first servers and the supervisor's task; what is returned ends when they are all members, or with why not.
     pub(super) fn start(
         mut self,
         servers: u32,
         exited: mpsc::UnboundedReceiver<Exited>,
         asked: mpsc::UnboundedReceiver<Request>,
-    ) -> std::io::Result<oneshot::Receiver<()>> {
+    ) -> std::io::Result<oneshot::Receiver<Result<(), String>>> {
         let (all, all_there) = oneshot::channel();
-        self.start_servers(servers, Awaiting::Start(all))?;
+        let failures_left = START_FAILURES_MAX;
+        self.start_servers(servers, Awaiting::Start { all, failures_left })?;
         tokio::spawn(self.run(exited, asked));
         Ok(all_there)
     }
@@ -261,7 +269,7 @@ impl Supervisor {
         self.awaited = awaited;
         for Awaited { names, whom } in there {
             match whom {
-                Awaiting::Start(all) => drop(all.send(())),
+                Awaiting::Start { all, .. } => drop(all.send(Ok(()))),
                 Awaiting::Manager(request) => {
                     let nodes = names.iter().filter_map(|name| self.roster.named(name)).collect();
                     self.tell(GemEvent::Provisioned { request, nodes });
@@ -282,13 +290,18 @@ impl Supervisor {
         }
         let mut names = Vec::new();
         for _ in 0..count {
-            self.servers_started += 1;
-            let name = format!("server-{}", self.servers_started);
-            self.provisioner.start(&name, self.servers_started)?;
-            names.push(name);
+            names.push(self.start_server()?);
         }
         self.awaited.push(Awaited { names, whom });
         Ok(())
+    }
+
+    /// Starts a server; gives its name.
+    fn start_server(&mut self) -> std::io::Result<String> {
+        self.servers_started += 1;
+        let name = format!("server-{}", self.servers_started);
+        self.provisioner.start(&name, self.servers_started)?;
+        Ok(name)
     }
 
     /// A server's process has ended: its membership ends now, and a server that was not told to go is replaced if there are
@@ -306,13 +319,23 @@ impl Supervisor {
             .into_iter()
             .partition(|awaited| awaited.names.contains(&exited.name));
         self.awaited = awaited;
-        for Awaited { whom, .. } in lost {
+        for Awaited { mut names, whom } in lost {
             let reason = format!("{} ended before it had joined ({})", exited.name, exited.how);
             match whom {
                 Awaiting::Manager(request) => self.tell(GemEvent::ProvisionFailed { request, reason }),
                 Awaiting::Operator(answer) => drop(answer.send(Err(std::io::Error::other(reason)))),
-                // Whoever started the cluster sees that the sender is gone.
-                Awaiting::Start(_) | Awaiting::Nobody => {}
+                Awaiting::Start { all, failures_left: 0 } => drop(all.send(Err(reason))),
+                Awaiting::Start { all, failures_left } => match self.start_server() {
+                    Ok(instead) => {
+                        names.retain(|name| *name != exited.name);
+                        names.push(instead);
+                        let failures_left = failures_left - 1;
+                        let whom = Awaiting::Start { all, failures_left };
+                        self.awaited.push(Awaited { names, whom });
+                    }
+                    Err(error) => drop(all.send(Err(error.to_string()))),
+                },
+                Awaiting::Nobody => {}
             }
         }
         if (self.provisioner.count() as u32) < self.servers_min
