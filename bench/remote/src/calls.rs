@@ -7,7 +7,7 @@ use bench_table::{Goal, Row, Samples};
 
 use crate::contestant::Contestant;
 use crate::load::Work;
-use crate::{floor, ours, raw, spinner, with_erlang, with_ractor, with_rio, with_tonic};
+use crate::{floor, ours, raw, spinner, with_erlang, with_kameo, with_ractor, with_rio, with_tonic};
 
 /// Everything is measured so many times, in turn, so that a disturbance hits all of it.
 const ROUNDS: usize = 5;
@@ -26,6 +26,7 @@ pub(crate) async fn rows() -> Result<Vec<Row>> {
         Box::new(with_tonic::connect().await?),
         Box::new(with_rio::connect().await?),
         Box::new(with_ractor::connect().await?),
+        Box::new(with_kameo::connect().await?),
     ];
     match with_erlang::connect().await? {
         Some(erlang) => peers.push(Box::new(erlang)),
@@ -73,6 +74,7 @@ pub(crate) async fn alone(who: &str, in_flight: &str) -> Result<()> {
         "ours" => Box::new(ours::connect().await?),
         "floor" => Box::new(floor::connect().await?),
         "raw" => Box::new(raw::connect().await?),
+        "kameo" => Box::new(with_kameo::connect().await?),
         other => anyhow::bail!("there is no contestant called {other}"),
     };
     let work = match in_flight.parse()? {

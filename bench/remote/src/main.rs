@@ -14,6 +14,7 @@ mod process;
 mod raw;
 mod spinner;
 mod with_erlang;
+mod with_kameo;
 mod with_ractor;
 mod with_rio;
 mod with_tonic;
@@ -57,6 +58,7 @@ async fn serve(what: &str) -> Result<()> {
         "floor" => floor::serve().await,
         "tonic" => with_tonic::serve().await,
         "rio" => with_rio::serve().await,
+        "kameo" => with_kameo::serve().await,
         "ractor" => with_ractor::serve().await,
         other => bail!("there is no server called {other}"),
     }
