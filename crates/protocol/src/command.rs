@@ -106,6 +106,9 @@ pub enum Command {
     },
 }
 
+// Every call passes several of these on: up to this size they are copied in place, without a call.
+const _: () = assert!(size_of::<Command>() <= 128 && size_of::<crate::Event>() <= 128);
+
 /// Where an activation's state comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateSource {

@@ -10,6 +10,7 @@
 //!
 //! Nothing here decides anything: who is a peer and what a frame means is other people's business.
 
+mod caution;
 mod connection;
 mod link;
 mod lookout;

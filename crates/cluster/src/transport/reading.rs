@@ -9,6 +9,7 @@ use elastin_types::NodeId;
 use tokio::io::AsyncReadExt;
 
 use super::Inner;
+use super::caution::Caution;
 use super::link::{KEPT_BYTES_MAX, Link};
 use crate::frame::{self, FrameError, Frames, Taken};
 use crate::security::{Reader, Writer};
@@ -23,10 +24,6 @@ const FRAMES_AT_ONCE: usize = 128;
 /// less than the wait of what comes behind it.
 const SLOW_PER_FRAME: Duration = Duration::from_micros(100);
 
-/// So many errands go to the workers at most after a slow one, because those of the same peer are likely to be slow too. After
-/// the first it is one, and twice as many after each that follows: it may only have been the machine that was busy.
-const LEFT_TO_WORKERS_MAX: u32 = 64;
-
 /// The receiving end of a connection.
 pub(super) struct Reading {
     inner: Arc<Inner>,
@@ -36,10 +33,7 @@ pub(super) struct Reading {
     /// A sending end that is not used: a half-closed stream would look broken to the peer.
     _writer: Option<Writer>,
     input: BytesMut,
-    /// How many errands are left to the workers from now on.
-    left_to_workers: u32,
-    /// How many were after the last slow one; 0 if that is long ago.
-    left_before: u32,
+    caution: Caution,
 }
 
 impl Reading {
@@ -51,8 +45,7 @@ impl Reading {
             reader,
             _writer: None,
             input: BytesMut::with_capacity(READ_BYTES),
-            left_to_workers: 0,
-            left_before: 0,
+            caution: Caution::default(),
         }
     }
 
@@ -130,8 +123,7 @@ impl Reading {
     /// Runs an errand on this thread, or leaves it to the workers. Gives back the connection, unless another task has taken
     /// it over because this took too long.
     fn run_errand(mut self, errand: Errand, frames: usize) -> Option<Self> {
-        if self.left_to_workers > 0 {
-            self.left_to_workers -= 1;
+        if self.caution.leaves_next() {
             return Some(self);
         }
         let inner = Arc::clone(&self.inner);
@@ -143,16 +135,10 @@ impl Reading {
         inner.receiver.run(errand);
         let mut reading = inner.lookout.take_back(ticket)?;
         match began.elapsed() > SLOW_PER_FRAME * frames as u32 {
-            true => reading.leave_to_workers(),
-            false => reading.left_before /= 2,
+            true => reading.caution.was_slow(),
+            false => reading.caution.was_quick(),
         }
         Some(reading)
-    }
-
-    /// An errand was slow.
-    fn leave_to_workers(&mut self) {
-        self.left_before = (self.left_before * 2).clamp(1, LEFT_TO_WORKERS_MAX);
-        self.left_to_workers = self.left_before;
     }
 }
 
@@ -165,8 +151,6 @@ enum End {
 /// Reads a connection whose reader is held up by what it runs.
 pub(super) async fn read_on(mut reading: Reading) {
     reading.inner.receiver.catch_up();
-    // This was more than slow: it has held up what came behind it.
-    reading.left_before = LEFT_TO_WORKERS_MAX;
-    reading.leave_to_workers();
+    reading.caution.was_held_up();
     reading.run().await;
 }

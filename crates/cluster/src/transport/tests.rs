@@ -125,6 +125,46 @@ async fn frames_arrive_in_order_both_ways() {
     }
 }
 
+/// A frame of a value that was put into an [`Outbox`].
+fn value_from(id: u64, text: &str) -> Heard {
+    Heard::Frame(NodeId(id), postcard::to_stdvec(text).unwrap().into())
+}
+
+#[tokio::test]
+async fn what_is_put_into_an_outbox_leaves_together_and_in_order() {
+    let (near, mut far) = pair().await;
+    let batches_before = near.transport.measures().sent.batches;
+    let mut outbox = Outbox::default();
+    for number in 0..100 {
+        outbox.put(&near.transport, NodeId(2), &number.to_string()).unwrap();
+    }
+    outbox.send_off();
+    for number in 0..100 {
+        far.hears(value_from(1, &number.to_string())).await;
+    }
+    let batches = near.transport.measures().sent.batches - batches_before;
+    assert!((1..=2).contains(&batches), "{batches} writes");
+}
+
+#[tokio::test]
+async fn an_outbox_goes_on_with_the_link_that_follows_a_broken_one() {
+    let (mut near, far) = pair().await;
+    let mut outbox = Outbox::default();
+    outbox.put(&near.transport, NodeId(2), &"lost").unwrap();
+    far.transport.close();
+    near.hears(Heard::Down(NodeId(2))).await;
+    let mut again = Node::start(2, true).await;
+    again.transport.learn_address(NodeId(1), near.address.unwrap());
+    near.transport.learn_address(NodeId(2), again.address.unwrap());
+    // There is no connection yet: it is dropped, and one is opened.
+    outbox.put(&near.transport, NodeId(2), &"dropped").unwrap();
+    near.hears(Heard::Up(NodeId(2))).await;
+    again.hears(Heard::Up(NodeId(1))).await;
+    outbox.put(&near.transport, NodeId(2), &"arrives").unwrap();
+    outbox.send_off();
+    again.hears(value_from(1, "arrives")).await;
+}
+
 #[tokio::test]
 async fn what_goes_through_the_stages_is_counted() {
     let (mut near, mut far) = pair().await;

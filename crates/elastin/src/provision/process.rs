@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Stdio};
@@ -79,7 +79,11 @@ impl ProcessProvisioner {
         let pipe = child.stdin.take().expect("its standard input is a pipe");
         let mut stdin = ChildStdin::from(pipe.into_owned_fd()?);
         // It fits into the empty pipe, so this does not wait for the process.
-        writeln!(stdin, "{}", self.secret.text())?;
+        match writeln!(stdin, "{}", self.secret.text()) {
+            // The process has ended already, and whoever attends it says how.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            written => written?,
+        }
         let kill = watch::Sender::new(false);
         let running = Running {
             process_id: child.id().expect("a process that was not waited for has an id"),
