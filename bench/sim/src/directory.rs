@@ -82,6 +82,7 @@ fn place(node: &mut Node, actor: ActorId, out: &mut Vec<Command>) {
         method: Method::of("run"),
         body: Vec::new().into(),
     };
+    let message = Arc::new(message);
     node.handle(Time(2), Event::Send { message }, out);
     // Spread over the other nodes, so that none has too much on its way.
     let to = NodeId(2 + Slot::of(&actor).index() as u64 % (NODES - 1));
