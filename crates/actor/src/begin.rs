@@ -19,7 +19,7 @@ use crate::host::{Finished, Target};
 use crate::lent::Held;
 use crate::persist::Persist;
 use crate::reference::RawRef;
-use crate::scope::{self, Inside, Scope, Whose};
+use crate::scope::{self, Inline, Inside, Scope, Whose};
 use crate::slot::{ReplySlot, Slot};
 use crate::turn::Turn;
 
@@ -98,9 +98,7 @@ fn run_inline<F: Function>(
     Scope::enter_inline(
         Whose::alone(&mut body),
         || target.bound(),
-        F::METHOD,
-        deadline,
-        added,
+        inline::<F>(deadline, added, false),
         || codec::encoded_size(&arguments),
     );
     // A panic while the future is made can't happen: an async handler runs nothing before its first poll.
@@ -122,7 +120,8 @@ fn run_inline<F: Function>(
         }
     }
     let mut body = place.expect("a handler that is over has given its actor back");
-    let deadline = Scope::end(&mut body, own_waker, || F::METHOD);
+    let deadline = Scope::end(&mut body, || F::METHOD);
+    body.restore_waker(own_waker);
     conclude::<F>(seat, body, turn.as_mut().take_reply(), deadline, waker)
 }
 
@@ -137,21 +136,85 @@ fn run_plain<F: Function>(
     waker: &Waker,
 ) -> Begun<F::Reply> {
     let Call { arguments, added, .. } = call;
-    let own_waker = body.take_waker();
     Scope::enter_inline(
         Whose::alone(&mut body),
         || target.bound(),
-        F::METHOD,
-        deadline,
-        added,
+        inline::<F>(deadline, added, false),
         || codec::encoded_size(&arguments),
     );
     let Ok(reply) = catch_unwind(AssertUnwindSafe(|| F::run_plain(&mut body.state, arguments))) else {
-        return panicked_plain::<F>(seat, body, own_waker);
+        return panicked_plain::<F>(seat, body);
     };
-    let deadline = Scope::end(&mut body, own_waker, || F::METHOD);
+    let deadline = Scope::end(&mut body, || F::METHOD);
     body.changed |= !F::READ_ONLY;
     conclude::<F>(seat, body, reply, deadline, waker)
+}
+
+/// Whether a tell of this function may run on the teller's thread: it never waits, and nothing is to be saved before its sender
+/// may know of it.
+pub(crate) const fn may_run_told<F: Function>() -> bool {
+    !F::MAY_WAIT && !matches!(F::Actor::PERSIST, Persist::EachTurn)
+}
+
+/// Runs what was told to an idle actor on this thread.
+#[inline]
+pub(crate) fn run_told<F: Function>(
+    seat: &dyn Target<F::Actor>,
+    mut body: Box<Body<F::Actor>>,
+    call: Call<'_, F>,
+    deadline: Time,
+) {
+    scope::count_inline_call();
+    let Call {
+        target,
+        arguments,
+        added,
+        ..
+    } = call;
+    Scope::enter_inline(
+        Whose::alone(&mut body),
+        || target.bound(),
+        inline::<F>(deadline, added, true),
+        || codec::encoded_size(&arguments),
+    );
+    run_told_handler::<F>(seat, body, arguments);
+}
+
+/// The same for what has waited for room in its mailbox.
+pub(crate) fn run_told_late<F: Function>(
+    seat: &dyn Target<F::Actor>,
+    mut body: Box<Body<F::Actor>>,
+    payload: Payload<F>,
+) {
+    scope::count_inline_call();
+    let Payload { arguments, carried, .. } = payload;
+    Scope::enter_message(&mut body, carried, || codec::encoded_size(&arguments));
+    run_told_handler::<F>(seat, body, arguments);
+}
+
+/// Runs the handler of what was told, whose scope is entered.
+#[inline]
+fn run_told_handler<F: Function>(seat: &dyn Target<F::Actor>, mut body: Box<Body<F::Actor>>, arguments: F::Arguments) {
+    // The reply that nobody wants is dropped inside, because that runs the application's code too.
+    let run = || drop(F::run_plain(&mut body.state, arguments));
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        panicked_plain::<F>(seat, body);
+        return;
+    }
+    Scope::end(&mut body, || F::METHOD);
+    body.changed |= !F::READ_ONLY;
+    seat.finish(body);
+}
+
+/// A turn of this function that begins on the caller's thread.
+#[inline]
+pub(crate) fn inline<F: Function>(deadline: Time, added: AddedValues, one_way: bool) -> Inline {
+    Inline {
+        method: F::METHOD,
+        deadline,
+        added,
+        one_way,
+    }
 }
 
 /// The turn is over: gives the actor back, and the reply to whom it belongs.
@@ -197,13 +260,9 @@ pub(crate) fn panicked<A: Actor, R>(seat: &dyn Target<A>) -> Begun<R> {
 
 /// A handler that never waits panicked. An actor that it only read goes on.
 #[cold]
-fn panicked_plain<F: Function>(
-    seat: &dyn Target<F::Actor>,
-    mut body: Box<Body<F::Actor>>,
-    waker: Waker,
-) -> Begun<F::Reply> {
+fn panicked_plain<F: Function>(seat: &dyn Target<F::Actor>, mut body: Box<Body<F::Actor>>) -> Begun<F::Reply> {
     if F::READ_ONLY {
-        Scope::end(&mut body, waker, || F::METHOD);
+        Scope::end(&mut body, || F::METHOD);
         seat.count_panic();
         seat.finish(body);
         return Begun::Over(Err(CallError::Panicked));

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use elastin_types::{CallError, Time};
 
 use crate::Actor;
-use crate::begin::{Begun, conclude, drop_quietly, queue, reply_unusually};
+use crate::begin::{Begun, conclude, drop_quietly, inline, queue, reply_unusually};
 use crate::body::Body;
 use crate::call::Call;
 use crate::codec;
@@ -119,9 +119,7 @@ fn run_here<F: Function>(
     Scope::enter_inline(
         Whose::sharing::<F::Actor>(lent),
         || target.bound(),
-        F::METHOD,
-        deadline,
-        added,
+        inline::<F>(deadline, added, false),
         || codec::encoded_size(&arguments),
     );
     if !F::MAY_WAIT {

@@ -124,16 +124,15 @@ impl<A> Body<A> {
         self.seat.as_ref().expect("a lent actor keeps its seat")
     }
 
-    /// Gives back the seat that a visit had borrowed.
+    /// Gives back the seat, which a turn or a visit had borrowed.
     #[inline]
     pub(crate) fn restore_seat(&mut self, seat: Arc<dyn Seat>) {
         self.seat = Some(seat);
     }
 
-    /// Gives back what the turn had borrowed.
+    /// Gives back the waker, which a turn that is polled had borrowed.
     #[inline]
-    pub(crate) fn restore(&mut self, seat: Arc<dyn Seat>, waker: Waker) {
-        self.seat = Some(seat);
+    pub fn restore_waker(&mut self, waker: Waker) {
         self.waker = Some(waker);
     }
 }

@@ -64,6 +64,16 @@ pub(crate) struct Payload<F: Function> {
 /// A call on its way into a mailbox; empty once it is there.
 pub(crate) struct Post<F: Function>(pub(crate) Option<Payload<F>>);
 
+impl<F: Function> Post<F> {
+    /// Takes the call, to run it.
+    ///
+    /// # Panics
+    /// If it has become a turn.
+    pub(crate) fn take(&mut self) -> Payload<F> {
+        self.0.take().expect("a call becomes a turn once")
+    }
+}
+
 impl<F: Function> Posted<F::Actor> for Post<F> {
     #[inline]
     fn carried(&self) -> &Carried {
@@ -76,7 +86,7 @@ impl<F: Function> Posted<F::Actor> for Post<F> {
 
     #[inline]
     fn boxed(&mut self) -> Pin<Box<dyn Turn<F::Actor>>> {
-        boxed::<F>(self.0.take().expect("a call becomes a turn once"))
+        boxed::<F>(self.take())
     }
 
     #[inline]

@@ -158,6 +158,10 @@ pub trait Target<A: Actor>: Seat {
     /// over before a call could be queued.
     fn begin_soon(&self, depth: u32) -> Option<Box<Body<A>>>;
 
+    /// Takes the actor for what is told to it, if it is idle and its turns are so short that to run one on this thread takes
+    /// less time than to hand it over.
+    fn begin_brief(&self, depth: u32) -> Option<Box<Body<A>>>;
+
     /// Gives the actor back after a turn that changed nothing that has to be saved; says what becomes of the reply.
     fn finish(&self, body: Box<Body<A>>) -> Finished;
 

@@ -7,7 +7,6 @@ mod measuring;
 mod stack;
 
 use std::sync::Arc;
-use std::task::Waker;
 
 use elastin_types::{ActorId, Caller, ChainId, Method, RequestContext, TenantId, Time, TraceContext};
 
@@ -62,6 +61,14 @@ impl Whose {
     }
 }
 
+/// A call or tell whose turn begins on the caller's thread.
+pub(crate) struct Inline {
+    pub(crate) method: Method,
+    pub(crate) deadline: Time,
+    pub(crate) added: AddedValues,
+    pub(crate) one_way: bool,
+}
+
 /// What a call or tell carries that is made now, within the current turn or outside any. `size` is asked for the size of the
 /// arguments if the call is measured.
 #[inline]
@@ -96,24 +103,31 @@ pub(crate) fn carried(
 }
 
 impl Scope {
-    /// Enters the turn of an inline call on the caller's thread. `size` is asked for the size of the arguments if the turn is
+    /// Enters the turn of a call or tell on the caller's thread. `size` is asked for the size of the arguments if the turn is
     /// measured.
     #[inline]
     pub(crate) fn enter_inline<'h>(
         whose: Whose,
         host: impl FnOnce() -> &'h Arc<dyn Host>,
-        method: Method,
-        deadline: Time,
-        added: AddedValues,
+        call: Inline,
         size: impl FnOnce() -> u64,
     ) {
         let Whose { seat, measured, lent } = whose;
+        let Inline {
+            method,
+            deadline,
+            added,
+            one_way,
+        } = call;
         let mut scope = Self::fresh();
         let mut innermost = Innermost::take();
         let mut is_due = false;
         match innermost.scope() {
             Some(caller) => {
-                scope.flow = caller.flow.clone();
+                scope.flow = match one_way {
+                    true => caller.flow.apart(),
+                    false => caller.flow.clone(),
+                };
                 is_due = caller.call_is_due();
             }
             None => scope.called_from_outside(&**host()),
@@ -248,13 +262,13 @@ impl Scope {
         scope
     }
 
-    /// Leaves the innermost turn of this thread, which is over: hands in what was measured and gives back what was lent. Gives
-    /// the deadline.
+    /// Leaves the innermost turn of this thread, which is over: hands in what was measured and gives back the seat. Gives the
+    /// deadline.
     ///
     /// # Panics
     /// If this thread is in no turn.
     #[inline]
-    pub fn end<A>(body: &mut Body<A>, waker: Waker, method: impl FnOnce() -> Method) -> Time {
+    pub fn end<A>(body: &mut Body<A>, method: impl FnOnce() -> Method) -> Time {
         let mut scope = stack::leave();
         if scope.measure.is_some() {
             scope.stop_clock();
@@ -262,7 +276,7 @@ impl Scope {
                 body.sampling.set_stride(stride);
             }
         }
-        body.restore(scope.seat.take().expect("a turn has its seat"), waker);
+        body.restore_seat(scope.seat.take().expect("a turn has its seat"));
         let deadline = scope.flow.deadline;
         scope.recycle();
         deadline

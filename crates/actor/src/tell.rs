@@ -6,13 +6,14 @@ use std::task::{Context, Poll};
 
 use elastin_types::{CallError, Overloaded, Time};
 
-use crate::begin::{carried, dispatch_tell, waiting_deadline};
+use crate::begin::{carried, dispatch_tell, may_run_told, run_told, run_told_late, waiting_deadline};
 use crate::call::Call;
 use crate::envelope::{Destination, Payload, Post};
 use crate::flow::NEVER;
 use crate::function::Function;
 use crate::host::WakeId;
 use crate::reference::RawRef;
+use crate::scope;
 
 /// A tell that waits for room.
 #[must_use = "a tell does nothing until it is awaited"]
@@ -80,6 +81,10 @@ impl<F: Function> Future for Tell<'_, F> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.call.is_some() && scope::wants_pause() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let Some(call) = self.call.take() else {
             return self.poll_waiting(cx);
         };
@@ -87,6 +92,12 @@ impl<F: Function> Future for Tell<'_, F> {
         let Some(seat) = target.target() else {
             return Poll::Ready(dispatch_tell(call, deadline));
         };
+        if may_run_told::<F>()
+            && let Some(body) = seat.begin_brief(scope::depth())
+        {
+            run_told(&**seat, body, call, deadline);
+            return Poll::Ready(Ok(()));
+        }
         let carried = carried::<F>(target, &call.arguments, deadline, call.added, true);
         let mut post = Post(Some(Payload {
             arguments: call.arguments,
@@ -104,6 +115,13 @@ impl<F: Function> Waiting<'_, F> {
     /// Looks whether there is room.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         let seat = self.target.target().expect("the tell was made for a local seat");
+        // Else it would be the mail for which all that is told after it waits.
+        if may_run_told::<F>()
+            && let Some(body) = seat.begin_brief(scope::depth())
+        {
+            run_told_late(&**seat, body, self.post.take());
+            return Poll::Ready(Ok(()));
+        }
         match seat.post(&mut self.post, Some(cx.waker())) {
             Err(CallError::Overloaded(_)) => self.poll_deadline(cx),
             outcome => Poll::Ready(outcome),

@@ -207,9 +207,11 @@ impl<A: Handlers> Seat for ActorSeat<A> {
     }
 
     fn record_turn(&self, turn: &TurnMeasure) -> u16 {
-        if !self.shared.settings.profiling {
+        let settings = &self.shared.settings;
+        if !settings.profiling {
             return UNMEASURED;
         }
+        self.idle.note_turn(turn.busy < settings.brief_max);
         self.profile
             .change(|profile| profile.tables(|| self.is_busy()).turn(turn))
     }

@@ -10,6 +10,9 @@ pub const MAILBOX_MAX: usize = 1024;
 /// How deep inline calls nest before a call takes the mailbox instead: each level takes some stack of the caller's thread.
 pub const INLINE_DEPTH_MAX: u32 = 64;
 
+/// How long a turn takes at most that is brief: about as long as it takes to hand a message over to another thread.
+const BRIEF_MAX: Duration = Duration::from_nanos(250);
+
 /// How a runtime is set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -25,6 +28,9 @@ pub struct Settings {
     pub idle_max: Option<Duration>,
     /// The deadline of a call or tell that has to wait and was given none; `None` for none.
     pub default_deadline: Option<Duration>,
+    /// How long turns take at most that whoever tells them runs on its own thread, if the actor is idle and its turns were that
+    /// brief so far. Zero for none: all that is told takes the mailbox.
+    pub brief_max: Duration,
     /// Whether actors are measured. Policies see nothing without it; off is for measuring what it costs.
     pub profiling: bool,
 }
@@ -38,6 +44,7 @@ impl Default for Settings {
             mailbox_max: MAILBOX_MAX,
             idle_max: None,
             default_deadline: None,
+            brief_max: BRIEF_MAX,
             profiling: true,
         }
     }

@@ -44,6 +44,13 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
         None
     }
 
+    fn begin_brief(&self, depth: u32) -> Option<Box<Body<A>>> {
+        if !self.idle.is_brief() || !self.may_run_inline(depth) {
+            return None;
+        }
+        self.idle.take().and_then(|body| self.begin_with(body))
+    }
+
     fn finish(&self, body: Box<Body<A>>) -> Finished {
         let epoch = body.epoch;
         self.idle.put(body);

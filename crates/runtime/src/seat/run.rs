@@ -72,25 +72,25 @@ impl<A: Handlers> ActorSeat<A> {
         let Some(body) = mailbox.waiting.take() else { return };
         let rest = mailbox.rest();
         let batch = rest.queue.take_batch();
-        // All at once and before the batch runs, so that producers fill the mailbox again meanwhile.
         let room = std::mem::take(&mut rest.room);
         drop(mailbox);
         let mut visit = Visit::begin(batch.waiting());
-        visit.make_room(room);
+        self.make_room(&mut visit, room);
         self.run_batch(body, batch, visit);
     }
 
     fn run_batch(&self, mut body: Box<Body<A>>, mut batch: Batch<A>, mut visit: Visit) {
         // Turns that are over but not saved: one save serves them all.
         let mut unsaved = Vec::new();
+        let mut locked = None;
         let ran = loop {
             let Some(turn) = batch.next() else {
                 // What came meanwhile is part of the visit, unless something is to be done before.
-                if unsaved.is_empty()
-                    && (self.take_more(&mut batch, &mut visit)
-                        || (self.lingers(&mut visit) && self.take_more(&mut batch, &mut visit)))
-                {
-                    continue;
+                if unsaved.is_empty() {
+                    locked = self.take_more(&mut batch, &mut visit);
+                    if locked.is_none() {
+                        continue;
+                    }
                 }
                 break Ran::Skipped(body);
             };
@@ -129,29 +129,51 @@ impl<A: Handlers> ActorSeat<A> {
             }
         };
         self.count_turns(u64::from(visit.turns));
-        self.end_visit(ran, batch, unsaved);
+        let mailbox = locked.unwrap_or_else(|| self.mailbox.lock());
+        self.end_visit(mailbox, ran, batch, unsaved);
+        visit.room.into_iter().for_each(Waker::wake);
     }
 
-    /// Takes what has come since a batch was taken that is over.
-    fn take_more(&self, batch: &mut Batch<A>, visit: &mut Visit) -> bool {
-        let mut mailbox = self.mailbox.lock();
-        if mailbox.orphan || mailbox.queued() == 0 {
-            return false;
+    /// Takes what has come since a batch was taken that is over. If there is nothing, gives the lock: nothing comes then before
+    /// the visit has ended.
+    fn take_more(&self, batch: &mut Batch<A>, visit: &mut Visit) -> Option<MutexGuard<'_, Mailbox<A>>> {
+        loop {
+            let mut mailbox = self.mailbox.lock();
+            if !mailbox.orphan && mailbox.queued() > 0 {
+                let rest = mailbox.rest();
+                rest.queue.exchange(batch);
+                let room = std::mem::take(&mut rest.room);
+                drop(mailbox);
+                self.make_room(visit, room);
+                return None;
+            }
+            if !visit.told || self.idle.is_brief() || self.shared.scheduler.others_wait() {
+                return Some(mailbox);
+            }
+            drop(mailbox);
+            if !self.linger(visit) {
+                return Some(self.mailbox.lock());
+            }
         }
-        let rest = mailbox.rest();
-        rest.queue.exchange(batch);
-        let room = std::mem::take(&mut rest.room);
-        drop(mailbox);
-        visit.make_room(room);
-        true
     }
 
-    /// Waits a moment for more of what somebody tells, if this worker has nothing else to do. Says whether something may have
-    /// come.
-    fn lingers(&self, visit: &mut Visit) -> bool {
-        if !std::mem::take(&mut visit.told) || self.shared.scheduler.others_wait() {
-            return false;
+    /// Wakes those who wait for room in a mailbox out of which a batch was taken: all at once and before the batch runs, so that
+    /// they fill the mailbox again meanwhile. Where turns are brief, only the end of the visit wakes them: then they find the
+    /// actor idle, and run what they tell themselves.
+    fn make_room(&self, visit: &mut Visit, waiting: Vec<Waker>) {
+        if self.idle.is_brief() {
+            visit.room.extend(waiting);
+            return;
         }
+        if !waiting.is_empty() {
+            visit.turns_max = TURNS_FOR_ROOM;
+        }
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits a moment for more of what somebody tells. Says whether the visit may go on.
+    fn linger(&self, visit: &mut Visit) -> bool {
+        visit.told = false;
         let end = self.shared.clock.now() + LINGER;
         while self.shared.clock.now() < end {
             std::hint::spin_loop();
@@ -161,8 +183,13 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Ends a visit: what was not run goes back to the front of the queue, under the same lock under which the actor
     /// becomes available again, so that nothing overtakes it.
-    fn end_visit(&self, ran: Ran<A>, batch: Batch<A>, unsaved: Vec<AnyTurn<A>>) {
-        let mut mailbox = self.mailbox.lock();
+    fn end_visit(
+        &self,
+        mut mailbox: MutexGuard<'_, Mailbox<A>>,
+        ran: Ran<A>,
+        batch: Batch<A>,
+        unsaved: Vec<AnyTurn<A>>,
+    ) {
         if mailbox.orphan || mailbox.epoch.is_none() {
             // The activation was discarded during the visit, and what was not run has no place here any longer.
             self.settle_turn(mailbox, ran, unsaved);
@@ -331,7 +358,8 @@ impl<A: Handlers> ActorSeat<A> {
         match polled {
             Ok(Poll::Ready(())) => {
                 let mut body = body.expect("a turn that is over has given its actor back");
-                Scope::end(&mut body, waker, || turn.method());
+                Scope::end(&mut body, || turn.method());
+                body.restore_waker(waker);
                 Ran::Over(body, turn)
             }
             Ok(Poll::Pending) => Ran::Waits(turn, waker, run_by),
@@ -346,7 +374,8 @@ impl<A: Handlers> ActorSeat<A> {
         let ran = match body {
             // It only read the actor, which can go on.
             Some(mut body) if turn.read_only() => {
-                Scope::end(&mut body, waker, || turn.method());
+                Scope::end(&mut body, || turn.method());
+                body.restore_waker(waker);
                 Ran::Skipped(body)
             }
             body => {
@@ -407,6 +436,8 @@ pub(super) struct Visit {
     since: Option<Time>,
     /// Something was told since the worker last waited for more.
     told: bool,
+    /// Who is woken at the end.
+    room: Vec<Waker>,
 }
 
 impl Visit {
@@ -418,15 +449,8 @@ impl Visit {
             single: turns <= 1,
             since: None,
             told: false,
+            room: Vec::new(),
         }
-    }
-
-    /// Wakes those who wait for room in the mailbox.
-    fn make_room(&mut self, waiting: Vec<Waker>) {
-        if !waiting.is_empty() {
-            self.turns_max = TURNS_FOR_ROOM;
-        }
-        waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Whether others should get their turn. Looks at the clock after the first, second, fourth, … turn, so that a visit is
