@@ -15,7 +15,7 @@ use crate::codec;
 use crate::envelope::{self, Destination, InlineTurn, Payload, Post};
 use crate::flow::{AddedValues, Carried, NEVER};
 use crate::function::Function;
-use crate::host::{Finished, Target};
+use crate::host::{Finished, Target, Ticket};
 use crate::lent::Held;
 use crate::persist::Persist;
 use crate::reference::RawRef;
@@ -28,6 +28,8 @@ pub(crate) enum Begun<R> {
     Over(Result<R, CallError>),
     /// The reply comes to the slot, until a time.
     Waiting(Arc<Slot<R>>, Time),
+    /// The same, and the caller may have to go on with the turn.
+    Entrusted(Arc<Slot<R>>, Time),
 }
 
 /// Makes a call.
@@ -108,9 +110,15 @@ fn run_inline<F: Function>(
     match catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut place, &mut cx))) {
         Ok(Poll::Ready(())) => {}
         Ok(Poll::Pending) => {
-            let slot = Slot::new(waker);
+            let entrusts = seat.entrusts();
+            // A caller that goes on with the turn hears of the reply that way.
+            let slot = Slot::new(Some(waker).filter(|_| !entrusts));
             turn.as_mut().answer_at(slot.clone());
-            return suspend(seat, turn, own_waker, slot);
+            let deadline = suspend(seat, turn, own_waker, entrusts.then(|| (slot.ticket(), waker)));
+            return match entrusts {
+                true => Begun::Entrusted(slot, deadline),
+                false => Begun::Waiting(slot, deadline),
+            };
         }
         Err(_) => {
             drop(Scope::leave());
@@ -227,7 +235,7 @@ pub(crate) fn conclude<F: Function>(
     waker: &Waker,
 ) -> Begun<F::Reply> {
     if matches!(F::Actor::PERSIST, Persist::EachTurn) && body.changed {
-        let slot = Slot::new(waker);
+        let slot = Slot::new(Some(waker));
         seat.finish_saved(body, envelope::finished::<F>(reply, slot.clone()));
         return Begun::Waiting(slot, deadline);
     }
@@ -237,18 +245,18 @@ pub(crate) fn conclude<F: Function>(
     }
 }
 
-/// The turn waits for something, and so does its caller.
-fn suspend<A: Actor, R>(
+/// The turn waits for something, and so does its caller. Gives the deadline.
+fn suspend<A: Actor>(
     seat: &dyn Target<A>,
     turn: Pin<Box<dyn Turn<A>>>,
     waker: Waker,
-    slot: Arc<Slot<R>>,
-) -> Begun<R> {
+    caller: Option<(Ticket, &Waker)>,
+) -> Time {
     let mut scope = Scope::leave();
     scope.part_from_caller();
     let deadline = scope.deadline();
-    seat.suspend(turn, scope, waker);
-    Begun::Waiting(slot, deadline)
+    seat.suspend(turn, scope, waker, caller);
+    deadline
 }
 
 #[cold]
@@ -285,7 +293,7 @@ pub(crate) fn reply_unusually<F: Function>(
     match finished {
         // A caller within the node is held back itself when it comes to reply.
         Finished::Hold if scope::depth() == 0 => {
-            let slot = Slot::new(waker);
+            let slot = Slot::new(Some(waker));
             seat.hold_reply(envelope::finished::<F>(reply, slot.clone()));
             Begun::Waiting(slot, deadline)
         }
@@ -336,7 +344,7 @@ pub(crate) fn queue<F: Function>(
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = carried.deadline();
-    let slot = Slot::new(waker);
+    let slot = Slot::new(Some(waker));
     let mut post = Post::<F>(Some(Payload {
         arguments: call.arguments,
         carried,
@@ -357,7 +365,7 @@ fn dispatch<F: Function>(call: Call<'_, F>, deadline: Time, waker: &Waker) -> Be
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = carried.deadline();
-    let slot = Slot::new(waker);
+    let slot = Slot::new(Some(waker));
     match send::<F>(call.target, call.arguments, carried, Some(slot.clone())) {
         Ok(()) => Begun::Waiting(slot, deadline),
         Err(error) => Begun::Over(Err(error)),

@@ -137,7 +137,7 @@ fn run_here<F: Function>(
             Ran::Over(turn.as_mut().take_reply(), deadline)
         }
         Ok(Poll::Pending) => {
-            let slot = Slot::new(waker);
+            let slot = Slot::new(Some(waker));
             turn.as_mut().answer_at(slot.clone());
             let mut scope = Scope::leave();
             scope.part_from_caller();
@@ -170,7 +170,7 @@ fn conclude_shared<F: Function>(
     waker: &Waker,
 ) -> Begun<F::Reply> {
     if matches!(F::Actor::PERSIST, Persist::EachTurn) {
-        let slot = Slot::new(waker);
+        let slot = Slot::new(Some(waker));
         seat.finish_shared(lent, Some(envelope::finished::<F>(reply, slot.clone())), share);
         return Begun::Waiting(slot, deadline);
     }

@@ -11,7 +11,7 @@ use elastin_types::{CallError, Time, TraceContext};
 use crate::begin::{Begun, begin, post};
 use crate::flow::{AddedValues, NEVER};
 use crate::function::Function;
-use crate::host::{Host, WakeId};
+use crate::host::WakeId;
 use crate::reference::RawRef;
 use crate::scope;
 use crate::slot::Slot;
@@ -66,13 +66,14 @@ impl<'a, F: Function> Call<'a, F> {
     /// none is set).
     ///
     /// What one sender tells one actor arrives in order, also with calls in between. An actor that is not on this node has
-    /// its mail taken at once.
+    /// its mail taken at once. An idle actor whose turns are known to be brief runs it at once, on this thread, if the handler
+    /// is a plain `fn`: that takes less time than to hand it over.
     #[inline]
     pub fn tell(self) -> Tell<'a, F> {
         Tell::new(self)
     }
 
-    /// Sends without waiting for a reply or for room.
+    /// Sends without waiting for a reply or for room. It always takes the mailbox, so nothing of the actor runs within it.
     pub fn try_tell(self) -> Result<(), CallError> {
         post(self)
     }
@@ -112,14 +113,16 @@ pub struct CallFuture<'a, F: Function> {
 
 enum Stage<'a, F: Function> {
     Made(Call<'a, F>),
-    Waiting(Waiting<'a, F::Reply>),
+    Waiting(Waiting<'a, F>),
     Over,
 }
 
 /// A call whose reply is not there yet.
-struct Waiting<'a, R> {
-    slot: Arc<Slot<R>>,
-    host: &'a Arc<dyn Host>,
+struct Waiting<'a, F: Function> {
+    target: &'a RawRef<F::Actor>,
+    slot: Arc<Slot<F::Reply>>,
+    /// The turn has begun and waits, and this is who goes on with it.
+    entrusted: bool,
     deadline: Time,
     /// The deadline's timer, and the waker that it has.
     timer: Option<(WakeId, Waker)>,
@@ -146,25 +149,26 @@ impl<F: Function> Future for CallFuture<'_, F> {
             panic!("a call is not polled again once it is over")
         };
         let target = call.target;
-        match begin(call, cx.waker()) {
-            Begun::Over(outcome) => Poll::Ready(F::output(outcome)),
-            Begun::Waiting(slot, deadline) => {
-                let mut waiting = Waiting {
-                    slot,
-                    host: target.bound(),
-                    deadline,
-                    timer: None,
-                };
-                // The slot knows whom to wake, also if the answer should be there by now.
-                if deadline != NEVER
-                    && let Poll::Ready(outcome) = waiting.poll_deadline(cx.waker())
-                {
-                    return Poll::Ready(F::output(outcome));
-                }
-                self.stage = Stage::Waiting(waiting);
-                Poll::Pending
-            }
+        let (slot, deadline, entrusted) = match begin(call, cx.waker()) {
+            Begun::Over(outcome) => return Poll::Ready(F::output(outcome)),
+            Begun::Waiting(slot, deadline) => (slot, deadline, false),
+            Begun::Entrusted(slot, deadline) => (slot, deadline, true),
+        };
+        let mut waiting = Waiting {
+            target,
+            slot,
+            entrusted,
+            deadline,
+            timer: None,
+        };
+        // Who answers knows whom to wake, also if the answer should be there by now.
+        if deadline != NEVER
+            && let Poll::Ready(outcome) = waiting.poll_deadline(cx.waker())
+        {
+            return Poll::Ready(F::output(outcome));
         }
+        self.stage = Stage::Waiting(waiting);
+        Poll::Pending
     }
 }
 
@@ -177,9 +181,12 @@ impl<F: Function> Drop for CallFuture<'_, F> {
     }
 }
 
-impl<R> Waiting<'_, R> {
-    fn poll(&mut self, waker: &Waker) -> Poll<Result<R, CallError>> {
-        if let Poll::Ready(answer) = self.slot.poll(waker) {
+impl<F: Function> Waiting<'_, F> {
+    fn poll(&mut self, waker: &Waker) -> Poll<Result<F::Reply, CallError>> {
+        self.entrusted = self.entrusted && self.go_on(waker);
+        if !self.entrusted
+            && let Poll::Ready(answer) = self.slot.poll(waker)
+        {
             return Poll::Ready(answer);
         }
         if self.deadline != NEVER {
@@ -188,33 +195,45 @@ impl<R> Waiting<'_, R> {
         Poll::Pending
     }
 
-    fn poll_deadline(&mut self, waker: &Waker) -> Poll<Result<R, CallError>> {
-        if self.host.now() >= self.deadline {
+    /// Goes on with the turn. Says whether it waits and may have to be gone on with again.
+    fn go_on(&self, waker: &Waker) -> bool {
+        let Some(seat) = self.target.target() else { return false };
+        scope::count_inline_call();
+        scope::aside(|| seat.go_on(scope::depth(), (self.slot.ticket(), waker)))
+    }
+
+    fn poll_deadline(&mut self, waker: &Waker) -> Poll<Result<F::Reply, CallError>> {
+        if self.target.bound().now() >= self.deadline {
             self.give_up();
             return Poll::Ready(Err(CallError::DeadlineExceeded));
         }
         if !self.timer.as_ref().is_some_and(|(_, known)| known.will_wake(waker)) {
             self.stop_timer();
-            self.timer = Some((self.host.wake_at(self.deadline, waker.clone()), waker.clone()));
+            self.timer = Some((self.target.bound().wake_at(self.deadline, waker.clone()), waker.clone()));
         }
         Poll::Pending
     }
 
     /// Nobody waits for the reply any longer.
     fn give_up(&self) {
+        if self.entrusted
+            && let Some(seat) = self.target.target()
+        {
+            seat.part(self.slot.ticket());
+        }
         if let Some(call) = self.slot.close() {
-            self.host.give_up(call);
+            self.target.bound().give_up(call);
         }
     }
 
     fn stop_timer(&mut self) {
         if let Some((timer, _)) = self.timer.take() {
-            self.host.cancel_wake(timer);
+            self.target.bound().cancel_wake(timer);
         }
     }
 }
 
-impl<R> Drop for Waiting<'_, R> {
+impl<F: Function> Drop for Waiting<'_, F> {
     fn drop(&mut self) {
         self.stop_timer();
     }

@@ -168,8 +168,19 @@ pub trait Target<A: Actor>: Seat {
     /// Gives the actor back after a turn whose effect has to be saved before its caller may know of it.
     fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>);
 
-    /// The turn waits for something: from here on it is polled by this node's workers.
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker);
+    /// Whether the caller of a turn that waits shall go on with it.
+    fn entrusts(&self) -> bool;
+
+    /// The turn waits for something, and so does its caller. With a `caller` that one is woken when it shall
+    /// [go on](Target::go_on) with it or look for its reply; else this node's workers go on with it.
+    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker, caller: Option<(Ticket, &Waker)>);
+
+    /// The caller of a turn that waits goes on with it, if it was woken. Says whether it waits and its caller may have to go on
+    /// with it again; if not, its reply has come or will come without that.
+    fn go_on(&self, depth: u32, caller: (Ticket, &Waker)) -> bool;
+
+    /// The caller of a turn that waits does not go on with it any more.
+    fn part(&self, ticket: Ticket);
 
     /// Counts a turn that panicked.
     fn count_panic(&self);
@@ -195,6 +206,10 @@ pub trait Target<A: Actor>: Seat {
     /// outcome says what becomes of it. Only for actors that others still have a share of, or may.
     fn finish_shared(&self, lent: Lent, over: Option<Pin<Box<dyn Turn<A>>>>, share: Share) -> Finished;
 }
+
+/// Names the caller of a turn that waits: no two that wait have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(pub usize);
 
 /// How a turn that ran on its caller's thread came to share its actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

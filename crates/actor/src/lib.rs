@@ -120,7 +120,7 @@ pub use error::CallFailed;
 pub use flow::Carried;
 pub use function::{Answers, Function, Handler};
 pub use hooks::HookFuture;
-pub use host::{Finished, Host, Join, Seat, Share, Target, Timer, TimerId, TurnMeasure, WakeId};
+pub use host::{Finished, Host, Join, Seat, Share, Target, Ticket, Timer, TimerId, TurnMeasure, WakeId};
 pub use lent::{Held, Lent};
 pub use persist::{Persist, SaveDone, SaveError};
 pub use reference::{RawRef, Ref};

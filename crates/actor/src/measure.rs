@@ -131,6 +131,11 @@ impl Measure {
         }
     }
 
+    /// Leaves something out that was done within the present poll.
+    pub(crate) fn leave_out(&mut self, elapsed: Duration) {
+        self.inlined += elapsed;
+    }
+
     /// A call is made. Says whether it is to be measured, by [`Measure::take_call`].
     #[inline]
     pub(crate) fn call_is_due(&mut self) -> bool {

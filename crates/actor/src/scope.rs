@@ -16,6 +16,7 @@ use crate::flow::{AddedValues, Carried, Flow, HERE, NEVER, Origin};
 use crate::host::{Host, Seat};
 use crate::lent::Lent;
 use crate::measure::Measure;
+pub(crate) use measuring::aside;
 use stack::Innermost;
 pub(crate) use stack::{Inside, count_inline_call, current_actor, depth, inside, wants_pause, with_current};
 

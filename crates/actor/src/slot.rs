@@ -9,7 +9,7 @@ use elastin_types::{CallError, CallId, Outcome, Rejected};
 use crate::Actor;
 use crate::codec;
 use crate::function::Function;
-use crate::host::Host;
+use crate::host::{Host, Ticket};
 
 /// The meeting place of one caller and the turn that answers it, in the reply's own type.
 pub(crate) struct Slot<R> {
@@ -29,13 +29,18 @@ enum State<R> {
 
 impl<R> Slot<R> {
     /// A slot without an answer, whose caller is woken when there is one.
-    pub(crate) fn new(caller: &Waker) -> Arc<Self> {
+    pub(crate) fn new(caller: Option<&Waker>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State::Waiting {
-                waker: Some(caller.clone()),
+                waker: caller.cloned(),
                 left: None,
             }),
         })
+    }
+
+    /// Names the caller that waits at this slot.
+    pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
+        Ticket(Arc::as_ptr(self).addr())
     }
 
     fn lock(&self) -> MutexGuard<'_, State<R>> {

@@ -4,7 +4,7 @@
 //! its mail makes runnable is kept for that very thread: running it costs no wake-up, and what came together is answered
 //! together. Whatever else becomes runnable goes to the workers as usual.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::scheduler::{Scheduler, Task};
@@ -12,8 +12,6 @@ use crate::scheduler::{Scheduler, Task};
 thread_local! {
     /// What this thread has brought and not run, while it brings mail.
     static BROUGHT: RefCell<Option<Brought>> = const { RefCell::new(None) };
-    /// Whether this thread runs what it has brought.
-    static RUNS: Cell<bool> = const { Cell::new(false) };
 }
 
 struct Brought {
@@ -80,17 +78,9 @@ impl Errand {
         if !self.scheduler.is_fenced()
             && let Some(task) = self.task.take()
         {
-            RUNS.set(true);
-            // Turns don't panic: what their handlers do is contained.
             task.run();
-            RUNS.set(false);
         }
     }
-}
-
-/// Whether this thread runs what it has brought.
-pub(crate) fn runs() -> bool {
-    RUNS.get()
 }
 
 impl Drop for Errand {

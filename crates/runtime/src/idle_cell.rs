@@ -1,12 +1,7 @@
 //! Where an actor's body lies while nobody uses it, and what is to be done before the next turn.
 
+use crate::habit::Habit;
 use crate::sync::{AtomicBool, AtomicU8, BoxCell, Ordering};
-
-/// How many measured turns were brief, one after another, before turns count as brief.
-const BREVITY_SURE: u8 = 4;
-
-/// Twice that much is remembered, so that one turn which was interrupted by the system does not count.
-const BREVITY_MAX: u8 = 2 * BREVITY_SURE;
 
 /// Where an actor's body lies while nobody uses it, with bits that ask for attention.
 ///
@@ -18,8 +13,10 @@ pub(crate) struct IdleCell<B> {
     attention: AtomicU8,
     /// A turn waits for something, so that it is of no use to wait for the body in a loop. Only a hint.
     suspended: AtomicBool,
-    /// How surely turns are brief. Only a hint.
-    brevity: AtomicU8,
+    /// Whether turns are so brief that whoever tells them runs them.
+    pub(crate) is_brief: Habit,
+    /// Whether turns are so short that whoever calls goes on with them.
+    pub(crate) is_short: Habit,
 }
 
 impl<B> IdleCell<B> {
@@ -29,7 +26,8 @@ impl<B> IdleCell<B> {
             body: BoxCell::new(None),
             attention: AtomicU8::new(attention),
             suspended: AtomicBool::new(false),
-            brevity: AtomicU8::new(0),
+            is_brief: Habit::new(),
+            is_short: Habit::new(),
         }
     }
 
@@ -70,48 +68,9 @@ impl<B> IdleCell<B> {
         self.suspended.store(suspended, Ordering::Relaxed);
     }
 
-    /// Whether turns are brief, as far as is known.
-    #[inline]
-    pub(crate) fn is_brief(&self) -> bool {
-        self.brevity.load(Ordering::Relaxed) >= BREVITY_SURE
-    }
-
-    /// A turn was measured.
-    pub(crate) fn note_turn(&self, brief: bool) {
-        let before = self.brevity.load(Ordering::Relaxed);
-        let after = match brief {
-            true => (before + 1).min(BREVITY_MAX),
-            false => before.saturating_sub(BREVITY_SURE),
-        };
-        self.brevity.store(after, Ordering::Relaxed);
-    }
-
     /// Sets all bits at once.
     pub(crate) fn set_attention(&self, bits: u8) {
         self.attention.store(bits, Ordering::Release);
-    }
-}
-
-#[cfg(all(test, not(feature = "loom")))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn turns_count_as_brief_when_some_were_and_one_that_was_not_is_forgiven() {
-        let cell: IdleCell<()> = IdleCell::new(0);
-        let note = |times, brief| {
-            (0..times).for_each(|_| cell.note_turn(brief));
-            cell.is_brief()
-        };
-        assert!(!note(0, true));
-        assert!(!note(BREVITY_SURE - 1, true));
-        assert!(note(1, true));
-        assert!(!note(1, false), "what has just begun to look brief is not sure");
-        assert!(note(u8::MAX, true));
-        assert!(note(1, false), "the system may have interrupted one");
-        assert!(!note(1, false));
-        assert!(!note(u8::MAX, false));
-        assert!(note(BREVITY_SURE, true));
     }
 }
 

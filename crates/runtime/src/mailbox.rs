@@ -8,7 +8,7 @@ use elastin_actor::{Body, SaveDone, Scope, Timer, TimerId, WakeId};
 use elastin_types::{ActivationEpoch, ChainId, Time};
 
 use crate::FreezeDone;
-use crate::guest::RunBy;
+use crate::entrusted::RunBy;
 use crate::queue::{AnyTurn, Queue};
 use crate::sharing::Sharing;
 
@@ -38,6 +38,8 @@ pub(crate) struct Mailbox<A> {
 pub(crate) struct Rest<A> {
     pub(crate) queue: Queue<A>,
     pub(crate) suspended: Option<Suspended<A>>,
+    /// Somebody looks after the callers to whom turns are entrusted.
+    pub(crate) watched: bool,
     /// The turns that share the actor. Boxed, because few actors have it.
     pub(crate) sharing: Option<Box<Sharing<A>>>,
     pub(crate) saving: Option<Saving<A>>,
@@ -142,11 +144,9 @@ impl<A> Mailbox<A> {
         self.rest.as_ref().map_or(0, |rest| rest.queue.len())
     }
 
-    /// Notes that the seat is in a run queue; says whose that must be.
-    pub(crate) fn schedule(&mut self) -> RunBy {
-        self.scheduled = true;
-        let suspended = self.rest.as_ref().and_then(|rest| rest.suspended.as_ref());
-        suspended.map_or(RunBy::Workers, |suspended| suspended.run_by.clone())
+    /// The turn that waits, if there is one.
+    pub(crate) fn suspended(&mut self) -> Option<&mut Suspended<A>> {
+        self.rest.as_mut()?.suspended.as_mut()
     }
 
     /// Whether turns wait for something, and nobody polls one of them right now.
@@ -161,6 +161,7 @@ impl<A> Rest<A> {
         Self {
             queue: Queue::new(),
             suspended: None,
+            watched: false,
             sharing: None,
             saving: None,
             saves: 0,

@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use crate::busy::Busy;
 use crate::call_numbers::CallNumbers;
 use crate::clock::Clock;
+use crate::entrusted::Watch;
 use crate::errand::Errand;
 use crate::registry::Registry;
 use crate::scheduler::Scheduler;
@@ -139,6 +140,7 @@ impl Builder {
             registry: Registry::new(),
             busy: Busy::new(),
             scheduler: scheduler.clone(),
+            watch: Watch::new(clock, timers.clone()),
             timers: timers.clone(),
             outside: self.outside.unwrap_or_else(|| Arc::new(LocalOnly::default())),
             held: Mutex::default(),

@@ -15,7 +15,6 @@ use tokio::runtime::Handle;
 
 use crate::clock::{self, Clock};
 use crate::errand;
-use crate::guest::{self, RunBy};
 use crate::share::CpuShare;
 use crate::sleepers::Sleepers;
 use crate::worker::{self, Search};
@@ -79,13 +78,10 @@ impl Scheduler {
         })
     }
 
-    /// Puts something into a run queue: this worker's own, that of its home, or the common one.
-    pub(crate) fn schedule(task: Task, announce: Announce, run_by: RunBy) {
-        let rejected = worker::push(task, announce).and_then(errand::keep);
-        match (rejected, run_by) {
-            (Some(task), RunBy::Home { runtime, .. }) => guest::run_at(&runtime, task),
-            (Some(task), RunBy::Workers) => task.scheduler().clone().offer(task),
-            (None, _) => {}
+    /// Puts something into a run queue: this worker's own, or the common one.
+    pub(crate) fn schedule(task: Task, announce: Announce) {
+        if let Some(task) = worker::push(task, announce).and_then(errand::keep) {
+            task.scheduler().clone().offer(task);
         }
     }
 

@@ -13,6 +13,9 @@ pub const INLINE_DEPTH_MAX: u32 = 64;
 /// How long a turn takes at most that is brief: about as long as it takes to hand a message over to another thread.
 const BRIEF_MAX: Duration = Duration::from_nanos(250);
 
+/// How long a turn takes at most that is short: less than it takes to wake a sleeping thread, and another one again.
+const SHORT_MAX: Duration = Duration::from_micros(10);
+
 /// How a runtime is set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -31,6 +34,9 @@ pub struct Settings {
     /// How long turns take at most that whoever tells them runs on its own thread, if the actor is idle and its turns were that
     /// brief so far. Zero for none: all that is told takes the mailbox.
     pub brief_max: Duration,
+    /// How long turns compute at most with which their caller goes on after they have waited for something, if the actor's turns
+    /// were that short so far. Zero for none: workers go on with all that wait.
+    pub short_max: Duration,
     /// Whether actors are measured. Policies see nothing without it; off is for measuring what it costs.
     pub profiling: bool,
 }
@@ -45,6 +51,7 @@ impl Default for Settings {
             idle_max: None,
             default_deadline: None,
             brief_max: BRIEF_MAX,
+            short_max: SHORT_MAX,
             profiling: true,
         }
     }

@@ -17,6 +17,7 @@ use crate::any_seat::AnySeat;
 use crate::busy::Busy;
 use crate::call_numbers::CallNumbers;
 use crate::clock::Clock;
+use crate::entrusted::Watch;
 use crate::registry::Registry;
 use crate::scheduler::Scheduler;
 use crate::timers::{Due, Timers};
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) busy: Busy,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) timers: Arc<Timers>,
+    pub(crate) watch: Arc<Watch>,
     pub(crate) outside: Arc<dyn Outside>,
     /// Replies that wait for the fence to be lifted.
     pub(crate) held: Mutex<Vec<Box<dyn FnOnce() + Send>>>,

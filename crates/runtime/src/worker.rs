@@ -75,11 +75,6 @@ pub(crate) fn take_unannounced() -> bool {
     })
 }
 
-/// Whether this thread is a worker, of whatever scheduler.
-pub(crate) fn is_one() -> bool {
-    LOCAL.with(|local| local.borrow().is_some())
-}
-
 /// Whether there is something in the queue of this worker.
 pub(crate) fn has_more() -> bool {
     LOCAL.with(|local| local.borrow().as_ref().is_some_and(|local| !local.queue.is_empty()))

@@ -56,6 +56,7 @@ impl Counter {
 
 fn runtime() -> Runtime {
     Runtime::builder()
+        .settings(common::by_callers())
         .register::<Counter>()
         .register::<Log>()
         .register::<Sender>()

@@ -1,5 +1,7 @@
 //! What is measured of turns: their time, their calls and their spans.
 
+use std::time::Duration;
+
 use elastin_types::{ActorId, Method};
 
 use super::Scope;
@@ -8,6 +10,30 @@ use crate::flow::HERE;
 use crate::host::TurnMeasure;
 use crate::measure::Measure;
 use crate::span::TurnSpan;
+
+/// Does something within the turn that this thread is in, if any, whose time is not that turn's.
+#[inline]
+pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
+    let is_timed = with_current(|scope| scope?.measure.as_deref().map(Measure::is_timed)) == Some(true);
+    match is_timed {
+        true => aside_timed(work),
+        false => work(),
+    }
+}
+
+#[cold]
+fn aside_timed<T>(work: impl FnOnce() -> T) -> T {
+    let now = || with_current(|scope| scope.map(|scope| scope.seat().now()));
+    let began = now();
+    let done = work();
+    let elapsed = now().zip(began).map_or(Duration::ZERO, |(now, began)| now.since(began));
+    with_current(|scope| {
+        if let Some(measure) = scope.and_then(|scope| scope.measure.as_deref_mut()) {
+            measure.leave_out(elapsed);
+        }
+    });
+    done
+}
 
 impl Scope {
     #[cold]

@@ -4,12 +4,12 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use elastin_actor::{Body, Finished, Handlers, Join, Lent, Posted, Scope, Share, Target, Turn};
+use elastin_actor::{Body, Finished, Handlers, Join, Lent, Posted, Scope, Share, Target, Ticket, Turn};
 use elastin_types::{ActivationEpoch, ActorId, CallError};
 
 use super::{ActorSeat, INACTIVE};
 use crate::ActivateError;
-use crate::guest::RunBy;
+use crate::entrusted::RunBy;
 use crate::mailbox::Suspended;
 use crate::settings::INLINE_DEPTH_MAX;
 
@@ -45,7 +45,7 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
     }
 
     fn begin_brief(&self, depth: u32) -> Option<Box<Body<A>>> {
-        if !self.idle.is_brief() || !self.may_run_inline(depth) {
+        if !self.idle.is_brief.is_sure() || !self.may_run_inline(depth) {
             return None;
         }
         self.idle.take().and_then(|body| self.begin_with(body))
@@ -67,14 +67,27 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
         self.save(self.mailbox.lock(), body, vec![turn]);
     }
 
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker) {
+    fn entrusts(&self) -> bool {
+        self.idle.is_short.is_sure()
+    }
+
+    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker, caller: Option<(Ticket, &Waker)>) {
+        let run_by = caller.map_or(RunBy::Workers, |(ticket, caller)| RunBy::caller(ticket, caller));
         let suspended = Suspended {
             turn,
             scope,
             waker,
-            run_by: RunBy::this_thread(),
+            run_by,
         };
         self.suspend_turn(self.mailbox.lock(), suspended);
+    }
+
+    fn go_on(&self, depth: u32, caller: (Ticket, &Waker)) -> bool {
+        self.resume_by_caller(depth, caller)
+    }
+
+    fn part(&self, ticket: Ticket) {
+        self.leave_to_workers(ticket);
     }
 
     fn count_panic(&self) {

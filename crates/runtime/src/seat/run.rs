@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use elastin_actor::{Actor, AtOnce, Body, Handlers, Hook, Persist, Scope, Target};
+use elastin_actor::{Actor, AtOnce, Body, Handlers, Hook, Persist, Scope, Target, Ticket};
 use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::MutexGuard;
 
-use super::{ActorSeat, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
-use crate::guest::RunBy;
+use super::{ActorSeat, END, FREEZE, INACTIVE, ORPHAN, Woken, drop_contained};
+use crate::entrusted::RunBy;
 use crate::mailbox::{Mailbox, Suspended};
 use crate::queue::{AnyTurn, Batch};
-use crate::scheduler::Announce;
+use crate::scheduler::{Announce, Scheduler};
 
 /// How many turns a worker runs in one visit to an actor while others wait for a worker: a full mailbox. An actor that many
 /// call at once comes to the end of its mail that way, and goes on with calls that need no mailbox.
@@ -56,7 +56,7 @@ impl<A: Handlers> ActorSeat<A> {
             mailbox.woken = false;
             self.idle.set_suspended(false);
             drop(mailbox);
-            let ran = self.resume_turn(suspended);
+            let ran = self.resume_turn(suspended, None);
             return self.settle_turn(self.mailbox.lock(), ran, Vec::new());
         }
         if A::SHARES {
@@ -147,7 +147,7 @@ impl<A: Handlers> ActorSeat<A> {
                 self.make_room(visit, room);
                 return None;
             }
-            if !visit.told || self.idle.is_brief() || self.shared.scheduler.others_wait() {
+            if !visit.told || self.idle.is_brief.is_sure() || self.shared.scheduler.others_wait() {
                 return Some(mailbox);
             }
             drop(mailbox);
@@ -161,7 +161,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// they fill the mailbox again meanwhile. Where turns are brief, only the end of the visit wakes them: then they find the
     /// actor idle, and run what they tell themselves.
     fn make_room(&self, visit: &mut Visit, waiting: Vec<Waker>) {
-        if self.idle.is_brief() {
+        if self.idle.is_brief.is_sure() {
             visit.room.extend(waiting);
             return;
         }
@@ -331,8 +331,58 @@ impl<A: Handlers> ActorSeat<A> {
         self.leave_turn(turn, waker, place, polled, RunBy::Workers)
     }
 
-    /// Polls a turn that has started.
-    fn resume_turn(&self, suspended: Suspended<A>) -> Ran<A> {
+    /// The caller of a turn that waits polls it, if it was woken. Says whether it waits, and for its caller.
+    pub(super) fn resume_by_caller(&self, depth: u32, (ticket, caller): (Ticket, &Waker)) -> bool {
+        let mut mailbox = self.mailbox.lock();
+        let was_woken = mailbox.woken;
+        let Some(suspended) = mailbox.suspended() else {
+            return false;
+        };
+        let Some(entrusted) = suspended.run_by.entrusted_to(ticket) else {
+            return false;
+        };
+        if !was_woken {
+            let before = entrusted.set_waker(caller);
+            drop(mailbox);
+            drop(before);
+            return true;
+        }
+        if !self.may_run_inline(depth) {
+            suspended.run_by = RunBy::Workers;
+            self.schedule(mailbox, Announce::Later);
+            return false;
+        }
+        let suspended = mailbox.rest().suspended.take().expect("it was just seen");
+        mailbox.woken = false;
+        self.idle.set_suspended(false);
+        drop(mailbox);
+        let ran = self.resume_turn(suspended, Some(caller));
+        let waits = matches!(ran, Ran::Waits(_, _, RunBy::Caller(_)));
+        self.settle_turn(self.mailbox.lock(), ran, Vec::new());
+        waits
+    }
+
+    /// The caller of a turn that waits goes away: workers go on with it.
+    pub(super) fn leave_to_workers(&self, ticket: Ticket) {
+        let mut mailbox = self.mailbox.lock();
+        let was_woken = mailbox.woken;
+        let Some(suspended) = mailbox.suspended() else { return };
+        let Some(caller) = suspended.run_by.entrusted_to(ticket) else {
+            return;
+        };
+        let waker = caller.take_waker();
+        suspended.run_by = RunBy::Workers;
+        if was_woken {
+            self.schedule(mailbox, Announce::Later);
+        } else {
+            drop(mailbox);
+        }
+        // Outside the lock: a waker's drop may run any code.
+        drop(waker);
+    }
+
+    /// Polls a turn that has started: its caller with its waker, or a worker.
+    fn resume_turn(&self, suspended: Suspended<A>, caller: Option<&Waker>) -> Ran<A> {
         let Suspended {
             mut turn,
             scope,
@@ -343,7 +393,7 @@ impl<A: Handlers> ActorSeat<A> {
         let mut cx = Context::from_waker(&waker);
         let mut place = None;
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut place, &mut cx)));
-        self.leave_turn(turn, waker, place, polled, run_by.next())
+        self.leave_turn(turn, waker, place, polled, run_by.next(caller))
     }
 
     #[inline]
@@ -401,10 +451,15 @@ impl<A: Handlers> ActorSeat<A> {
         // Calls of this very chain that came while the turn ran would wait for the turn, and it for them.
         let chain = chain.filter(|_| !rest.queue.is_empty());
         let cycles = chain.map_or_else(Vec::new, |chain| rest.take_cycles(chain));
-        if mailbox.woken {
-            self.schedule(mailbox, Announce::Later);
-        } else {
-            drop(mailbox);
+        let woken = match mailbox.woken {
+            true => self.wake_suspended(&mut mailbox),
+            false => Woken::Nobody,
+        };
+        drop(mailbox);
+        match woken {
+            Woken::Nobody => {}
+            Woken::Workers => Scheduler::schedule(self.arc(), Announce::Later),
+            Woken::Caller(waker) => waker.wake(),
         }
         for mut turn in cycles {
             turn.as_mut().fail(CallError::CallCycle);

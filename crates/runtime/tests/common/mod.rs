@@ -9,10 +9,20 @@ use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use elastin_runtime::Settings;
 use tokio::sync::Notify;
 
 /// How long a test waits for an event at most. Generous: the machine may be busy with other things.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Settings with which callers run all that they may run themselves, however long it takes.
+pub(crate) fn by_callers() -> Settings {
+    Settings {
+        brief_max: Duration::MAX,
+        short_max: Duration::MAX,
+        ..Settings::default()
+    }
+}
 
 /// Waits for something, and says what was missing if it does not come.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {

@@ -42,6 +42,7 @@ impl Pair {
                 node,
             });
             let builder = Runtime::builder()
+                .settings(super::by_callers())
                 .node(NodeId(node as u64 + 1))
                 .workers(1)
                 .outside(side);

@@ -1,0 +1,221 @@
+//! Turns that wait for something go on with their caller, if they are short; else with the workers.
+
+extern crate elastin_actor as elastin;
+
+mod common;
+
+use std::future::IntoFuture;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use common::{Gate, within};
+use elastin::{Actor, Ctx, Ref, handlers};
+use elastin_runtime::{Runtime, Settings};
+use elastin_types::CallError;
+use serde::{Deserialize, Serialize};
+
+/// After how many turns an actor's turns are known to be short: all of these are measured.
+const KNOWN_AFTER: u64 = 32;
+
+const HOME: &str = "home";
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Guest {
+    turns: u32,
+}
+
+fn thread() -> String {
+    std::thread::current().name().unwrap_or_default().to_owned()
+}
+
+fn is_worker(thread: &str) -> bool {
+    thread.starts_with("elastin-work")
+}
+
+static GATES: [Gate; 6] = [const { Gate::new() }; 6];
+
+#[handlers]
+impl Guest {
+    /// The threads on which it ran before and after it waited.
+    async fn wait(&mut self) -> Vec<String> {
+        let mut threads = vec![thread()];
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+            threads.push(thread());
+        }
+        self.turns += 1;
+        threads
+    }
+
+    /// The same of another.
+    async fn have_wait(&mut self, ctx: &Ctx, other: u64) -> Vec<String> {
+        let mut threads = ctx.actor::<Guest>(other).wait().await.expect("the other is there");
+        threads.push(thread());
+        threads
+    }
+
+    /// Waits often; says on which thread it ran in the end.
+    async fn wait_often(&mut self) -> String {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        thread()
+    }
+
+    /// Passes a gate; says on which thread it then ran.
+    async fn pass(&mut self, gate: usize) -> String {
+        GATES[gate].passed().await;
+        self.turns += 1;
+        thread()
+    }
+
+    async fn panic_later(&mut self) {
+        tokio::task::yield_now().await;
+        panic!("as the test wants");
+    }
+
+    fn turns(&self) -> u32 {
+        self.turns
+    }
+}
+
+fn tokio_named(name: &str) -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder
+        .worker_threads(2)
+        .thread_name(name)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn runtime(short_max: Duration) -> Runtime {
+    let settings = Settings {
+        workers: 2,
+        short_max,
+        ..Settings::default()
+    };
+    let builder = Runtime::builder().register::<Guest>();
+    builder.settings(settings).build().unwrap()
+}
+
+/// An actor whose turns are known to be short, if `short_max` says so.
+async fn known(runtime: &Runtime, key: u64) -> Ref<Guest> {
+    let guest: Ref<Guest> = runtime.client().actor(key);
+    for _ in 0..KNOWN_AFTER {
+        guest.turns().await.expect("the actor is there");
+    }
+    guest
+}
+
+#[tokio::test]
+async fn a_caller_goes_on_with_its_turn() {
+    let runtime = runtime(Duration::MAX);
+    let home = tokio_named(HOME);
+    let (one, _other) = (known(&runtime, 1).await, known(&runtime, 2).await);
+    let called = home.spawn({
+        let one = one.clone();
+        async move { (one.wait().await, one.have_wait(2).await) }
+    });
+    let (alone, through) = within("both replies", called).await.unwrap();
+    assert_eq!(alone.unwrap(), [HOME; 3]);
+    assert_eq!(through.unwrap(), [HOME; 4]);
+    let called = home.spawn(async move { one.wait_often().await });
+    let often = within("the long turn", called).await.unwrap().unwrap();
+    assert!(is_worker(&often), "a turn that waits often is the workers', not {often}'s");
+    home.shutdown_background();
+}
+
+#[tokio::test]
+async fn workers_go_on_with_turns_that_are_not_known_to_be_short() {
+    for (runtime, is_known) in [(runtime(Duration::ZERO), true), (runtime(Duration::MAX), false)] {
+        let guest = match is_known {
+            true => known(&runtime, 1).await,
+            false => runtime.client().actor(1),
+        };
+        let threads = within("the reply", guest.wait().into_future()).await.unwrap();
+        assert!(threads[1..].iter().all(|thread| is_worker(thread)), "{threads:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_whose_caller_is_gone_comes_to_its_end() {
+    let runtime = runtime(Duration::MAX);
+    let guest = known(&runtime, 1).await;
+    let home = tokio_named(HOME);
+    let (gate, waiting) = (&GATES[1], guest.clone());
+    home.spawn(async move { waiting.pass(1).await });
+    within("the turn", gate.reached(1)).await;
+    // Waits until all its threads have ended.
+    tokio::task::spawn_blocking(move || drop(home)).await.unwrap();
+    gate.open();
+    let next = within("the next turn", guest.turns().into_future()).await;
+    assert_eq!(next, Ok(1), "a turn that has begun comes to its end");
+}
+
+#[tokio::test]
+async fn a_turn_whose_caller_was_woken_and_goes_away_comes_to_its_end() {
+    let runtime = runtime(Duration::MAX);
+    let guest = known(&runtime, 1).await;
+    {
+        let mut call = pin!(guest.pass(2).into_future());
+        let mut nobody = Context::from_waker(Waker::noop());
+        assert!(call.as_mut().poll(&mut nobody).is_pending());
+        GATES[2].open();
+    }
+    let next = within("the next turn", guest.turns().into_future()).await;
+    assert_eq!(next, Ok(1));
+}
+
+#[tokio::test]
+async fn workers_take_a_turn_whose_caller_does_not_come() {
+    let runtime = runtime(Duration::MAX);
+    let guest = known(&runtime, 1).await;
+    let mut call = pin!(guest.pass(3).into_future());
+    let mut nobody = Context::from_waker(Waker::noop());
+    assert!(call.as_mut().poll(&mut nobody).is_pending());
+    GATES[3].open();
+    // Another caller is not kept waiting.
+    let next = within("the next turn", guest.turns().into_future()).await;
+    assert_eq!(next, Ok(1));
+    // And the first finds its reply when it comes at last.
+    let late = within("the reply", call).await.unwrap();
+    assert!(is_worker(&late), "{late}");
+}
+
+#[tokio::test]
+async fn the_deadline_of_a_caller_ends_its_wait_but_not_the_turn() {
+    let runtime = runtime(Duration::MAX);
+    let guest = known(&runtime, 1).await;
+    let call = guest.pass(4).deadline(Duration::from_millis(5));
+    assert_eq!(call.await, Err(CallError::DeadlineExceeded));
+    GATES[4].open();
+    let next = within("the next turn", guest.turns().into_future()).await;
+    assert_eq!(next, Ok(1));
+}
+
+#[tokio::test]
+async fn a_turn_that_panics_with_its_caller_is_contained() {
+    let runtime = runtime(Duration::MAX);
+    let guest = known(&runtime, 1).await;
+    assert_eq!(guest.panic_later().await, Err(CallError::Panicked));
+    assert_eq!(guest.turns().await, Ok(0));
+    assert_eq!(runtime.stats().panics, 1);
+}
+
+#[tokio::test]
+async fn a_caller_may_move_to_another_task_while_it_waits() {
+    let runtime = runtime(Duration::MAX);
+    let guest = known(&runtime, 1).await;
+    let mut call = Box::pin({
+        let guest = guest.clone();
+        async move { guest.pass(5).await }
+    });
+    let first = std::future::poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_pending())).await;
+    assert!(first);
+    let other = tokio::spawn(call);
+    within("the turn", GATES[5].reached(1)).await;
+    GATES[5].open();
+    assert!(within("the reply", other).await.unwrap().is_ok());
+}
