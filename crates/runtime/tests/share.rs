@@ -54,7 +54,7 @@ async fn a_process_keeps_to_its_share() {
     callers.iter().for_each(tokio::task::JoinHandle::abort);
     let cores = snapshot.server.usage.cpu.used / 1000.0;
     // The upper bound is what the share promises; the lower one leaves room for a busy machine.
-    assert!(cores > SHARE * 0.5 && cores < SHARE * 1.15, "{cores} cores used");
+    assert!(cores > SHARE * 0.2 && cores < SHARE * 1.15, "{cores} cores used");
     assert_eq!(snapshot.server.usage.cpu.capacity, Some(SHARE * 1000.0));
     assert!(runtime.stats().throttled > 0);
 }

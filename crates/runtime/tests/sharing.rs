@@ -14,6 +14,7 @@ use common::{Gate, eventually, within};
 use elastin::{Actor, CallFailed, Ctx, Ref, handlers};
 use elastin_runtime::{FreezeError, Interest, Runtime, Settings};
 use elastin_types::{ActivationEpoch, CallError, Unknown};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// The gate with this name.
@@ -143,9 +144,11 @@ impl Page {
 
 const BURN: Duration = Duration::from_millis(2);
 
+/// Uses that much of the processor's time, however busy the machine is with other things.
 fn burn() {
-    let begun = Instant::now();
-    while begun.elapsed() < BURN {
+    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("clocks don't go back");
+    let before = used();
+    while used() - before < BURN {
         std::hint::spin_loop();
     }
 }
@@ -632,7 +635,7 @@ async fn what_interleaved_turns_do_is_charged_once() {
     let busy = Duration::from_secs_f64(stats.used.cpu / 1000.0 * snapshot.period.as_secs_f64());
     // As long as they computed, and no longer than there was time: they never run at the same time.
     assert!(
-        busy >= 2 * BURN * TURNS && busy <= elapsed * 11 / 10,
+        busy >= 2 * BURN * TURNS * 9 / 10 && busy <= elapsed * 11 / 10,
         "{busy:?} of {elapsed:?}"
     );
 }

@@ -119,13 +119,20 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
     }
 }
 
+/// Whether this thread is in a tokio runtime. A task has a number, which is looked up quicker: a handle is counted, by all threads
+/// in one place.
+#[inline]
+fn has_tokio() -> bool {
+    tokio::task::try_id().is_some() || tokio::runtime::Handle::try_current().is_ok()
+}
+
 impl<A: Handlers> ActorSeat<A> {
     /// Whether a call may run on this thread, which is inside of so many turns.
     #[inline]
     pub(super) fn may_run_inline(&self, depth: u32) -> bool {
         let scheduler = &self.shared.scheduler;
         // Outside a turn, the thread may be anybody's: only workers keep to a CPU share, and handlers may need tokio.
-        let is_own = || depth > 0 || (!scheduler.is_limited() && tokio::runtime::Handle::try_current().is_ok());
+        let is_own = || depth > 0 || (!scheduler.is_limited() && has_tokio());
         depth < INLINE_DEPTH_MAX && !scheduler.is_fenced() && is_own()
     }
 
