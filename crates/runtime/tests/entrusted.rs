@@ -7,16 +7,19 @@ mod common;
 use std::future::IntoFuture;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Gate, within};
 use elastin::{Actor, Ctx, Ref, handlers};
-use elastin_runtime::{Runtime, Settings};
+use elastin_runtime::{Interest, Runtime, Settings};
 use elastin_types::CallError;
 use serde::{Deserialize, Serialize};
 
 /// After how many turns an actor's turns are known to be short: all of these are measured.
 const KNOWN_AFTER: u64 = 32;
+
+/// How long a turn computes whose time is looked at.
+const COMPUTE: Duration = Duration::from_millis(20);
 
 const HOME: &str = "home";
 
@@ -68,6 +71,23 @@ impl Guest {
         GATES[gate].passed().await;
         self.turns += 1;
         thread()
+    }
+
+    /// Computes after it has waited.
+    async fn compute_later(&mut self) {
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        while begun.elapsed() < COMPUTE {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Has another compute.
+    async fn have_compute(&mut self, ctx: &Ctx, other: u64) {
+        ctx.actor::<Guest>(other)
+            .compute_later()
+            .await
+            .expect("the other is there");
     }
 
     async fn panic_later(&mut self) {
@@ -123,7 +143,10 @@ async fn a_caller_goes_on_with_its_turn() {
     assert_eq!(through.unwrap(), [HOME; 4]);
     let called = home.spawn(async move { one.wait_often().await });
     let often = within("the long turn", called).await.unwrap().unwrap();
-    assert!(is_worker(&often), "a turn that waits often is the workers', not {often}'s");
+    assert!(
+        is_worker(&often),
+        "a turn that waits often is the workers', not {often}'s"
+    );
     home.shutdown_background();
 }
 
@@ -218,4 +241,23 @@ async fn a_caller_may_move_to_another_task_while_it_waits() {
     within("the turn", GATES[5].reached(1)).await;
     GATES[5].open();
     assert!(within("the reply", other).await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn the_time_of_a_turn_is_not_that_of_the_caller_that_goes_on_with_it() {
+    let runtime = runtime(Duration::MAX);
+    let (caller, callee) = (known(&runtime, 1).await, known(&runtime, 2).await);
+    runtime.snapshot(&Interest::All);
+    caller.have_compute(2).await.unwrap();
+    let snapshot = runtime.snapshot(&Interest::All);
+    let used = |guest: &Ref<Guest>| {
+        let stats = snapshot.actors.iter().find(|stats| stats.actor == *guest.id());
+        stats.expect("it did something").used.cpu
+    };
+    assert!(
+        used(&caller) < used(&callee) / 2.0,
+        "{} of {}",
+        used(&caller),
+        used(&callee)
+    );
 }
