@@ -22,11 +22,11 @@ mod run;
 mod save;
 mod sharers;
 mod sharing;
+mod suspend;
 mod timer;
 
 use std::any::Any;
 use std::sync::{Arc, Weak};
-use std::task::{Wake, Waker};
 
 use bytes::Bytes;
 use elastin_actor::{
@@ -36,7 +36,6 @@ use elastin_types::{ActivationEpoch, ActorId, Method, NodeId, Time};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::any_seat::{AnySeat, Load, Period};
-use crate::entrusted::{Entrusts, RunBy};
 use crate::idle_cell::IdleCell;
 use crate::mailbox::{Ending, Mailbox};
 use crate::profile_cell::ProfileCell;
@@ -69,14 +68,6 @@ pub(crate) struct ActorSeat<A: Handlers> {
     mailbox: Mutex<Mailbox<A>>,
     // Apart from the mailbox, because turns that run inline report here without touching that.
     profile: ProfileCell,
-}
-
-/// Who is to know that a turn was woken.
-enum Woken {
-    /// Who is to know does.
-    Nobody,
-    Workers,
-    Caller(Waker),
 }
 
 impl<A: Handlers> ActorSeat<A> {
@@ -164,32 +155,6 @@ impl<A: Handlers> ActorSeat<A> {
         mailbox.waiting.take()
     }
 
-    /// Notes that a turn was woken; says who is to know of it.
-    fn take_wake(&self) -> Woken {
-        let mut mailbox = self.mailbox.lock();
-        mailbox.woken = true;
-        if !mailbox.can_be_woken() || mailbox.scheduled {
-            return Woken::Nobody;
-        }
-        self.wake_suspended(&mut mailbox)
-    }
-
-    /// A turn that waits was woken, and nobody knows of it.
-    fn wake_suspended(&self, mailbox: &mut Mailbox<A>) -> Woken {
-        if let Some(rest) = mailbox.rest_if_any()
-            && let Some(suspended) = &mut rest.suspended
-            && let RunBy::Caller(caller) = &mut suspended.run_by
-        {
-            let waker = caller.take_waker();
-            if !std::mem::replace(&mut rest.watched, true) {
-                self.shared.watch.add(self.me.clone());
-            }
-            return waker.map_or(Woken::Nobody, Woken::Caller);
-        }
-        mailbox.scheduled = true;
-        Woken::Workers
-    }
-
     /// Puts the seat into a run queue if a body or a woken turn waits for a worker, and it is not there already.
     fn schedule(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, announce: Announce) {
         if mailbox.scheduled || mailbox.orphan {
@@ -275,51 +240,6 @@ impl<A: Handlers> Seat for ActorSeat<A> {
 
     fn stop_timer(&self, timer: TimerId) {
         self.remove_timer(timer);
-    }
-}
-
-impl<A: Handlers> Wake for ActorSeat<A> {
-    fn wake(self: Arc<Self>) {
-        match self.take_wake() {
-            Woken::Nobody => {}
-            Woken::Workers => Scheduler::schedule(self, Announce::Later),
-            Woken::Caller(waker) => waker.wake(),
-        }
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        match self.take_wake() {
-            Woken::Nobody => {}
-            Woken::Workers => Scheduler::schedule(self.clone(), Announce::Later),
-            Woken::Caller(waker) => waker.wake(),
-        }
-    }
-}
-
-impl<A: Handlers> Entrusts for ActorSeat<A> {
-    fn look_after_entrusted(&self) -> bool {
-        let mut mailbox = self.mailbox.lock();
-        let was_woken = mailbox.woken;
-        let Some(rest) = mailbox.rest_if_any() else {
-            return false;
-        };
-        rest.watched = false;
-        if !was_woken {
-            return false;
-        }
-        let Some(suspended) = &mut rest.suspended else {
-            return false;
-        };
-        let RunBy::Caller(caller) = &mut suspended.run_by else {
-            return false;
-        };
-        if !caller.note_overdue() {
-            rest.watched = true;
-            return true;
-        }
-        suspended.run_by = RunBy::Workers;
-        self.schedule(mailbox, Announce::Later);
-        false
     }
 }
 

@@ -6,15 +6,14 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use elastin_actor::{Actor, AtOnce, Body, Handlers, Hook, Persist, Scope, Target, Ticket};
+use elastin_actor::{Actor, AtOnce, Body, Handlers, Hook, Persist, Scope, Target};
 use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::MutexGuard;
 
-use super::{ActorSeat, END, FREEZE, INACTIVE, ORPHAN, Woken, drop_contained};
+use super::{ActorSeat, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
 use crate::entrusted::RunBy;
 use crate::mailbox::{Mailbox, Suspended};
 use crate::queue::{AnyTurn, Batch};
-use crate::scheduler::{Announce, Scheduler};
 
 /// How many turns a worker runs in one visit to an actor while others wait for a worker: a full mailbox. An actor that many
 /// call at once comes to the end of its mail that way, and goes on with calls that need no mailbox.
@@ -32,7 +31,7 @@ const VISIT_TIME_MAX: Duration = Duration::from_millis(1);
 const LINGER: Duration = Duration::from_micros(1);
 
 /// What became of a turn that a worker ran.
-enum Ran<A> {
+pub(super) enum Ran<A> {
     /// It is over; the reply has not left.
     Over(Box<Body<A>>, AnyTurn<A>),
     /// It did not run: nobody waits for it any longer.
@@ -204,7 +203,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Decides what becomes of an actor and its turn that was polled. `unsaved` are turns before it that are over and whose
     /// effect is not saved.
-    fn settle_turn(&self, mailbox: MutexGuard<'_, Mailbox<A>>, ran: Ran<A>, mut unsaved: Vec<AnyTurn<A>>) {
+    pub(super) fn settle_turn(&self, mailbox: MutexGuard<'_, Mailbox<A>>, ran: Ran<A>, mut unsaved: Vec<AnyTurn<A>>) {
         match ran {
             Ran::Over(body, turn) if saves_each_turn::<A>() && body.changed => {
                 unsaved.push(turn);
@@ -331,58 +330,8 @@ impl<A: Handlers> ActorSeat<A> {
         self.leave_turn(turn, waker, place, polled, RunBy::Workers)
     }
 
-    /// The caller of a turn that waits polls it, if it was woken. Says whether it waits, and for its caller.
-    pub(super) fn resume_by_caller(&self, depth: u32, (ticket, caller): (Ticket, &Waker)) -> bool {
-        let mut mailbox = self.mailbox.lock();
-        let was_woken = mailbox.woken;
-        let Some(suspended) = mailbox.suspended() else {
-            return false;
-        };
-        let Some(entrusted) = suspended.run_by.entrusted_to(ticket) else {
-            return false;
-        };
-        if !was_woken {
-            let before = entrusted.set_waker(caller);
-            drop(mailbox);
-            drop(before);
-            return true;
-        }
-        if !self.may_run_inline(depth) {
-            suspended.run_by = RunBy::Workers;
-            self.schedule(mailbox, Announce::Later);
-            return false;
-        }
-        let suspended = mailbox.rest().suspended.take().expect("it was just seen");
-        mailbox.woken = false;
-        self.idle.set_suspended(false);
-        drop(mailbox);
-        let ran = self.resume_turn(suspended, Some(caller));
-        let waits = matches!(ran, Ran::Waits(_, _, RunBy::Caller(_)));
-        self.settle_turn(self.mailbox.lock(), ran, Vec::new());
-        waits
-    }
-
-    /// The caller of a turn that waits goes away: workers go on with it.
-    pub(super) fn leave_to_workers(&self, ticket: Ticket) {
-        let mut mailbox = self.mailbox.lock();
-        let was_woken = mailbox.woken;
-        let Some(suspended) = mailbox.suspended() else { return };
-        let Some(caller) = suspended.run_by.entrusted_to(ticket) else {
-            return;
-        };
-        let waker = caller.take_waker();
-        suspended.run_by = RunBy::Workers;
-        if was_woken {
-            self.schedule(mailbox, Announce::Later);
-        } else {
-            drop(mailbox);
-        }
-        // Outside the lock: a waker's drop may run any code.
-        drop(waker);
-    }
-
     /// Polls a turn that has started: its caller with its waker, or a worker.
-    fn resume_turn(&self, suspended: Suspended<A>, caller: Option<&Waker>) -> Ran<A> {
+    pub(super) fn resume_turn(&self, suspended: Suspended<A>, caller: Option<&Waker>) -> Ran<A> {
         let Suspended {
             mut turn,
             scope,
@@ -437,33 +386,6 @@ impl<A: Handlers> ActorSeat<A> {
         turn.as_mut().fail(CallError::Panicked);
         drop_contained(turn);
         ran
-    }
-
-    /// Keeps a turn that waits for something, until it is woken.
-    pub(super) fn suspend_turn(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, suspended: Suspended<A>) {
-        let chain = suspended.scope.chain();
-        if mailbox.orphan {
-            return self.bury_suspended(mailbox, suspended);
-        }
-        let rest = mailbox.rest();
-        rest.suspended = Some(suspended);
-        self.idle.set_suspended(true);
-        // Calls of this very chain that came while the turn ran would wait for the turn, and it for them.
-        let chain = chain.filter(|_| !rest.queue.is_empty());
-        let cycles = chain.map_or_else(Vec::new, |chain| rest.take_cycles(chain));
-        let woken = match mailbox.woken {
-            true => self.wake_suspended(&mut mailbox),
-            false => Woken::Nobody,
-        };
-        drop(mailbox);
-        match woken {
-            Woken::Nobody => {}
-            Woken::Workers => Scheduler::schedule(self.arc(), Announce::Later),
-            Woken::Caller(waker) => waker.wake(),
-        }
-        for mut turn in cycles {
-            turn.as_mut().fail(CallError::CallCycle);
-        }
     }
 
     pub(super) fn count_turns(&self, turns: u64) {

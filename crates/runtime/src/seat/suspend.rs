@@ -1,0 +1,173 @@
+//! Turns that wait for something: who is woken, and who goes on with them.
+
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+use elastin_actor::{Handlers, Ticket};
+use elastin_types::CallError;
+use parking_lot::MutexGuard;
+
+use super::ActorSeat;
+use super::run::Ran;
+use crate::entrusted::{Entrusts, RunBy};
+use crate::mailbox::{Mailbox, Suspended};
+use crate::scheduler::{Announce, Scheduler};
+
+/// Who is to know that a turn was woken.
+enum Woken {
+    /// Who is to know does.
+    Nobody,
+    Workers,
+    Caller(Waker),
+}
+
+impl Woken {
+    /// Lets those know who are to. Outside the lock: a waker may run any code.
+    fn pass_on<A: Handlers>(self, seat: impl FnOnce() -> Arc<ActorSeat<A>>) {
+        match self {
+            Woken::Nobody => {}
+            Woken::Workers => Scheduler::schedule(seat(), Announce::Later),
+            Woken::Caller(waker) => waker.wake(),
+        }
+    }
+}
+
+impl<A: Handlers> ActorSeat<A> {
+    /// Keeps a turn that waits for something, until it is woken.
+    pub(super) fn suspend_turn(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, suspended: Suspended<A>) {
+        let chain = suspended.scope.chain();
+        if mailbox.orphan {
+            return self.bury_suspended(mailbox, suspended);
+        }
+        let rest = mailbox.rest();
+        rest.suspended = Some(suspended);
+        self.idle.set_suspended(true);
+        // Calls of this very chain that came while the turn ran would wait for the turn, and it for them.
+        let chain = chain.filter(|_| !rest.queue.is_empty());
+        let cycles = chain.map_or_else(Vec::new, |chain| rest.take_cycles(chain));
+        let woken = match mailbox.woken {
+            true => self.wake_suspended(&mut mailbox),
+            false => Woken::Nobody,
+        };
+        drop(mailbox);
+        woken.pass_on(|| self.arc());
+        for mut turn in cycles {
+            turn.as_mut().fail(CallError::CallCycle);
+        }
+    }
+
+    /// Notes that a turn was woken; says who is to know of it.
+    fn take_wake(&self) -> Woken {
+        let mut mailbox = self.mailbox.lock();
+        mailbox.woken = true;
+        match mailbox.can_be_woken() {
+            true => self.wake_suspended(&mut mailbox),
+            false => Woken::Nobody,
+        }
+    }
+
+    /// A turn that waits was woken; says who is to know of it.
+    fn wake_suspended(&self, mailbox: &mut Mailbox<A>) -> Woken {
+        if let Some(rest) = mailbox.rest_if_any()
+            && let Some(suspended) = &mut rest.suspended
+            && let RunBy::Caller(caller) = &mut suspended.run_by
+        {
+            let waker = caller.take_waker();
+            if !std::mem::replace(&mut rest.watched, true) {
+                self.shared.watch.add(self.me.clone());
+            }
+            return waker.map_or(Woken::Nobody, Woken::Caller);
+        }
+        match std::mem::replace(&mut mailbox.scheduled, true) {
+            true => Woken::Nobody,
+            false => Woken::Workers,
+        }
+    }
+
+    /// The caller of a turn that waits polls it, if it was woken. Says whether it waits, and for its caller.
+    pub(super) fn resume_by_caller(&self, depth: u32, (ticket, caller): (Ticket, &Waker)) -> bool {
+        let mut mailbox = self.mailbox.lock();
+        let was_woken = mailbox.woken;
+        let Some(suspended) = mailbox.suspended() else {
+            return false;
+        };
+        let Some(entrusted) = suspended.run_by.entrusted_to(ticket) else {
+            return false;
+        };
+        if !was_woken {
+            let before = entrusted.set_waker(caller);
+            drop(mailbox);
+            drop(before);
+            return true;
+        }
+        if !self.may_run_inline(depth) {
+            suspended.run_by = RunBy::Workers;
+            self.schedule(mailbox, Announce::Later);
+            return false;
+        }
+        let suspended = mailbox.rest().suspended.take().expect("it was just seen");
+        mailbox.woken = false;
+        self.idle.set_suspended(false);
+        drop(mailbox);
+        let ran = self.resume_turn(suspended, Some(caller));
+        let waits = matches!(ran, Ran::Waits(_, _, RunBy::Caller(_)));
+        self.settle_turn(self.mailbox.lock(), ran, Vec::new());
+        waits
+    }
+
+    /// The caller of a turn that waits goes away: workers go on with it.
+    pub(super) fn leave_to_workers(&self, ticket: Ticket) {
+        let mut mailbox = self.mailbox.lock();
+        let was_woken = mailbox.woken;
+        let Some(suspended) = mailbox.suspended() else { return };
+        let Some(caller) = suspended.run_by.entrusted_to(ticket) else {
+            return;
+        };
+        let waker = caller.take_waker();
+        suspended.run_by = RunBy::Workers;
+        if was_woken {
+            self.schedule(mailbox, Announce::Later);
+        } else {
+            drop(mailbox);
+        }
+        // Outside the lock: a waker's drop may run any code.
+        drop(waker);
+    }
+}
+
+impl<A: Handlers> Wake for ActorSeat<A> {
+    fn wake(self: Arc<Self>) {
+        self.take_wake().pass_on(|| self);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.take_wake().pass_on(|| self.clone());
+    }
+}
+
+impl<A: Handlers> Entrusts for ActorSeat<A> {
+    fn look_after_entrusted(&self) -> bool {
+        let mut mailbox = self.mailbox.lock();
+        let was_woken = mailbox.woken;
+        let Some(rest) = mailbox.rest_if_any() else {
+            return false;
+        };
+        rest.watched = false;
+        if !was_woken {
+            return false;
+        }
+        let Some(suspended) = &mut rest.suspended else {
+            return false;
+        };
+        let RunBy::Caller(caller) = &mut suspended.run_by else {
+            return false;
+        };
+        if !caller.note_overdue() {
+            rest.watched = true;
+            return true;
+        }
+        suspended.run_by = RunBy::Workers;
+        self.schedule(mailbox, Announce::Later);
+        false
+    }
+}
