@@ -123,7 +123,10 @@ async fn a_caller_goes_on_with_its_turn() {
     assert_eq!(through.unwrap(), [HOME; 4]);
     let called = home.spawn(async move { one.wait_often().await });
     let often = within("the long turn", called).await.unwrap().unwrap();
-    assert!(is_worker(&often), "a turn that waits often is the workers', not {often}'s");
+    assert!(
+        is_worker(&often),
+        "a turn that waits often is the workers', not {often}'s"
+    );
     home.shutdown_background();
 }
 
