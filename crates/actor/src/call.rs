@@ -123,6 +123,7 @@ struct Waiting<'a, F: Function> {
     slot: Arc<Slot<F::Reply>>,
     /// The turn has begun and waits, and this is who goes on with it.
     entrusted: bool,
+    /// [`NEVER`] if somebody else sees to it.
     deadline: Time,
     /// The deadline's timer, and the waker that it has.
     timer: Option<(WakeId, Waker)>,
@@ -151,7 +152,10 @@ impl<F: Function> Future for CallFuture<'_, F> {
         let target = call.target;
         let (slot, deadline, entrusted) = match begin(call, cx.waker()) {
             Begun::Over(outcome) => return Poll::Ready(F::output(outcome)),
-            Begun::Waiting(slot, deadline) => (slot, deadline, false),
+            Begun::Waiting(slot, deadline) => {
+                let others_look = target.bound().keeps_deadlines() && !slot.waits_for_own();
+                (slot, if others_look { NEVER } else { deadline }, false)
+            }
             Begun::Entrusted(slot, deadline) => (slot, deadline, true),
         };
         let mut waiting = Waiting {

@@ -42,6 +42,11 @@ pub trait Host: Send + Sync + 'static {
     /// Sends a message to wherever its target is.
     fn send(&self, message: Message, reply: Option<ReplySlot>);
 
+    /// Whether a call that was [sent](Host::send) ends at its deadline by itself, so that its caller need not look at the time.
+    fn keeps_deadlines(&self) -> bool {
+        false
+    }
+
     /// Nobody waits any longer for the outcome of a call that was [sent](Host::send). It may run all the same.
     fn give_up(&self, call: CallId);
 

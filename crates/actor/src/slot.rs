@@ -85,6 +85,11 @@ impl<R> Slot<R> {
         }
     }
 
+    /// Whether there is no answer, and only actors of this process can give one.
+    pub(crate) fn waits_for_own(&self) -> bool {
+        matches!(&*self.lock(), State::Waiting { left: None, .. })
+    }
+
     /// The caller does not wait any longer. Gives the id under which the call has left, if nobody has answered it yet.
     pub(crate) fn close(&self) -> Option<CallId> {
         // What was there is dropped outside the lock: the answer's own drop may run any code.

@@ -1,98 +1,67 @@
-//! An alarm clock that is set far more often than it rings: setting it later costs two atomic operations and wakes nobody.
+//! An alarm clock that is set far more often than it rings: setting it later costs an atomic operation and wakes nobody.
+//!
+//! It rings by the runtime's timers, which have a thread of their own: the deadlines of calls must pass even if nobody drives
+//! the tasks of the application.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use elastin_types::Time;
-use tokio::sync::Notify;
 
 /// No time at all.
 const NEVER: u64 = u64::MAX;
 
-/// The shortest sleep, so that an alarm in the past does not keep a core busy.
-const SLEEP_MIN: Duration = Duration::from_micros(200);
-
 /// The alarm clock of one machine.
 pub(crate) struct Alarm {
-    /// When it shall ring.
-    wanted: AtomicU64,
-    /// Until when the task that waits sleeps.
-    asleep_until: AtomicU64,
-    earlier: Notify,
+    /// When it rings next. What was set for later stays set, and is ignored when its time comes.
+    rings_at: AtomicU64,
 }
 
 impl Alarm {
     pub(crate) fn new() -> Self {
         Self {
-            wanted: AtomicU64::new(NEVER),
-            asleep_until: AtomicU64::new(NEVER),
-            earlier: Notify::new(),
+            rings_at: AtomicU64::new(NEVER),
         }
     }
 
-    /// Sets the alarm, instead of any earlier setting.
-    pub(crate) fn set(&self, at: Option<Time>) {
-        let at = at.map_or(NEVER, |at| at.0);
-        self.wanted.store(at, Ordering::SeqCst);
-        if at < self.asleep_until.load(Ordering::SeqCst) {
-            self.earlier.notify_one();
-        }
+    /// Wants it to ring at this time at the latest. True if it would not have: then [`Alarm::has_rung`] is to be asked at this
+    /// time.
+    #[must_use]
+    pub(crate) fn set(&self, at: Time) -> bool {
+        // Looked at before it is changed, because nearly always it rings earlier anyway.
+        at.0 < self.rings_at.load(Ordering::SeqCst) && at.0 < self.rings_at.fetch_min(at.0, Ordering::SeqCst)
     }
 
-    /// Waits until the alarm may ring: it may be early, never late for long.
-    pub(crate) async fn wait(&self, now: Time) {
-        let wanted = self.wanted.load(Ordering::SeqCst);
-        self.asleep_until.store(wanted, Ordering::SeqCst);
-        // Set earlier between the two lines above: then nobody was asleep to be told.
-        if self.wanted.load(Ordering::SeqCst) < wanted {
-            return;
-        }
-        if wanted == NEVER {
-            return self.earlier.notified().await;
-        }
-        let left = Time(wanted).since(now).max(SLEEP_MIN);
-        tokio::select! {
-            () = tokio::time::sleep(left) => {}
-            () = self.earlier.notified() => {}
-        }
-    }
-
-    /// Whether it is time.
-    pub(crate) fn is_due(&self, now: Time) -> bool {
-        self.wanted.load(Ordering::SeqCst) <= now.0
+    /// Whether it is time. If so, it does not ring again before it is set again.
+    pub(crate) fn has_rung(&self, now: Time) -> bool {
+        let at = self.rings_at.load(Ordering::SeqCst);
+        // Whoever sets it earlier meanwhile asks again.
+        at <= now.0
+            && self
+                .rings_at
+                .compare_exchange(at, NEVER, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Instant;
-
     use super::*;
 
-    async fn rings_after(alarm: &Alarm, started: Instant) -> Duration {
-        let now = || Time(started.elapsed().as_nanos() as u64);
-        while !alarm.is_due(now()) {
-            alarm.wait(now()).await;
-        }
-        started.elapsed()
-    }
-
-    #[tokio::test]
-    async fn it_rings_when_it_is_set_earlier_while_somebody_waits() {
-        let alarm = Arc::new(Alarm::new());
-        let started = Instant::now();
-        alarm.set(Some(Time(Duration::from_secs(3600).as_nanos() as u64)));
-        let waiting = tokio::spawn({
-            let alarm = Arc::clone(&alarm);
-            async move { rings_after(&alarm, started).await }
-        });
-        tokio::task::yield_now().await;
-        alarm.set(Some(Time(Duration::from_millis(20).as_nanos() as u64)));
-        let rang = tokio::time::timeout(Duration::from_secs(10), waiting)
-            .await
-            .expect("it rings")
-            .unwrap();
-        assert!(rang >= Duration::from_millis(20));
+    #[test]
+    fn it_rings_once_and_at_the_earliest_time_that_was_set() {
+        let alarm = Alarm::new();
+        assert!(!alarm.has_rung(Time(1)), "it was not set");
+        assert!(alarm.set(Time(20)));
+        assert!(!alarm.set(Time(30)), "it rings before");
+        assert!(!alarm.set(Time(20)), "it rings then");
+        assert!(alarm.set(Time(10)));
+        assert!(!alarm.has_rung(Time(9)));
+        assert!(alarm.has_rung(Time(10)));
+        assert!(
+            !alarm.has_rung(Time(20)),
+            "what was set for later is not wanted any more"
+        );
+        assert!(alarm.set(Time(30)), "until it is set again");
+        assert!(alarm.has_rung(Time(31)));
     }
 }

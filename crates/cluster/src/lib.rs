@@ -5,6 +5,7 @@
 
 mod alarm;
 mod authority;
+mod callers;
 mod frame;
 mod handshake;
 mod machine;

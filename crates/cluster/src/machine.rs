@@ -7,28 +7,59 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
+use elastin_actor::ReplySlot;
 use elastin_protocol::{Command, Event, Node};
-use elastin_types::Time;
+use elastin_types::{CallError, Time};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::callers::Callers;
 use crate::transport::Outbox;
 
 /// A [`Node`] with the events that wait for it.
 pub(crate) struct Machine {
-    events: Mutex<VecDeque<Event>>,
+    inputs: Mutex<VecDeque<Input>>,
     node: Mutex<Worker>,
+}
+
+/// What the machine takes in.
+pub(crate) struct Input {
+    event: Event,
+    /// Who waits for the outcome, if the event is a call.
+    caller: Option<ReplySlot>,
+}
+
+impl From<Event> for Input {
+    fn from(event: Event) -> Self {
+        Self { event, caller: None }
+    }
+}
+
+impl Input {
+    /// A message, and who waits for its outcome.
+    pub(crate) fn of_call(event: Event, caller: Option<ReplySlot>) -> Self {
+        Self { event, caller }
+    }
 }
 
 // The queues are kept between events, so that a message costs no allocation here.
 struct Worker {
     node: Node,
     commands: Vec<Command>,
-    /// Room for events that are taken from those that wait, all at once.
-    batch: VecDeque<Event>,
-    /// Events that came of carrying out a command: they happen before any other.
-    next: VecDeque<Event>,
+    /// Room for inputs that are taken from those that wait, all at once.
+    batch: VecDeque<Input>,
+    desk: Desk,
+}
+
+/// What whoever carries out commands has at hand.
+#[derive(Default)]
+pub(crate) struct Desk {
     /// Frames that leave when there is nothing more to take in.
-    outbox: Outbox,
+    pub(crate) outbox: Outbox,
+    /// Events that came of carrying out a command: they happen before any other.
+    pub(crate) next: VecDeque<Event>,
+    /// Callers here that wait for an outcome. They hear of it when the machine is free again, because they most likely have
+    /// more for it, and what decodes a reply is the application's.
+    pub(crate) callers: Callers,
 }
 
 /// Carries out commands.
@@ -36,9 +67,8 @@ pub(crate) trait Hands {
     /// The time on this process's clock.
     fn now(&self) -> Time;
 
-    /// Carries out one command; frames are put into the outbox. What comes of it goes behind `next`, which happens before any
-    /// event that waits.
-    fn carry_out(&self, command: Command, outbox: &mut Outbox, next: &mut VecDeque<Event>);
+    /// Carries out one command.
+    fn carry_out(&self, command: Command, desk: &mut Desk);
 
     /// The machine wants to be woken at this time.
     fn wake_at(&self, at: Option<Time>);
@@ -47,22 +77,21 @@ pub(crate) trait Hands {
 impl Machine {
     pub(crate) fn new(node: Node) -> Self {
         Self {
-            events: Mutex::default(),
+            inputs: Mutex::default(),
             node: Mutex::new(Worker {
                 node,
                 commands: Vec::new(),
                 batch: VecDeque::new(),
-                next: VecDeque::new(),
-                outbox: Outbox::default(),
+                desk: Desk::default(),
             }),
         }
     }
 
-    /// Lets the machine take in an event, now or as soon as the thread that runs it gets to it.
-    pub(crate) fn handle(&self, event: Event, hands: &impl Hands) {
+    /// Lets the machine take something in, now or as soon as the thread that runs it gets to it.
+    pub(crate) fn handle(&self, input: Input, hands: &impl Hands) {
         match self.node.try_lock() {
-            Some(worker) => self.drain(worker, [event], hands),
-            None => self.events.lock().push_back(event),
+            Some(worker) => self.drain(worker, [input], hands),
+            None => self.inputs.lock().push_back(input),
         }
         self.take_in_left(hands);
     }
@@ -71,11 +100,11 @@ impl Machine {
     /// at it.
     pub(crate) fn handle_all(&self, events: impl IntoIterator<Item = Event>, hands: &impl Hands) {
         match self.node.try_lock() {
-            Some(worker) => self.drain(worker, events, hands),
+            Some(worker) => self.drain(worker, events.into_iter().map(Input::from), hands),
             None => {
                 // Made before others are kept from leaving theirs.
-                let events: Vec<Event> = events.into_iter().collect();
-                self.events.lock().extend(events);
+                let inputs: Vec<Input> = events.into_iter().map(Input::from).collect();
+                self.inputs.lock().extend(inputs);
             }
         }
         self.take_in_left(hands);
@@ -83,7 +112,7 @@ impl Machine {
 
     /// Takes in what was left to this thread after its last look, by others for whom it seemed to run the machine.
     fn take_in_left(&self, hands: &impl Hands) {
-        while !self.events.lock().is_empty() {
+        while !self.inputs.lock().is_empty() {
             let Some(worker) = self.node.try_lock() else { return };
             self.drain(worker, [], hands);
         }
@@ -91,9 +120,9 @@ impl Machine {
 
     /// Leaves an event behind those that wait, and says how many do. [`Machine::catch_up`] must follow soon.
     pub(crate) fn leave(&self, event: Event) -> usize {
-        let mut events = self.events.lock();
-        events.push_back(event);
-        events.len()
+        let mut inputs = self.inputs.lock();
+        inputs.push_back(event.into());
+        inputs.len()
     }
 
     /// Takes in what was left.
@@ -101,55 +130,58 @@ impl Machine {
         self.handle_all([], hands);
     }
 
-    /// Lets the machine take in an event before this returns. For what a caller sends: it goes on only when its message
+    /// Lets the machine take something in before this returns. For what a caller sends: it goes on only when its message
     /// has its place, so that nothing that it sends later by a shorter way overtakes it.
-    pub(crate) fn handle_now(&self, event: Event, hands: &impl Hands) {
+    pub(crate) fn handle_now(&self, input: Input, hands: &impl Hands) {
         if DRAINING.get() {
-            return self.events.lock().push_back(event);
+            return self.inputs.lock().push_back(input);
         }
         let worker = self.node.lock();
-        self.drain(worker, [event], hands);
-        if !self.events.lock().is_empty() {
+        self.drain(worker, [input], hands);
+        if !self.inputs.lock().is_empty() {
             self.catch_up(hands);
         }
     }
 
     /// How many events wait.
     pub(crate) fn queued(&self) -> usize {
-        self.events.lock().len()
+        self.inputs.lock().len()
     }
 
     /// Looks at the machine between two events.
     pub(crate) fn look<T>(&self, hands: &impl Hands, read: impl FnOnce(&Node) -> T) -> T {
         let seen = read(&self.node.lock().node);
         // An event that came meanwhile was left to this thread, which seemed to run the machine.
-        if !self.events.lock().is_empty() {
+        if !self.inputs.lock().is_empty() {
             self.catch_up(hands);
         }
         seen
     }
 
-    /// Takes in what waits, then these events, then what has come meanwhile.
-    fn drain(&self, mut worker: MutexGuard<'_, Worker>, events: impl IntoIterator<Item = Event>, hands: &impl Hands) {
+    /// Takes in what waits, then these, then what has come meanwhile.
+    fn drain(&self, mut worker: MutexGuard<'_, Worker>, inputs: impl IntoIterator<Item = Input>, hands: &impl Hands) {
         DRAINING.set(true);
         self.drain_queue(&mut worker, hands);
-        for event in events {
-            worker.take_in(event, hands);
+        for input in inputs {
+            worker.take_in(input, hands);
         }
         self.drain_queue(&mut worker, hands);
-        worker.outbox.send_off();
+        worker.desk.outbox.send_off();
         DRAINING.set(false);
         hands.wake_at(worker.node.next_timer());
+        let ended = worker.desk.callers.take_ended();
+        drop(worker);
+        ended.tell();
     }
 
     fn drain_queue(&self, worker: &mut Worker, hands: &impl Hands) {
         loop {
             let mut batch = std::mem::take(&mut worker.batch);
             // The lock is held for the swap only: whoever carries out a command may bring events.
-            std::mem::swap(&mut *self.events.lock(), &mut batch);
+            std::mem::swap(&mut *self.inputs.lock(), &mut batch);
             let is_over = batch.is_empty();
-            for event in batch.drain(..) {
-                worker.take_in(event, hands);
+            for input in batch.drain(..) {
+                worker.take_in(input, hands);
             }
             worker.batch = batch;
             if is_over {
@@ -161,9 +193,15 @@ impl Machine {
 
 impl Worker {
     /// Takes in an event, and those that come of carrying out its commands.
-    fn take_in(&mut self, event: Event, hands: &impl Hands) {
+    fn take_in(&mut self, input: Input, hands: &impl Hands) {
+        let Input { event, caller } = input;
+        match (&event, caller) {
+            (Event::Send { message }, Some(caller)) => self.desk.callers.expect(message.header.call, caller),
+            (Event::GiveUp { call }, _) => self.desk.callers.end(*call, Err(CallError::Cancelled)),
+            _ => {}
+        }
         self.take_in_one(event, hands);
-        while let Some(following) = self.next.pop_front() {
+        while let Some(following) = self.desk.next.pop_front() {
             self.take_in_one(following, hands);
         }
     }
@@ -173,7 +211,7 @@ impl Worker {
         self.node.handle(hands.now(), event, &mut self.commands);
         for command in self.commands.drain(..) {
             tracing::trace!(?command, "carries out");
-            hands.carry_out(command, &mut self.outbox, &mut self.next);
+            hands.carry_out(command, &mut self.desk);
         }
     }
 }

@@ -10,14 +10,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::task::Waker;
 
 use bytes::Bytes;
-use elastin_actor::ReplySlot;
 use elastin_protocol::store::StateStore;
 use elastin_protocol::{Event, MoveError, MoveId, Node, NodeConfig, NodeMeasures, View};
 use elastin_runtime::{Outside, Runtime};
-use elastin_types::{ActivationEpoch, ActorId, ActorType, CallId, Caller, NodeId, Time};
-use foldhash::fast::RandomState;
+use elastin_types::{ActivationEpoch, ActorId, ActorType, Caller, NodeId, Time};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
@@ -28,7 +27,7 @@ use crate::planted::Planted;
 use crate::reminders;
 use crate::security::Security;
 use crate::transport::{SendError, Transport, TransportConfig, TransportMeasures};
-use ear::{Ear, ring};
+use ear::{Ear, Ringer};
 use hands::Closed;
 
 /// The largest argument that travels between nodes: a frame has room for it with its header.
@@ -64,9 +63,9 @@ struct Inner {
     // Activations that are claimed and closed: their mail waits here, so that it comes before any that callers on this
     // node put in themselves once they are open.
     closed: Mutex<HashMap<ActorId, Closed>>,
-    // Callers on this node that wait for a reply from elsewhere.
-    waiting: Mutex<HashMap<CallId, ReplySlot, RandomState>>,
-    alarm: Arc<Alarm>,
+    alarm: Alarm,
+    // What the runtime's timers wake when the alarm rings; set by `attach`.
+    ringer: OnceLock<Waker>,
     reminders: reminders::Desk,
     /// Until when the lease is good, on the runtime's clock: looked at before each save.
     may_act_until: AtomicU64,
@@ -128,8 +127,8 @@ impl Peer {
             saved_types: config.saved_types,
             above,
             closed: Mutex::default(),
-            waiting: Mutex::default(),
-            alarm: Arc::new(Alarm::new()),
+            alarm: Alarm::new(),
+            ringer: OnceLock::new(),
             reminders: reminders::Desk::new(),
             may_act_until: AtomicU64::new(0),
             me,
@@ -150,10 +149,11 @@ impl Peer {
     pub fn attach(&self, runtime: Runtime) {
         let inner = &self.inner;
         assert!(inner.runtime.set(runtime).is_ok(), "a node has one runtime");
+        let ringer = Waker::from(Arc::new(Ringer::new(inner)));
+        assert!(inner.ringer.set(ringer).is_ok());
         let receiver = Arc::new(Ear(Arc::downgrade(inner)));
         let network = inner.network.lock().take().expect("a node goes on the network once");
         assert!(inner.transport.set(Transport::start(network, receiver)).is_ok());
-        tokio::spawn(ring(Arc::downgrade(inner), Arc::clone(&inner.alarm)));
         inner.reminders.start(Arc::clone(&inner.state), Arc::downgrade(inner));
     }
 
@@ -278,6 +278,6 @@ impl Inner {
     }
 
     fn handle(&self, event: Event) {
-        self.machine.handle(event, self);
+        self.machine.handle(event.into(), self);
     }
 }

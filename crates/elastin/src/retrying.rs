@@ -143,6 +143,10 @@ impl Outside for Retrying {
         }
     }
 
+    fn keeps_deadlines(&self) -> bool {
+        self.outside.keeps_deadlines()
+    }
+
     fn give_up(&self, call: CallId) {
         let present = self.again.lock().remove(&call).unwrap_or(call);
         self.outside.give_up(present);

@@ -49,8 +49,19 @@ impl Account {
     }
 }
 
+/// Never answers.
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Silent {}
+
+#[handlers]
+impl Silent {
+    async fn wait(&mut self) {
+        std::future::pending().await
+    }
+}
+
 async fn cluster(servers: u32) -> InProcess {
-    let app = Elastin::app().actor::<Counter>().actor::<Account>();
+    let app = Elastin::app().actor::<Counter>().actor::<Account>().actor::<Silent>();
     let cluster = app.in_process().servers(servers).lease(Duration::from_secs(1));
     cluster.start().await.expect("the cluster starts")
 }
@@ -149,5 +160,17 @@ async fn a_cluster_without_servers_has_no_place_for_actors() {
         )
     };
     assert!(failed.as_ref().is_err_and(expected), "{failed:?}");
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_to_another_node_end_at_their_deadline_whether_they_run_or_wait() {
+    let cluster = cluster(1).await;
+    let silent = cluster.client().actor::<Silent>(1);
+    let call = || silent.wait().deadline(Duration::from_millis(50)).into_future();
+    let both = async { tokio::join!(call(), call()) };
+    let ended = tokio::time::timeout(WAIT_MAX, both).await.expect("they end");
+    let late = || Err(CallError::DeadlineExceeded);
+    assert_eq!(ended, (late(), late()));
     cluster.shutdown().await;
 }

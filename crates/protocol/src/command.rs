@@ -80,14 +80,6 @@ pub enum Command {
         /// Which activation.
         epoch: ActivationEpoch,
     },
-    /// Drop an activation, whatever it is doing, without an answer: another one has taken its place. Calls in its queue
-    /// end with `Unknown`.
-    Discard {
-        /// The actor.
-        actor: ActorId,
-        /// Which activation.
-        epoch: ActivationEpoch,
-    },
     /// A new actor needs a node. Answer with [`Placed`](crate::Event::Placed).
     NeedPlacement {
         /// The actor.

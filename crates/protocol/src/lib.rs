@@ -8,7 +8,7 @@
 //!   │ placement │◄──│ Node                                                      │◄──│ membership │
 //!   │ and moves │──►│   sessions · routes · calls · hosted actors · directory   │   └────────────┘
 //!   └───────────┘   └──┬────────────────────────────────────────────────────────┘   View, MayActUntil
-//!   NeedPlacement      │ Activate Deliver Open Freeze Resume Release Discard
+//!   NeedPlacement      │ Activate Deliver Open Freeze Resume Release
 //!   Placed             ▼ Activated Bounced Frozen Released Passivated Replied
 //!   Move, MoveEnded   the node's runtime
 //! ```

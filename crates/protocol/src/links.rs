@@ -210,8 +210,7 @@ impl Links {
         if self.planted.is(Bug::AcknowledgeTooEarly) {
             session.take_acknowledgement(frame.acknowledged);
         }
-        let twice = self.planted.is(Bug::HandleTwice);
-        session.take(self.now, frame, waiting_max, twice, known)
+        session.take(self.now, frame, waiting_max, known)
     }
 
     /// The next thing a peer said that can be handled now, and its acknowledgement. [`Links::frame_done`] must follow when

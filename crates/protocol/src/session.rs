@@ -133,14 +133,7 @@ impl Session {
 
     /// Takes in a frame. A body that came before, or that leaves a gap, is not kept but answered (or asked for) again. If it is
     /// the next one to be handled, gives it as [`Session::next`] would, without a stop among those that wait.
-    pub(crate) fn take(
-        &mut self,
-        now: Time,
-        frame: Frame,
-        waiting_max: usize,
-        twice: bool,
-        revision: u64,
-    ) -> Option<(u64, Body)> {
+    pub(crate) fn take(&mut self, now: Time, frame: Frame, waiting_max: usize, revision: u64) -> Option<(u64, Body)> {
         let Frame {
             number,
             acknowledged,
@@ -150,8 +143,9 @@ impl Session {
             self.carried_call_at = Some(now);
         }
         let expected = self.handled + self.waiting.len() as u64 + 1;
+        let is_next = number == expected || self.planted.is(Bug::HandleTwice) && number < expected;
         match body {
-            Some(body) if (number == expected || twice && number < expected) && self.waiting.len() < waiting_max => {
+            Some(body) if is_next && self.waiting.len() < waiting_max => {
                 if self.waiting.is_empty() && is_of_view(&body, revision) {
                     return Some((acknowledged, body));
                 }

@@ -52,6 +52,12 @@ pub trait Outside: Send + Sync + 'static {
     /// Messages of one sender to one actor come in order: keep it.
     fn send(&self, message: Message, reply: Option<ReplySlot>);
 
+    /// Whether what was [sent](Outside::send) is completed at its deadline at the latest. If not, callers look at the time
+    /// themselves.
+    fn keeps_deadlines(&self) -> bool {
+        false
+    }
+
     /// Nobody waits any longer for the outcome of a call that was [sent](Outside::send): its slot may be dropped. It may run all
     /// the same.
     fn give_up(&self, call: CallId) {

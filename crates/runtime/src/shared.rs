@@ -122,6 +122,10 @@ impl Host for Shared {
         }
     }
 
+    fn keeps_deadlines(&self) -> bool {
+        self.outside.keeps_deadlines()
+    }
+
     fn give_up(&self, call: CallId) {
         self.outside.give_up(call);
     }

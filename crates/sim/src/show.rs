@@ -109,7 +109,6 @@ pub(crate) fn actor_of_command(command: &Command) -> Option<&ActorId> {
         | Command::Freeze { actor, .. }
         | Command::Resume { actor, .. }
         | Command::Release { actor, .. }
-        | Command::Discard { actor, .. }
         | Command::NeedPlacement { actor, .. } => Some(actor),
         Command::Complete { .. } | Command::MoveEnded { .. } => None,
     }

@@ -1,14 +1,15 @@
 //! What reaches the node from the network, and from its alarm clock.
 
 use std::sync::{Arc, Weak};
+use std::task::Wake;
 
 use bytes::Bytes;
 use elastin_protocol::Event;
 use elastin_runtime::Errand;
 use elastin_types::NodeId;
+use tokio::runtime::Handle;
 
 use super::Inner;
-use crate::alarm::Alarm;
 use crate::frame::{Class, Frames};
 use crate::machine::Hands;
 use crate::transport::Receiver;
@@ -86,16 +87,30 @@ impl Inner {
     }
 }
 
-/// Wakes the machine when it wants to be woken.
-pub(super) async fn ring(inner: Weak<Inner>, alarm: Arc<Alarm>) {
-    while let Some(now) = inner.upgrade().map(|inner| inner.now()) {
-        if alarm.is_due(now) {
-            // It is set anew when the machine has taken this in.
-            alarm.set(None);
-            if let Some(inner) = inner.upgrade() {
-                inner.handle(Event::Timer);
-            }
+/// Wakes the machine when it wants to be woken: for the runtime's timers, without keeping the peer alive.
+pub(super) struct Ringer {
+    inner: Weak<Inner>,
+    /// The timers' thread is none of tokio's, but what the machine wants done may spawn tasks.
+    handle: Handle,
+}
+
+impl Ringer {
+    /// Must be called inside a tokio runtime.
+    pub(super) fn new(inner: &Arc<Inner>) -> Self {
+        Self {
+            inner: Arc::downgrade(inner),
+            handle: Handle::current(),
         }
-        alarm.wait(now).await;
+    }
+}
+
+impl Wake for Ringer {
+    fn wake(self: Arc<Self>) {
+        let Some(inner) = self.inner.upgrade() else { return };
+        if inner.alarm.has_rung(inner.now()) {
+            let _tokio = self.handle.enter();
+            // The alarm is set anew when the machine has taken this in.
+            inner.handle(Event::Timer);
+        }
     }
 }

@@ -1,16 +1,21 @@
 //! Carries out the node's commands on the runtime, the store and the network.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use elastin_protocol::store::{StateError, StateReply, StateRequest};
 use elastin_protocol::{Command, Event, Frame, StateSource};
 use elastin_runtime::{FreezeError, Mail, StateImage};
-use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Time, Unknown};
+use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Time};
 
 use super::Inner;
-use crate::machine::Hands;
+use crate::callers::Callers;
+use crate::machine::{Desk, Hands};
 use crate::transport::Outbox;
+
+/// What is wanted at once waits so long all the same: most likely the next event sees to it, and nobody need be woken. Shorter, and
+/// the thread that rings would be in the way of those who have much to send.
+const RING_AFTER_MIN: Duration = Duration::from_millis(1);
 
 /// An activation that waits to be opened.
 pub(super) struct Closed {
@@ -24,21 +29,16 @@ impl Hands for Inner {
         self.runtime().now()
     }
 
-    fn carry_out(&self, command: Command, outbox: &mut Outbox, next: &mut VecDeque<Event>) {
+    fn carry_out(&self, command: Command, desk: &mut Desk) {
         match command {
-            Command::Transmit { to, frame } => self.transmit(to, &frame, outbox),
-            Command::Complete { call, outcome } => {
-                if let Some(reply) = self.waiting.lock().remove(&call) {
-                    reply.complete(outcome);
-                }
-            }
-            Command::Deliver { epoch, message } => next.extend(self.deliver(epoch, message)),
+            Command::Transmit { to, frame } => self.transmit(to, &frame, &mut desk.outbox),
+            Command::Complete { call, outcome } => desk.callers.end(call, outcome),
+            Command::Deliver { epoch, message } => desk.next.extend(self.deliver(epoch, message)),
             Command::Activate { actor, epoch, source } => self.activate(actor, epoch, source),
-            Command::Open { actor, epoch } => next.extend(self.open(actor, epoch)),
+            Command::Open { actor, epoch } => desk.next.extend(self.open(actor, epoch)),
             Command::Freeze { actor, epoch, deadline } => self.freeze(actor, epoch, deadline),
             Command::Resume { actor, epoch } => drop(self.runtime().resume(&actor, epoch)),
-            Command::Release { actor, epoch } => next.push_back(self.release(actor, epoch)),
-            Command::Discard { actor, epoch } => next.extend(self.discard(&actor, epoch)),
+            Command::Release { actor, epoch } => desk.next.push_back(self.release(actor, epoch, &mut desk.callers)),
             Command::NeedPlacement {
                 actor,
                 caller,
@@ -51,7 +51,12 @@ impl Hands for Inner {
     }
 
     fn wake_at(&self, at: Option<Time>) {
-        self.alarm.set(at);
+        let Some(at) = at.filter(|at| self.alarm.set(*at)) else {
+            return;
+        };
+        let ringer = self.ringer.get().expect("a peer is attached before it takes part");
+        let at = at.max(self.now() + RING_AFTER_MIN);
+        self.runtime().host().wake_at(at, ringer.clone());
     }
 }
 
@@ -149,16 +154,6 @@ impl Inner {
         }
     }
 
-    fn discard(&self, actor: &ActorId, epoch: ActivationEpoch) -> Vec<Event> {
-        let mut mail = self.runtime().discard(actor, epoch);
-        let mut closed = self.closed.lock();
-        if closed.get(actor).is_some_and(|closed| closed.epoch == epoch) {
-            mail.extend(closed.remove(actor).into_iter().flat_map(|closed| closed.mail));
-        }
-        drop(closed);
-        self.fail(mail, &CallError::Unknown(Unknown::NodeLost))
-    }
-
     /// Ends the calls in some mail with an error: those of this node's own callers at once, the others as events.
     fn fail(&self, mail: Vec<Mail>, error: &CallError) -> Vec<Event> {
         mail.into_iter()
@@ -192,20 +187,18 @@ impl Inner {
         self.runtime().freeze(&whose, epoch, deadline, Box::new(done));
     }
 
-    fn release(&self, actor: ActorId, epoch: ActivationEpoch) -> Event {
+    fn release(&self, actor: ActorId, epoch: ActivationEpoch, callers: &mut Callers) -> Event {
         // Nothing to release if the activation ended by itself: the event that says so is on its way.
         let released = self.runtime().release(&actor, epoch).unwrap_or_default();
-        let mut waiting = self.waiting.lock();
         let queue = released
             .into_iter()
             .map(|Mail { message, reply }| {
                 if let Some(reply) = reply {
-                    waiting.insert(message.header.call, reply);
+                    callers.expect(message.header.call, reply);
                 }
                 Arc::new(message)
             })
             .collect();
-        drop(waiting);
         Event::Released { actor, epoch, queue }
     }
 

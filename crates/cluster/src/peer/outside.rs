@@ -11,6 +11,7 @@ use elastin_runtime::{Grant, Outside, SaveDone, SaveError};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Rejected};
 
 use super::{Inner, MESSAGE_BYTES_MAX, reminding};
+use crate::machine::Input;
 
 /// Whether something of that size can travel. What is larger would have to be refused by the transport, too late for an answer.
 fn check_size(bytes: usize) -> Result<(), CallError> {
@@ -37,32 +38,29 @@ impl Outside for Inner {
     }
 
     fn send(&self, message: Message, reply: Option<ReplySlot>) {
-        let call = message.header.call;
         if let Err(too_large) = check_size(size_of_message(&message)) {
             if let Some(reply) = reply {
                 reply.complete(Err(too_large));
             }
             return;
         }
-        if let Some(reply) = reply {
-            self.waiting.lock().insert(call, reply);
-        }
-        let event = Event::Send {
-            message: Arc::new(message),
-        };
+        let message = Arc::new(message);
+        let input = Input::of_call(Event::Send { message }, reply);
         if self.hosts {
-            self.machine.handle_now(event, self);
+            self.machine.handle_now(input, self);
         } else {
             // No actor is ever here, so there is no shorter way on which a later message could overtake.
-            self.machine.handle(event, self);
+            self.machine.handle(input, self);
         }
     }
 
+    fn keeps_deadlines(&self) -> bool {
+        // The protocol does, for every call that it takes in.
+        true
+    }
+
     fn give_up(&self, call: CallId) {
-        let slot = self.waiting.lock().remove(&call);
-        if slot.is_some() {
-            self.handle(Event::GiveUp { call });
-        }
+        self.handle(Event::GiveUp { call });
     }
 
     fn reply(&self, call: CallId, outcome: Outcome) {

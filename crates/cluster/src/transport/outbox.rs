@@ -29,17 +29,19 @@ impl Outbox {
         if self.frames >= FRAMES_TOGETHER {
             self.send_off();
         }
-        match &self.last {
+        let link = match self.last.take() {
             // A link that was closed may have a successor by now.
-            Some((peer, link)) if *peer == to && !link.is_closed() => {}
-            _ => {
+            Some((peer, link)) if peer == to && !link.is_closed() => link,
+            other => {
+                self.last = other;
                 self.send_off();
-                self.last = Some((to, transport.inner.link(to)));
+                transport.inner.link(to)
             }
-        }
-        let (_, link) = self.last.as_ref().expect("it was just set");
+        };
         self.frames += 1;
-        link.put(true, |out| frame::put_value(out, Class::Protocol, value))
+        let taken = link.put(true, |out| frame::put_value(out, Class::Protocol, value));
+        self.last = Some((to, link));
+        taken
     }
 
     /// Sends what was put.

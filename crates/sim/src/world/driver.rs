@@ -125,10 +125,6 @@ impl World {
                 self.run_turns(id, &actor);
             }
             Command::Release { actor, epoch } => self.release(id, actor, epoch),
-            Command::Discard { actor, .. } => {
-                let process = self.processes.get_mut(&id).expect("it lives");
-                process.host.activations.remove(&actor);
-            }
             Command::NeedPlacement { actor, .. } => self.place(id, actor),
             Command::MoveEnded { id, result } => {
                 self.log.count(if result.is_ok() { "move done" } else { "move failed" });

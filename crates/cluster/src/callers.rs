@@ -1,0 +1,47 @@
+//! Callers on this node that wait for an outcome from elsewhere.
+
+use std::collections::HashMap;
+
+use elastin_actor::ReplySlot;
+use elastin_types::{CallId, Outcome};
+use foldhash::fast::RandomState;
+
+/// Callers on this node, and the outcomes that some of them are about to hear of.
+#[derive(Default)]
+pub(crate) struct Callers {
+    waiting: HashMap<CallId, ReplySlot, RandomState>,
+    ended: Ended,
+}
+
+/// Calls that are over.
+#[derive(Default)]
+#[must_use]
+pub(crate) struct Ended(Vec<(ReplySlot, Outcome)>);
+
+impl Callers {
+    /// Somebody waits for the outcome of a call.
+    pub(crate) fn expect(&mut self, call: CallId, caller: ReplySlot) {
+        self.waiting.insert(call, caller);
+    }
+
+    /// A call is over. Its caller hears of it when it is among those that [`Callers::take_ended`] gives.
+    pub(crate) fn end(&mut self, call: CallId, outcome: Outcome) {
+        if let Some(caller) = self.waiting.remove(&call) {
+            self.ended.0.push((caller, outcome));
+        }
+    }
+
+    /// Takes the calls that are over, whose callers have not heard of it.
+    pub(crate) fn take_ended(&mut self) -> Ended {
+        std::mem::take(&mut self.ended)
+    }
+}
+
+impl Ended {
+    /// Tells their callers, in order.
+    pub(crate) fn tell(self) {
+        for (caller, outcome) in self.0 {
+            caller.complete(outcome);
+        }
+    }
+}
