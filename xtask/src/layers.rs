@@ -10,7 +10,7 @@ use crate::metadata::{Graph, Metadata};
 /// of the picture in `docs/architecture.md` can have several rows.
 const LAYERS: &[&[&str]] = &[
     &["elastin-types", "elastin-backends"],
-    &["elastin-policy", "elastin-protocol"],
+    &["elastin-policy", "elastin-protocol", "elastin-clock"],
     &["elastin-macros"],
     &["elastin-actor"],
     &["elastin-control"],

@@ -25,5 +25,5 @@ pub use peer::{Above, MESSAGE_BYTES_MAX, Peer, PeerConfig, PeerMeasures};
 pub use planted::Planted;
 pub use security::{CertificateError, Certificates, Security};
 pub use transport::{
-    LINK_BYTES_MAX, Receiver, SendError, StageMeasures, Transport, TransportConfig, TransportMeasures,
+    LINK_BYTES_MAX, LinkTraffic, Receiver, SendError, StageMeasures, Transport, TransportConfig, TransportMeasures,
 };

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use elastin_clock::{Clock, Sleeper};
 use elastin_protocol::membership::{
     CLUSTER_PREFIX, MemberRecord, Membership as Machine, MembershipCommand, MembershipEnd, MembershipEvent, Roster,
 };
 use elastin_protocol::store::{Coordination, WatchGuard};
-use elastin_types::{NodeId, Time};
+use elastin_types::NodeId;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep};
 
 use crate::Peer;
 
@@ -68,13 +68,15 @@ impl MembershipHandle {
 }
 
 impl Membership {
-    /// Joins the cluster: from now on the node must show signs of life, which [`Membership::attend`] does.
+    /// Joins the cluster: from now on the node must show signs of life, which [`Membership::attend`] does. Its lease is on this
+    /// clock, which must be that of its runtime.
     pub async fn join(
         coordination: Arc<dyn Coordination>,
         record: MemberRecord,
         ttl: Duration,
+        clock: &Clock,
     ) -> Result<Membership, MembershipEnd> {
-        let mut driver = Driver::new(coordination, record, ttl);
+        let mut driver = Driver::new(coordination, record, ttl, clock);
         loop {
             match driver.next().await {
                 MembershipCommand::Joined { node } => return Ok(Membership { driver, me: node }),
@@ -104,11 +106,7 @@ impl Membership {
             let mut waits = Some(Roster::default());
             while !heard.is_closed() {
                 match self.driver.next().await {
-                    MembershipCommand::MayActUntil(until) => {
-                        // In this order: a process that is stopped in between gets less time, not more.
-                        let now = peer.now();
-                        peer.may_act_until(now + until.since(self.driver.now()));
-                    }
+                    MembershipCommand::MayActUntil(until) => peer.may_act_until(until),
                     MembershipCommand::Fence => peer.fence(),
                     MembershipCommand::Roster(roster) => {
                         let addresses = roster.members.iter();
@@ -140,7 +138,7 @@ impl Membership {
     }
 }
 
-/// Runs the machine on this process's clock.
+/// Runs the machine on the node's clock.
 struct Driver {
     coordination: Arc<dyn Coordination>,
     machine: Machine,
@@ -148,27 +146,22 @@ struct Driver {
     events: mpsc::UnboundedSender<MembershipEvent>,
     happens: mpsc::UnboundedReceiver<MembershipEvent>,
     watch: Option<WatchGuard>,
-    origin: Instant,
+    sleeper: Sleeper,
 }
 
 impl Driver {
-    fn new(coordination: Arc<dyn Coordination>, record: MemberRecord, ttl: Duration) -> Self {
+    fn new(coordination: Arc<dyn Coordination>, record: MemberRecord, ttl: Duration, clock: &Clock) -> Self {
         let (events, happens) = mpsc::unbounded_channel();
         let mut commands = Vec::new();
-        let origin = Instant::now();
         Self {
             coordination,
-            machine: Machine::join(Time::ZERO, record, ttl, &mut commands),
+            machine: Machine::join(clock.now(), record, ttl, &mut commands),
             commands: commands.into(),
             events,
             happens,
             watch: None,
-            origin,
+            sleeper: clock.sleeper("the membership"),
         }
-    }
-
-    fn now(&self) -> Time {
-        Time::ZERO + self.origin.elapsed()
     }
 
     /// The next command that is not for the coordination service.
@@ -189,7 +182,7 @@ impl Driver {
                 None => {
                     let event = self.event().await;
                     let mut commands = Vec::new();
-                    self.machine.handle(self.now(), event, &mut commands);
+                    self.machine.handle(self.sleeper.clock().now(), event, &mut commands);
                     self.commands.extend(commands);
                 }
             }
@@ -197,15 +190,8 @@ impl Driver {
     }
 
     async fn event(&mut self) -> MembershipEvent {
-        let left = self.machine.next_timer().map(|at| at.since(self.now()));
-        let timer = async {
-            match left {
-                Some(left) => sleep(left).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
-            () = timer => MembershipEvent::Timer,
+            () = self.sleeper.sleep_until(self.machine.next_timer()) => MembershipEvent::Timer,
             Some(event) = self.happens.recv() => event,
         }
     }

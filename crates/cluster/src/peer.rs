@@ -26,7 +26,7 @@ use crate::machine::Machine;
 use crate::planted::Planted;
 use crate::reminders;
 use crate::security::Security;
-use crate::transport::{SendError, Transport, TransportConfig, TransportMeasures};
+use crate::transport::{LinkTraffic, SendError, Transport, TransportConfig, TransportMeasures};
 use ear::{Ear, Ringer};
 use hands::Closed;
 
@@ -250,6 +250,11 @@ impl Peer {
     /// Bytes sent to and received from other nodes so far.
     pub fn traffic_bytes(&self) -> u64 {
         self.inner.transport().traffic_bytes()
+    }
+
+    /// What went over the connections with a peer.
+    pub fn traffic_with(&self, peer: NodeId) -> LinkTraffic {
+        self.inner.transport().traffic_with(peer)
     }
 
     /// What is measured of the receive and the send stage, and of the node's part in the protocol.

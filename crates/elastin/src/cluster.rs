@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_actor::Client;
-use elastin_cluster::{Heard, Role, Roster, Security};
+use elastin_cluster::{Heard, Role, Roster};
 use elastin_types::{ActorId, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -37,14 +37,13 @@ impl Cluster {
     /// Joins the application's cluster at this address as a client with this name, which must not be in use.
     pub async fn connect(app: &App, address: &ClusterAddress, name: &str) -> anyhow::Result<Cluster> {
         let credentials = address.credentials(app.cluster_name())?;
-        let stores = address.open_to_call(app.cluster_name(), &credentials).await?;
-        Self::join(app, stores, credentials.security, name).await
+        let Stores { coordination, state } = address.open_to_call(app.cluster_name(), &credentials).await?;
+        let options = MemberOptions::new(name, Role::Client, coordination, state, credentials.security);
+        Self::join(app, options).await
     }
 
-    /// Joins a cluster that has its stores there.
-    pub(crate) async fn join(app: &App, stores: Stores, security: Security, name: &str) -> anyhow::Result<Cluster> {
-        let Stores { coordination, state } = stores;
-        let options = MemberOptions::new(name, Role::Client, coordination, state, security);
+    /// Joins as a client.
+    pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Cluster> {
         let mut member = Member::join(app, options).await?;
         let client = member.runtime.client();
         let (rosters, mut roster) = watch::channel(Roster::default());
@@ -142,6 +141,11 @@ impl Cluster {
     pub async fn leave(self) {
         self.member.membership.leave().await;
         self.member.peer.close();
+    }
+
+    /// What it is made of.
+    pub(crate) fn member(&self) -> &Member {
+        &self.member
     }
 
     fn named(&self, server: &str) -> Result<NodeId, AdminError> {

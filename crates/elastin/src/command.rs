@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use elastin_clock::Clock;
 use elastin_cluster::Planted;
 
 use crate::address::ClusterAddress;
@@ -102,6 +103,7 @@ impl NodeArguments {
             period: seconds("period", self.period)?,
             net_mbit: self.net_mbit,
             metrics: self.metrics,
+            clock: Clock::start(),
             name: self.name,
             cpu_share: self.cpu_share,
             listen: self.listen,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use elastin_clock::Sleeper;
 use elastin_cluster::{MemberRecord, Role, Roster};
 use elastin_control::{Member, NewActor};
-use elastin_types::{ActorId, Caller, NodeId, ServerState};
+use elastin_types::{ActorId, Caller, NodeId, ServerState, Time};
 
 /// The members as elasticity managers see them.
 pub(crate) fn members_of(roster: &Roster) -> Vec<Member> {
@@ -57,11 +58,9 @@ pub(crate) fn new_actor(roster: &Roster, actor: ActorId, caller: Caller, caller_
 }
 
 /// Sleeps until a manager's timer is due; for ever if it has none.
-pub(crate) async fn sleep_until_due(left: Option<Duration>) {
-    match left {
-        Some(left) => tokio::time::sleep(left.max(TIMER_MIN)).await,
-        None => std::future::pending().await,
-    }
+pub(crate) async fn sleep_until_due(sleeper: &Sleeper, due: Option<Time>) {
+    let soonest = sleeper.clock().now() + TIMER_MIN;
+    sleeper.sleep_until(due.map(|due| due.max(soonest))).await;
 }
 
 /// The shortest sleep, so that a timer in the past does not keep a core busy.

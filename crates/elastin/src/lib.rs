@@ -59,7 +59,7 @@ pub use elastin_macros::policy;
 pub use elastin_protocol::MoveError;
 pub use elastin_types as types;
 pub use embedded::{Embedded, EmbeddedBuilder, EmbeddedError};
-pub use in_process::{InProcess, InProcessBuilder};
+pub use in_process::{InProcess, InProcessBuilder, TimeError};
 pub use metrics::MetricsError;
 pub use policy_source::PolicySource;
 pub use status::ServerStatus;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use elastin_clock::Clock;
 use elastin_cluster::{
     Above, Class, Heard, MemberRecord, Membership, MembershipHandle, Peer, PeerConfig, Planted, Role, Security,
 };
@@ -87,6 +88,8 @@ pub(crate) struct MemberOptions {
     pub(crate) advertise: Option<SocketAddr>,
     /// How long it may be silent before it counts as dead.
     pub(crate) lease_ttl: Duration,
+    /// Its clock, which leases, deadlines and timers are on.
+    pub(crate) clock: Clock,
     /// How it makes sure that it talks to members.
     pub(crate) security: Security,
     /// What it does wrong on purpose.
@@ -111,6 +114,7 @@ impl MemberOptions {
             listen: LOOPBACK,
             advertise: None,
             lease_ttl: LEASE_TTL,
+            clock: Clock::start(),
             security,
             planted: Planted::default(),
         }
@@ -152,7 +156,7 @@ impl Member {
         let record = MemberRecord::new(options.name, options.role, address);
         let hosts = options.role == Role::Server;
         let planted = options.planted;
-        let membership = Membership::join(options.coordination, record, options.lease_ttl).await?;
+        let membership = Membership::join(options.coordination, record, options.lease_ttl, &options.clock).await?;
         let me = membership.me();
         let (pass_on, below) = mpsc::unbounded_channel();
         let config = PeerConfig {
@@ -176,12 +180,12 @@ impl Member {
             idle_max: app.idle_max(),
             ..Settings::default()
         };
-        let builder = Runtime::builder().settings(settings);
+        let builder = Runtime::builder().settings(settings).clock(options.clock.clone());
         // Only a server knows the types: for everybody else every actor is elsewhere.
         let runtime = if hosts {
             app.register(builder).outside(peer.outside()).build()?
         } else {
-            let outside = Retrying::over(peer.outside());
+            let outside = Retrying::over(peer.outside(), options.clock);
             let runtime = builder.workers(1).outside(outside.clone()).build()?;
             outside.attach(&runtime.host());
             runtime

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use elastin_actor::{Host, ReminderDone, ReminderRequest, ReplySlot};
+use elastin_clock::Clock;
 use elastin_runtime::{Grant, Outside, SaveDone};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Time};
 use parking_lot::Mutex;
@@ -32,6 +33,7 @@ const TRIES_TIME_MAX: Duration = Duration::from_secs(20);
 pub(crate) struct Retrying {
     outside: Arc<dyn Outside>,
     handle: Handle,
+    clock: Clock,
     /// Set once, when there is a runtime. It knows this in turn.
     host: OnceLock<Weak<dyn Host>>,
     /// Calls that are being made again, by the id that their callers know: the id of the present try.
@@ -53,17 +55,18 @@ struct Attempt {
 
 impl Retrying {
     /// Must be called inside a tokio runtime, whose tasks wait between tries.
-    pub(crate) fn over(outside: Arc<dyn Outside>) -> Arc<Retrying> {
+    pub(crate) fn over(outside: Arc<dyn Outside>, clock: Clock) -> Arc<Retrying> {
         Arc::new_cyclic(|this| Retrying {
             outside,
             handle: Handle::current(),
+            clock,
             host: OnceLock::new(),
             again: Mutex::default(),
             this: this.clone(),
         })
     }
 
-    /// Says what gives calls their ids and tells the time. Until then nothing is made again.
+    /// Says what gives calls their ids. Until then nothing is made again.
     pub(crate) fn attach(&self, host: &Arc<dyn Host>) {
         assert!(self.host.set(Arc::downgrade(host)).is_ok(), "a client has one runtime");
     }
@@ -90,7 +93,7 @@ impl Retrying {
         let Some(host) = self.host.get().and_then(Weak::upgrade) else {
             return attempt.reply.complete(Err(error));
         };
-        let now = host.now();
+        let now = self.clock.now();
         let is_first = attempt.until.is_none();
         let until = *attempt.until.get_or_insert_with(|| {
             let deadline = attempt.message.header.deadline.unwrap_or(Time(u64::MAX));
@@ -109,8 +112,9 @@ impl Retrying {
         }
         attempt.pause = (attempt.pause * 2).min(PAUSE_MAX);
         let this = Arc::clone(&self);
+        let sleeper = self.clock.sleeper("a call that is made again");
         self.handle.spawn(async move {
-            tokio::time::sleep(pause).await;
+            sleeper.sleep_until(Some(now + pause)).await;
             let call = host.next_call();
             // Whoever gave it up meanwhile has taken it out.
             if let Some(present) = this.again.lock().get_mut(&attempt.first) {

@@ -54,6 +54,9 @@ pub(crate) trait AnySeat: Seat + Runnable {
     /// Ends everything, because the runtime ends.
     fn tear_down(&self);
 
+    /// Whether no turn of this actor runs or could run at this moment. One that waits for something outside may be under way.
+    fn is_still(&self) -> bool;
+
     /// Whether nothing is to be done for this actor.
     fn is_at_rest(&self) -> bool;
 }

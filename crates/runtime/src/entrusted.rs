@@ -13,9 +13,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use elastin_actor::Ticket;
+use elastin_clock::Clock;
 use parking_lot::Mutex;
 
-use crate::clock::Clock;
 use crate::timers::{Due, Timers};
 
 /// How often a turn waits before workers go on with it: one that waits more often lasts so long that a wake-up does not count
@@ -82,6 +82,11 @@ impl Entrusted {
     /// Whom to wake; nobody, if that has happened.
     pub(crate) fn take_waker(&mut self) -> Option<Waker> {
         self.waker.take()
+    }
+
+    /// Whether the caller was woken, and is about to go on.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.waker.is_none()
     }
 
     /// From now on the caller is woken by this. Gives what did so before.

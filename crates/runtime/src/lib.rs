@@ -40,7 +40,7 @@ extern crate elastin_actor as elastin;
 mod any_seat;
 mod busy;
 mod call_numbers;
-mod clock;
+mod cpu_clock;
 mod entrusted;
 mod errand;
 mod error;

@@ -149,6 +149,15 @@ impl<A> Mailbox<A> {
         self.rest.as_mut()?.suspended.as_mut()
     }
 
+    /// Whether the body waits for something that is not a worker: for what a turn waits for, a save, or the end of a move.
+    pub(crate) fn waits_for_outside(&self) -> bool {
+        let Some(rest) = self.rest.as_deref() else { return false };
+        let run_by = rest.suspended.as_ref().map(|suspended| &suspended.run_by);
+        let caller_goes_on = matches!(run_by, Some(RunBy::Caller(caller)) if caller.is_woken());
+        let waits = self.can_be_woken() || rest.saving.is_some() || matches!(rest.freeze, Freeze::Frozen(_));
+        waits && !caller_goes_on
+    }
+
     /// Whether turns wait for something, and nobody polls one of them right now.
     pub(crate) fn can_be_woken(&self) -> bool {
         let Some(rest) = &self.rest else { return false };

@@ -7,13 +7,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use elastin_actor::{Client, Handlers, Host, schema_of};
+use elastin_clock::Clock;
 use elastin_types::{ActivationEpoch, ActorId, ActorSchema, ActorType, NodeId, Schema, Time};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::busy::Busy;
 use crate::call_numbers::CallNumbers;
-use crate::clock::Clock;
 use crate::entrusted::Watch;
 use crate::errand::Errand;
 use crate::registry::Registry;
@@ -64,6 +64,7 @@ pub struct Builder {
     types: Vec<(ActorSchema, MakeSeat)>,
     outside: Option<Arc<dyn Outside>>,
     tokio: Option<Handle>,
+    clock: Option<Clock>,
 }
 
 impl Builder {
@@ -109,6 +110,12 @@ impl Builder {
         self
     }
 
+    /// The clock that all its times are on; else one of its own.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
     /// Starts the runtime.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let mut schema = Schema::default();
@@ -129,14 +136,15 @@ impl Builder {
                 (own.handle().clone(), Some(own))
             }
         };
-        let clock = Clock::start();
-        let timers = Timers::new(clock);
-        let scheduler = Scheduler::new(clock, self.settings.cpu_share);
+        let clock = self.clock.unwrap_or_else(Clock::start);
+        let timers = Timers::new(clock.clone());
+        let scheduler = Scheduler::new(clock.clone(), self.settings.cpu_share);
+        let periods = Mutex::new(Periods::begin(clock.now()));
         let shared = Arc::new_cyclic(|me| Shared {
             me: me.clone(),
             schema,
             types,
-            clock,
+            clock: clock.clone(),
             registry: Registry::new(),
             busy: Busy::new(),
             scheduler: scheduler.clone(),
@@ -158,7 +166,7 @@ impl Builder {
         };
         let owner = Owner {
             handle,
-            periods: Mutex::new(Periods::begin(clock.now())),
+            periods,
             threads: Mutex::new(threads),
             shared: shared.clone(),
         };
@@ -192,6 +200,7 @@ impl Runtime {
             types: Vec::new(),
             outside: None,
             tokio: None,
+            clock: None,
         }
     }
 
@@ -217,6 +226,19 @@ impl Runtime {
     /// The time on this process's clock, which all deadlines are on.
     pub fn now(&self) -> Time {
         self.shared().clock.now()
+    }
+
+    /// This process's clock.
+    pub fn clock(&self) -> &Clock {
+        &self.shared().clock
+    }
+
+    /// Whether no turn runs, and none could begin or go on, unless something comes from outside or time passes. It costs as
+    /// much as there are actors.
+    pub fn is_still(&self) -> bool {
+        let mut is_still = true;
+        self.shared().registry.each(|seat| is_still &= seat.is_still());
+        is_still
     }
 
     /// The registered actor types.

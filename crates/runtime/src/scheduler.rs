@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
+use elastin_clock::Clock;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
-use crate::clock::{self, Clock};
+use crate::cpu_clock;
 use crate::errand;
 use crate::share::CpuShare;
 use crate::sleepers::Sleepers;
@@ -238,7 +239,7 @@ impl Scheduler {
         if !self.is_limited() {
             return;
         }
-        while let Some(pause) = self.share.pause(self.clock.now(), clock::process_cpu) {
+        while let Some(pause) = self.share.pause(self.clock.now(), cpu_clock::process_cpu) {
             self.pauses.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(pause);
             // A thread that is to end does not wait for its share.

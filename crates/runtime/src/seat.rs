@@ -326,6 +326,23 @@ impl<A: Handlers> AnySeat for ActorSeat<A> {
         self.tear_down_activation();
     }
 
+    fn is_still(&self) -> bool {
+        let mailbox = self.mailbox.lock();
+        if mailbox.scheduled || mailbox.rerouting || mailbox.orphan {
+            return false;
+        }
+        if mailbox.epoch.is_none() || mailbox.waits_for_outside() {
+            return true;
+        }
+        // Nobody has it who runs a turn, if it is where idle ones are.
+        let Some(body) = self.take_idle(&mailbox) else {
+            return false;
+        };
+        drop(mailbox);
+        self.finish(body);
+        true
+    }
+
     fn is_at_rest(&self) -> bool {
         let mailbox = self.mailbox.lock();
         if mailbox.epoch.is_none() {

@@ -8,6 +8,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use elastin_actor::{Host, ReplySlot, WakeId};
+use elastin_clock::Clock;
 use elastin_types::{
     ActorId, ActorType, CallError, CallId, Message, NodeId, NotDelivered, Outcome, Rejected, Schema, Time,
 };
@@ -16,7 +17,6 @@ use parking_lot::Mutex;
 use crate::any_seat::AnySeat;
 use crate::busy::Busy;
 use crate::call_numbers::CallNumbers;
-use crate::clock::Clock;
 use crate::entrusted::Watch;
 use crate::registry::Registry;
 use crate::scheduler::Scheduler;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use elastin_types::{ActorStats, ActorType, PerResource, Schema, ServerState, ServerStats, Time, Usage};
 
 use crate::any_seat::{Load, Period};
-use crate::clock;
+use crate::cpu_clock;
 use crate::profile::TypeTotals;
 use crate::shared::Shared;
 use crate::{Interest, NodeSnapshot};
@@ -26,14 +26,14 @@ impl Periods {
         Self {
             number: 1,
             began: now,
-            cpu: clock::process_cpu(),
+            cpu: cpu_clock::process_cpu(),
             totals: BTreeMap::new(),
         }
     }
 
     /// Ends the period.
     pub(crate) fn end(&mut self, shared: &Shared, interest: &Interest) -> NodeSnapshot {
-        let (now, cpu) = (shared.clock.now(), clock::process_cpu());
+        let (now, cpu) = (shared.clock.now(), cpu_clock::process_cpu());
         let length = now.since(self.began).max(Duration::from_nanos(1));
         let period = Period {
             number: self.number,

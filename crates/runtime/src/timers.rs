@@ -3,15 +3,14 @@
 //! One thread sleeps until the earliest is due. What is due is run on that thread, so it only wakes or enqueues.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::thread::JoinHandle;
 
 use elastin_actor::WakeId;
+use elastin_clock::{Clock, Sleeps};
 use elastin_types::Time;
 use parking_lot::{Condvar, Mutex};
-
-use crate::clock::Clock;
 
 /// What happens when the time has come.
 pub(crate) enum Due {
@@ -41,11 +40,14 @@ struct State {
 
 impl Timers {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
-        Arc::new(Self {
+        let timers = Arc::new(Self {
             clock,
             state: Mutex::default(),
             changed: Condvar::new(),
-        })
+        });
+        let weak: Weak<Self> = Arc::downgrade(&timers);
+        timers.clock.register("the timers", weak);
+        timers
     }
 
     /// Starts the thread.
@@ -96,6 +98,7 @@ impl Timers {
         while !state.stopped {
             let Some((first, _)) = state.waiting.first_key_value() else {
                 state.asleep_until = Some(Time(u64::MAX));
+                self.clock.napped();
                 self.changed.wait(&mut state);
                 state.asleep_until = None;
                 continue;
@@ -104,6 +107,7 @@ impl Timers {
             let left = at.since(self.clock.now());
             if !left.is_zero() {
                 state.asleep_until = Some(at);
+                self.clock.napped();
                 self.changed.wait_for(&mut state, left);
                 state.asleep_until = None;
                 continue;
@@ -114,6 +118,25 @@ impl Timers {
                 Due::Run(run) => run(),
             });
         }
+    }
+}
+
+impl Sleeps for Timers {
+    fn asleep_until(&self) -> Option<Time> {
+        let state = self.state.lock();
+        let first = state.waiting.first_key_value().map(|(first, _)| first.at);
+        match (state.stopped, first) {
+            (true, _) => Some(Time(u64::MAX)),
+            // It was told to look again, and has not yet.
+            (false, Some(first)) if state.asleep_until.is_some_and(|until| first < until) => None,
+            (false, _) => state.asleep_until,
+        }
+    }
+
+    fn wake(&self) {
+        // With the lock, so that it is not between a look at the clock and its sleep.
+        let _state = self.state.lock();
+        self.changed.notify_one();
     }
 }
 
@@ -132,7 +155,7 @@ mod tests {
     #[test]
     fn what_is_due_earlier_than_the_thread_sleeps_happens_in_time() {
         let clock = Clock::start();
-        let timers = Timers::new(clock);
+        let timers = Timers::new(clock.clone());
         let thread = timers.start().expect("a thread starts");
         let (tell, told) = mpsc::channel();
         let tell_at = |at: Time, what: u32| {

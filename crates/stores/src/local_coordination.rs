@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use elastin_clock::Clock;
 use elastin_protocol::store::{
     COORDINATION_KEY_BYTES_MAX, Coordination, CoordinationError, CoordinationRequest, Revision, StoreFailure,
     WatchGuard, WatchSink,
@@ -18,9 +19,9 @@ pub(crate) struct LocalCoordination {
 }
 
 impl LocalCoordination {
-    pub(crate) fn start(name: &str, engine: CoordinationEngine<impl Journal>) -> Self {
+    pub(crate) fn start(name: &str, clock: Clock, engine: CoordinationEngine<impl Journal>) -> Self {
         Self {
-            worker: Worker::start(name, engine),
+            worker: Worker::start(name, clock, engine),
             watches: AtomicU64::new(0),
         }
     }

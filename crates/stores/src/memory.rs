@@ -1,5 +1,6 @@
 //! Stores that forget everything when they are dropped.
 
+use elastin_clock::Clock;
 use elastin_protocol::store::{
     Coordination, CoordinationError, CoordinationModel, CoordinationReply, CoordinationRequest, Done, MemoryTables,
     Revision, StateError, StateModel, StateReply, StateRequest, StateStore, StoreFailure, Touched, WatchGuard,
@@ -20,8 +21,13 @@ pub struct MemoryState {
 impl MemoryState {
     /// An empty store.
     pub fn start() -> Self {
+        Self::start_on(Clock::start())
+    }
+
+    /// An empty store whose time is that of a clock.
+    pub fn start_on(clock: Clock) -> Self {
         let model = StateModel::new(MemoryTables::default());
-        let worker = Worker::start("state-memory", StateEngine(model));
+        let worker = Worker::start("state-memory", clock, StateEngine(model));
         Self { worker }
     }
 }
@@ -46,8 +52,13 @@ pub struct MemoryCoordination {
 impl MemoryCoordination {
     /// An empty store.
     pub fn start() -> Self {
+        Self::start_on(Clock::start())
+    }
+
+    /// An empty store whose time is that of a clock.
+    pub fn start_on(clock: Clock) -> Self {
         let engine = CoordinationEngine::load(Forgetful).expect("memory can always be read");
-        let local = LocalCoordination::start("coord-memory", engine);
+        let local = LocalCoordination::start("coord-memory", clock, engine);
         Self { local }
     }
 }

@@ -5,10 +5,10 @@
 //! ```
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
+use elastin_clock::{Clock, Sleeps};
 use elastin_types::Time;
 use parking_lot::{Condvar, Mutex};
 
@@ -33,6 +33,7 @@ pub(crate) struct Worker<Job: Send + 'static> {
 }
 
 struct Shared<Job> {
+    clock: Clock,
     queue: Mutex<Queue<Job>>,
     /// Tells the thread that there are jobs or that the queue is closed.
     work: Condvar,
@@ -42,6 +43,8 @@ struct Queue<Job> {
     jobs: Vec<Job>,
     bytes: usize,
     closed: bool,
+    /// Until when the thread sleeps, if it does.
+    asleep_until: Option<Time>,
 }
 
 /// Why a job was not taken. It comes back with the reason.
@@ -51,16 +54,20 @@ pub(crate) enum NotTaken<Job> {
 }
 
 impl<Job: Send + 'static> Worker<Job> {
-    /// Starts a thread with this name around an engine. The engine's time starts at zero.
-    pub(crate) fn start(name: &str, engine: impl Engine<Job>) -> Self {
+    /// Starts a thread with this name around an engine, whose time is that of the clock.
+    pub(crate) fn start(name: &str, clock: Clock, engine: impl Engine<Job>) -> Self {
         let shared = Arc::new(Shared {
+            clock,
             queue: Mutex::new(Queue {
                 jobs: Vec::new(),
                 bytes: 0,
                 closed: false,
+                asleep_until: None,
             }),
             work: Condvar::new(),
         });
+        let weak: Weak<Shared<Job>> = Arc::downgrade(&shared);
+        shared.clock.register(name, weak);
         let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn({
@@ -152,31 +159,51 @@ fn close<Job>(shared: &Shared<Job>) {
 }
 
 fn work<Job>(shared: &Shared<Job>, mut engine: impl Engine<Job>) {
-    let origin = Instant::now();
-    let now = || Time::ZERO + origin.elapsed();
     loop {
-        let wait = engine.wake_at().map(|time| time.since(now()));
-        let Some(jobs) = take(shared, wait) else { return };
-        engine.run(now(), jobs);
+        let Some(jobs) = take(shared, engine.wake_at()) else {
+            return;
+        };
+        engine.run(shared.clock.now(), jobs);
     }
 }
 
-/// Takes all jobs as soon as there are some, or none after `wait`. `None` when the queue is closed and empty.
-fn take<Job>(shared: &Shared<Job>, wait: Option<Duration>) -> Option<Vec<Job>> {
+/// Takes all jobs as soon as there are some, or none when it is time to. `None` when the queue is closed and empty.
+fn take<Job>(shared: &Shared<Job>, wake_at: Option<Time>) -> Option<Vec<Job>> {
     let mut queue = shared.queue.lock();
-    let until = wait.map(|wait| Instant::now() + wait);
     while queue.jobs.is_empty() {
         if queue.closed {
             return None;
         }
-        match until {
-            None => shared.work.wait(&mut queue),
-            Some(until) if shared.work.wait_until(&mut queue, until).timed_out() => break,
-            Some(_) => {}
+        let left = wake_at.map(|at| at.since(shared.clock.now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            break;
         }
+        queue.asleep_until = Some(wake_at.unwrap_or(Time(u64::MAX)));
+        shared.clock.napped();
+        match left {
+            None => shared.work.wait(&mut queue),
+            Some(left) => drop(shared.work.wait_for(&mut queue, left)),
+        }
+        queue.asleep_until = None;
     }
     queue.bytes = 0;
     Some(std::mem::take(&mut queue.jobs))
+}
+
+impl<Job: Send> Sleeps for Shared<Job> {
+    fn asleep_until(&self) -> Option<Time> {
+        let queue = self.queue.lock();
+        match queue.closed {
+            true => Some(Time(u64::MAX)),
+            false => queue.asleep_until.filter(|_| queue.jobs.is_empty()),
+        }
+    }
+
+    fn wake(&self) {
+        // With the lock, so that the thread is not between a look at the clock and its sleep.
+        let _queue = self.queue.lock();
+        self.work.notify_one();
+    }
 }
 
 /// Runs a caller's callback; its panic is its own and must not take the store down.
@@ -189,6 +216,7 @@ pub(crate) fn contain(callback: impl FnOnce()) {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
 
@@ -213,7 +241,7 @@ mod tests {
     fn jobs_that_wait_are_done_together_and_in_order() {
         let (batches, seen) = mpsc::channel();
         let (permit, go_on) = mpsc::channel();
-        let worker = Worker::start("test", Recorder { batches, go_on });
+        let worker = Worker::start("test", Clock::start(), Recorder { batches, go_on });
         worker.push(1, 0).ok().unwrap();
         assert_eq!(seen.recv_timeout(Duration::from_secs(10)).unwrap(), [1]);
         for job in 2..5 {
@@ -228,7 +256,7 @@ mod tests {
     fn too_many_bytes_are_refused_but_never_a_single_large_job() {
         let (batches, seen) = mpsc::channel();
         let (permit, go_on) = mpsc::channel();
-        let worker = Worker::start("test", Recorder { batches, go_on });
+        let worker = Worker::start("test", Clock::start(), Recorder { batches, go_on });
         worker.push(1, 0).ok().unwrap();
         seen.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!(worker.push(2, QUEUE_BYTES_MAX + 1).is_ok());
@@ -241,7 +269,7 @@ mod tests {
     fn dropping_a_worker_does_what_waits() {
         let (batches, seen) = mpsc::channel();
         let (permit, go_on) = mpsc::channel();
-        let worker = Worker::start("test", Recorder { batches, go_on });
+        let worker = Worker::start("test", Clock::start(), Recorder { batches, go_on });
         worker.push(1, 0).ok().unwrap();
         seen.recv_timeout(Duration::from_secs(10)).unwrap();
         worker.push(2, 0).ok().unwrap();

@@ -4,26 +4,26 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot};
+use elastin_clock::Clock;
 use elastin_protocol::Slot;
 use elastin_protocol::reminders::DueRow;
 use elastin_protocol::store::StateError;
 use elastin_runtime::Outside;
-use elastin_types::{ActorId, CallError, Caller, ChainId, Header, Message, Method, Outcome, Reminder, Time};
+use elastin_types::{ActorId, CallError, Caller, ChainId, Header, Message, Method, Outcome, Reminder};
 use tokio::sync::oneshot;
 
 use super::Inner;
 use crate::frame::Class;
-use crate::machine::Hands;
 use crate::reminders::{self, Tell};
 
 /// Sets or forgets a reminder of an actor of this node.
 pub(super) async fn remind(this: Weak<Inner>, actor: ActorId, request: ReminderRequest, done: ReminderDone) {
-    let Some(state) = this.upgrade().map(|this| this.state.clone()) else {
+    let Some((state, now_ms)) = this.upgrade().map(|this| (this.state.clone(), this.clock().wall_ms())) else {
         return;
     };
     let result = match request {
         ReminderRequest::Set { name, after, every } => {
-            let due_ms = reminders::wall_ms().saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+            let due_ms = now_ms.saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
             let set = reminders::set(&*state, &actor, &name, due_ms, every).await;
             set.inspect(|_| {
                 if let Some(this) = this.upgrade() {
@@ -56,8 +56,8 @@ impl Inner {
 }
 
 impl Tell for Inner {
-    fn now(&self) -> Time {
-        Hands::now(self)
+    fn clock(&self) -> &Clock {
+        self.runtime().clock()
     }
 
     fn message(&self, row: &DueRow, answer_time_max: Duration) -> Message {

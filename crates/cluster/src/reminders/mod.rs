@@ -5,7 +5,6 @@ mod teller;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use elastin_protocol::store::StateStore;
 use elastin_protocol::{Slot, View};
@@ -72,10 +71,4 @@ impl Desk {
             tracing::debug!("a note of a reminder was dropped: its row is found later");
         }
     }
-}
-
-/// The wall clock, in milliseconds since the Unix epoch.
-pub(crate) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -4,21 +4,25 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use elastin_protocol::reminders::{DueRow, ReminderCommand, ReminderEvent, Reminders, Told};
+use elastin_clock::Clock;
+use elastin_protocol::reminders::{DueRow, Pace, ReminderCommand, ReminderEvent, Reminders, Told};
 use elastin_protocol::store::{Space, StateReply, StateRequest, StateStore};
 use elastin_stores::StateStoreExt;
-use elastin_types::{CallError, Message, Outcome, Time};
+use elastin_types::{CallError, Message, Outcome};
 use tokio::task::JoinSet;
 
-use super::{Hears, Note, rows, wall_ms};
+use super::{Hears, Note, rows};
 
 /// How long an actor may take to answer. A reminder whose answer has not come by then is told again.
 pub(super) const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// The shortest sleep.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+
 /// What the teller needs of its node.
 pub(crate) trait Tell: Send + Sync + 'static {
-    /// The time on this process's clock.
-    fn now(&self) -> Time;
+    /// The node's clock.
+    fn clock(&self) -> &Clock;
 
     /// The call that tells an actor of a reminder.
     fn message(&self, row: &DueRow, answer_time_max: Duration) -> Message;
@@ -35,11 +39,17 @@ struct Ended {
 
 /// Runs until the desk is gone.
 pub(super) async fn run<T: Tell>(store: Arc<dyn StateStore>, tell: Weak<T>, mut hears: Hears) {
-    let mut machine = Reminders::default();
     let mut under_way: JoinSet<Ended> = JoinSet::new();
     let mut commands = Vec::new();
-    while let Some(now) = tell.upgrade().map(|tell| tell.now()) {
-        let due = machine.next_timer().map(|at| at.since(now));
+    let Some(clock) = tell.upgrade().map(|tell| tell.clock().clone()) else {
+        return;
+    };
+    let sleeper = clock.sleeper("the reminders");
+    let pace = if clock.can_skip() { Pace::RARE } else { Pace::default() };
+    let mut machine = Reminders::at_pace(pace);
+    while tell.strong_count() > 0 {
+        // Never shorter than a tick of the timer, so that a time in the past does not keep a core busy.
+        let due = machine.next_timer().map(|at| at.max(clock.now() + SLEEP_MIN));
         let mut events = Vec::new();
         tokio::select! {
             changed = hears.slots.changed() => match changed {
@@ -56,13 +66,10 @@ pub(super) async fn run<T: Tell>(store: Arc<dyn StateStore>, tell: Weak<T>, mut 
                 events.push(event);
                 events.extend(note.map(|(slot, due_ms)| ReminderEvent::Noted { slot, due_ms }));
             }
-            () = sleep(due) => events.push(ReminderEvent::Tick),
+            () = sleeper.sleep_until(due) => events.push(ReminderEvent::Tick),
         }
-        let Some(now) = tell.upgrade().map(|tell| tell.now()) else {
-            return;
-        };
         for event in events {
-            machine.handle(now, wall_ms(), event, &mut commands);
+            machine.handle(clock.now(), clock.wall_ms(), event, &mut commands);
         }
         for command in commands.drain(..) {
             let store = Arc::clone(&store);
@@ -74,14 +81,6 @@ pub(super) async fn run<T: Tell>(store: Arc<dyn StateStore>, tell: Weak<T>, mut 
                 ReminderCommand::Tell(row) => drop(under_way.spawn(tell_one(store, tell.clone(), row))),
             }
         }
-    }
-}
-
-async fn sleep(left: Option<Duration>) {
-    match left {
-        // Never shorter than a tick of the timer, so that a time in the past does not keep a core busy.
-        Some(left) => tokio::time::sleep(left.max(Duration::from_millis(1))).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -133,12 +132,12 @@ async fn attempt<T: Tell>(store: &dyn StateStore, tell: Weak<T>, row: &DueRow) -
         rows::remove_left_over(store, row).await;
         return Ok(None);
     };
-    let call = {
+    let (clock, call) = {
         let tell = tell.upgrade().ok_or("the node is gone")?;
-        tell.call(tell.message(row, ANSWER_TIME_MAX))
+        (tell.clock().clone(), tell.call(tell.message(row, ANSWER_TIME_MAX)))
     };
     let next = match call.await {
-        Ok(_) => entry.next(wall_ms()),
+        Ok(_) => entry.next(clock.wall_ms()),
         Err(CallError::Rejected(why)) => {
             tracing::error!(reminder = row.name, %why, "an actor takes no reminders any more: this one is dropped");
             None

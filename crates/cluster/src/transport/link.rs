@@ -5,7 +5,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -29,18 +29,31 @@ const QUIET: Duration = Duration::from_micros(20);
 /// The sending thread writes no more than this itself: it has other things to do than to copy states.
 const OWN_WRITE_BYTES_MAX: usize = 16 << 10;
 
+/// What went over the connections with a peer since they were opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTraffic {
+    /// The bytes of frames that were put in to be sent, whether they have left or not.
+    pub said_bytes: u64,
+    /// The bytes of frames that came and were taken in.
+    pub heard_bytes: u64,
+}
+
 /// One peer's outgoing frames.
 pub(super) struct Link {
     outgoing: Mutex<Outgoing>,
     filled: Notify,
     close: watch::Sender<bool>,
     stages: Arc<Stages>,
+    /// The bytes of frames that came and were taken in.
+    heard_bytes: AtomicU64,
 }
 
 struct Outgoing {
     /// There is a connection.
     open: bool,
     bytes: Vec<u8>,
+    /// How many there were of these so far.
+    said_bytes: u64,
     /// How many frames are in `bytes`.
     frames: usize,
     /// Lets the sending thread write, if the connection can be written to without more ado.
@@ -59,6 +72,7 @@ impl Link {
             outgoing: Mutex::new(Outgoing {
                 open: false,
                 bytes: Vec::new(),
+                said_bytes: 0,
                 frames: 0,
                 direct: None,
                 task_writes: false,
@@ -68,7 +82,21 @@ impl Link {
             filled: Notify::new(),
             close: watch::Sender::new(false),
             stages,
+            heard_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Frames of so many bytes came, and were taken in.
+    pub(super) fn heard(&self, bytes: usize) {
+        self.heard_bytes.fetch_add(bytes as u64, Ordering::Release);
+    }
+
+    /// What went over it.
+    pub(super) fn traffic(&self) -> LinkTraffic {
+        LinkTraffic {
+            heard_bytes: self.heard_bytes.load(Ordering::Acquire),
+            said_bytes: self.outgoing.lock().said_bytes,
+        }
     }
 
     /// Takes a frame that `put` appends; it leaves with the next [`Link::flush`]. If it `needs_connection` and there is none, it
@@ -90,6 +118,7 @@ impl Link {
             return Err(SendError::Backlogged);
         }
         outgoing.frames += 1;
+        outgoing.said_bytes += (outgoing.bytes.len() - before) as u64;
         Ok(())
     }
 

@@ -36,7 +36,7 @@ use link::Link;
 use lookout::Lookout;
 use stages::Stages;
 
-pub use link::LINK_BYTES_MAX;
+pub use link::{LINK_BYTES_MAX, LinkTraffic};
 pub(crate) use outbox::Outbox;
 pub use stages::{StageMeasures, TransportMeasures};
 
@@ -175,6 +175,12 @@ impl Transport {
     /// The bytes that were sent and received so far, to be compared with an earlier look.
     pub fn traffic_bytes(&self) -> u64 {
         self.inner.stages.received.bytes() + self.inner.stages.sent.bytes()
+    }
+
+    /// What went over the connections with a peer; nothing, if there are none.
+    pub fn traffic_with(&self, peer: NodeId) -> LinkTraffic {
+        let link = self.inner.peers.lock().links.get(&peer).cloned();
+        link.map(|link| link.traffic()).unwrap_or_default()
     }
 
     /// What is measured of its stages.

@@ -115,6 +115,7 @@ impl Reading {
         let Taken { frames, bytes } = frames.end()?;
         if frames > 0 {
             self.inner.stages.received.passed(frames, bytes, began.elapsed());
+            self.link.heard(bytes);
         }
         self.input.advance(bytes);
         Ok((frames, errand))

@@ -126,8 +126,9 @@ impl Supervisor {
 
     async fn run(mut self, mut exited: mpsc::UnboundedReceiver<Exited>, mut asked: mpsc::UnboundedReceiver<Request>) {
         let (mut below, mut heard) = self.member.take_ears();
+        let sleeper = self.member.runtime.clock().sleeper("the global elasticity manager");
         loop {
-            let due = self.global.next_timer().map(|at| at.since(self.member.runtime.now()));
+            let due = self.global.next_timer();
             tokio::select! {
                 Some(below) = below.recv() => self.hear(below),
                 Some(heard) = heard.recv() => match heard {
@@ -145,7 +146,7 @@ impl Supervisor {
                     // Dropping the provisioner ends the servers.
                     None => return,
                 },
-                () = sleep_until_due(due) => self.tell(GemEvent::Tick),
+                () = sleep_until_due(&sleeper, due) => self.tell(GemEvent::Tick),
             }
         }
     }

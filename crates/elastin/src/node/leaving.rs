@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use elastin_control::NewActor;
 use elastin_protocol::View;
-use elastin_types::ActorId;
-use tokio::time::Instant;
+use elastin_types::{ActorId, Time};
 
 use super::evacuation::Evacuation;
 use super::server::{Asked, Server};
@@ -21,7 +20,7 @@ pub(super) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 pub(super) struct Leaving {
     evacuation: Evacuation,
     /// When it leaves with whatever it has, unless another actor leaves before.
-    at_the_latest: Instant,
+    at_the_latest: Time,
 }
 
 impl Server {
@@ -34,7 +33,7 @@ impl Server {
         self.member.membership.drain(self.member.me, true);
         self.leaving = Some(Leaving {
             evacuation: Evacuation::default(),
-            at_the_latest: Instant::now() + STUCK_TIME_MAX,
+            at_the_latest: self.member.runtime.now() + STUCK_TIME_MAX,
         });
         self.empty();
     }
@@ -49,7 +48,7 @@ impl Server {
         let Some(leaving) = &self.leaving else { return };
         if is_empty && self.member.peer.may_go() {
             self.leave();
-        } else if Instant::now() >= leaving.at_the_latest {
+        } else if self.member.runtime.now() >= leaving.at_the_latest {
             tracing::warn!(
                 is_empty,
                 "this server leaves although not everybody and everything is ready for it"
@@ -71,7 +70,7 @@ impl Server {
         if let Some(leaving) = &mut self.leaving {
             leaving.evacuation.ended(actor);
             if moved {
-                leaving.at_the_latest = Instant::now() + STUCK_TIME_MAX;
+                leaving.at_the_latest = self.member.runtime.now() + STUCK_TIME_MAX;
             }
         }
         self.evacuate();

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use elastin_clock::Clock;
 use elastin_cluster::{Peer, Planted, Role, Security};
 use elastin_runtime::Runtime;
 use elastin_stores::MeasuredState;
@@ -51,6 +52,8 @@ pub(crate) struct NodeOptions {
     pub(crate) net_mbit: Option<f64>,
     /// Where to serve metrics.
     pub(crate) metrics: Option<SocketAddr>,
+    /// Its clock.
+    pub(crate) clock: Clock,
 }
 
 /// Runs a server as a process, until its supervisor or a signal ends it or it is no longer a member.
@@ -120,6 +123,7 @@ pub(crate) async fn serve(
         listen: options.listen,
         advertise: options.advertise,
         lease_ttl: options.lease_ttl,
+        clock: options.clock,
         ..MemberOptions::new(
             options.name.clone(),
             Role::Server,

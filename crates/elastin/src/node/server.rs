@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use elastin_cluster::{Class, Heard, Role, Roster};
 use elastin_control::{Config, GemEvent, Lem, LemEvent};
 use elastin_policy::Policy;
-use elastin_types::{ActorId, NodeId};
+use elastin_types::{ActorId, NodeId, Time};
 use parking_lot::Mutex;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::leaving::{LOOK_AGAIN_AFTER, Leaving};
 use super::managers::Told;
@@ -39,6 +39,9 @@ pub(super) struct Server {
     pub(super) policy: Arc<Policy>,
     pub(super) settings: ClusterSettings,
     pub(super) usage: UsageMeter,
+    period: Duration,
+    /// When the present period does.
+    period_ends: Time,
     pub(super) last_period: Arc<Mutex<LastPeriod>>,
     pub(super) roster: Roster,
     pub(super) office: Office,
@@ -60,7 +63,10 @@ impl Server {
             settings: settings.elasticity(),
             seed: member.me.0,
         };
+        let period = policy.period().unwrap_or(settings.period);
         Server {
+            period,
+            period_ends: member.runtime.now() + period,
             lem: Lem::new(config),
             global: None,
             status: Arc::default(),
@@ -84,18 +90,10 @@ impl Server {
     pub(super) async fn run(mut self, told_to_leave: impl Future<Output = ()>) -> anyhow::Result<()> {
         let mut told_to_leave = std::pin::pin!(told_to_leave);
         let (mut below, mut heard) = self.member.take_ears();
-        let mut periods = interval(self.policy.period().unwrap_or(self.settings.period));
-        periods.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick comes at once; nothing is measured yet.
-        periods.tick().await;
+        let sleeper = self.member.runtime.clock().sleeper("the elasticity managers");
         let (mut evicted, mut told) = (false, false);
         while !self.left {
-            let local = self.lem.next_timer();
-            let global = self.global.as_ref().and_then(Global::next_timer);
-            let due = local.into_iter().chain(global).min();
-            let due = due.map(|at| at.since(self.member.runtime.now()));
             tokio::select! {
-                _ = periods.tick() => self.end_period(),
                 Some(below) = below.recv() => self.hear(below),
                 heard = heard.recv(), if !evicted => match heard {
                     Some(Heard::Roster(roster)) => self.meet(roster),
@@ -103,15 +101,45 @@ impl Server {
                     Some(Heard::Evicted) | None if self.member.planted.is_unfenced() => evicted = true,
                     Some(Heard::Evicted) | None => anyhow::bail!("this server is no longer a member of its cluster"),
                 },
-                () = sleep_until_due(due) => self.tell([Told::Local(LemEvent::Tick), Told::Global(GemEvent::Tick)]),
+                () = sleep_until_due(&sleeper, self.wakes_at()) => self.wake(),
                 () = &mut told_to_leave, if !told => {
                     told = true;
                     self.begin_to_leave();
                 }
-                () = tokio::time::sleep(LOOK_AGAIN_AFTER), if self.leaving.is_some() => self.empty(),
             }
         }
         Ok(())
+    }
+
+    /// When something is due that nobody tells it of.
+    fn wakes_at(&self) -> Option<Time> {
+        let look_again = self
+            .leaving
+            .as_ref()
+            .map(|_| self.member.runtime.now() + LOOK_AGAIN_AFTER);
+        let times = [Some(self.period_ends), self.tick_due(), look_again];
+        times.into_iter().flatten().min()
+    }
+
+    /// When a manager here wants to know that time has passed.
+    fn tick_due(&self) -> Option<Time> {
+        let global = self.global.as_ref().and_then(Global::next_timer);
+        self.lem.next_timer().into_iter().chain(global).min()
+    }
+
+    /// Does what is due.
+    fn wake(&mut self) {
+        let now = self.member.runtime.now();
+        if now >= self.period_ends {
+            self.end_period();
+            self.period_ends = now + self.period;
+        }
+        if self.tick_due().is_some_and(|due| now >= due) {
+            self.tell([Told::Local(LemEvent::Tick), Told::Global(GemEvent::Tick)]);
+        }
+        if self.leaving.is_some() {
+            self.empty();
+        }
     }
 
     /// The membership changed.

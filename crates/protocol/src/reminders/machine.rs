@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use elastin_types::Time;
 
+use super::pace::Pace;
 use super::row::{DueRow, millis, slot_range};
 use crate::{SLOT_COUNT, Slot};
 
@@ -19,17 +20,11 @@ const FAILED_MAX: usize = 1024;
 /// How many rows one scan asks for.
 const SCAN_ROWS: u32 = 128;
 
-/// How often all slots are looked through, for rows that nobody has noted: the message was lost, or the owner has changed.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
-
 /// The pause between two scans of a sweep, so that many reminders far in the future cost little.
 const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long until a scan that failed is tried again.
 const SCAN_RETRY: Duration = Duration::from_secs(1);
-
-/// How long until the wall clock is looked at again at most, because it may be set.
-const CLOCK_LOOK: Duration = Duration::from_secs(1);
 
 /// The first and the longest pause before a failed telling is tried again; it doubles between.
 const RETRY_MIN: Duration = Duration::from_millis(200);
@@ -104,6 +99,7 @@ pub struct Reminders {
     looking: Option<(Slot, Bytes)>,
     sweep: Sweep,
     next_timer: Option<Time>,
+    pace: Pace,
 }
 
 /// When a failed telling is tried again.
@@ -138,6 +134,14 @@ struct Sweep {
 }
 
 impl Reminders {
+    /// Those of a node that owns no slot yet.
+    pub fn at_pace(pace: Pace) -> Self {
+        Self {
+            pace,
+            ..Self::default()
+        }
+    }
+
     /// Takes in an event at this time, on the process's own clock and on the wall's, and says what to do.
     pub fn handle(&mut self, now: Time, wall_ms: u64, event: ReminderEvent, commands: &mut Vec<ReminderCommand>) {
         match event {
@@ -375,7 +379,7 @@ impl Reminders {
     }
 
     fn end_sweep(&mut self, now: Time) {
-        let began = (self.sweep.began + SWEEP_EVERY).max(now + SWEEP_PAUSE);
+        let began = (self.sweep.began + self.pace.sweep_every).max(now + SWEEP_PAUSE);
         self.sweep = Sweep {
             began,
             resumes: began,
@@ -393,7 +397,7 @@ impl Reminders {
             .min()
             .filter(|_| self.telling.len() < TELLING_MAX);
         let due = self.by_time.first().map(|(due_ms, _)| due_ms.saturating_sub(wall_ms));
-        let due = due.map(|wait_ms| now + Duration::from_millis(wait_ms.min(millis(CLOCK_LOOK))));
+        let due = due.map(|wait_ms| now + Duration::from_millis(wait_ms.min(millis(self.pace.clock_look))));
         // What waits for a scan or for room is looked at when that event comes.
         let waits = self.scan.is_some() || !self.has_room();
         let looks = [due, Some(self.sweep.resumes)].into_iter().flatten().filter(|_| !waits);

@@ -16,7 +16,9 @@
 //! delays reminders, and loses none.
 
 mod machine;
+mod pace;
 mod row;
 
 pub use machine::{ReminderCommand, ReminderEvent, Reminders, Told};
+pub use pace::Pace;
 pub use row::{DueRow, ReminderEntry, entry_key, slot_range};

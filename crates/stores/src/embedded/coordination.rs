@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use elastin_clock::Clock;
 use elastin_protocol::store::{
     Coordination, CoordinationError, CoordinationModel, CoordinationReply, CoordinationRequest, Done, Entry, LeaseId,
     Revision, StoreFailure, StoredLease, Touched, WatchGuard, WatchSink,
@@ -43,7 +44,7 @@ impl EmbeddedCoordination {
             path: path.to_owned(),
             failure,
         })?;
-        let local = LocalCoordination::start("coord-file", engine);
+        let local = LocalCoordination::start("coord-file", Clock::start(), engine);
         Ok(Self { local })
     }
 }

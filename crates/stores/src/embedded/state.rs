@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use elastin_clock::Clock;
 use elastin_protocol::store::{Done, StateError, StateModel, StateReply, StateRequest, StateStore, StoreFailure};
 use elastin_types::Time;
 
@@ -35,7 +36,7 @@ impl EmbeddedState {
             path: path.to_owned(),
             failure,
         })?;
-        let worker = Worker::start("state-file", StateEngine(file));
+        let worker = Worker::start("state-file", Clock::start(), StateEngine(file));
         Ok(Self { worker })
     }
 }

@@ -1,25 +1,43 @@
 //! A cluster whose servers are all in this process, for an application's own tests.
 
+mod servers;
+mod tasks;
+mod time;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_actor::Client;
-use elastin_cluster::{Peer, Planted, Security};
+use elastin_clock::Clock;
+use elastin_cluster::{Role, Security};
 use elastin_protocol::MoveError;
-use elastin_runtime::Runtime;
 use elastin_stores::memory::{MemoryCoordination, MemoryState};
 use elastin_types::ActorId;
-use tokio::sync::oneshot;
 
 use crate::address::Stores;
 use crate::admin::AdminError;
-use crate::member::{LEASE_TTL, LOOPBACK};
-use crate::node::{self, NodeOptions, Place};
+use crate::member::{LEASE_TTL, MemberOptions};
 use crate::{App, Cluster, ServerStatus};
+use servers::Servers;
+use tasks::Tasks;
+
+pub use time::TimeError;
 
 /// How long a server may take to join.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// How often elasticity managers decide.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The same with [`InProcessBuilder::fake_time`].
+const FAKE_PERIOD: Duration = Duration::from_secs(3600);
+
+/// How long a server may be silent with [`InProcessBuilder::fake_time`].
+const FAKE_LEASE: Duration = Duration::from_secs(3600);
+
+/// How long a cluster may take to do what is due at one moment: far longer than it does.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A cluster to be started in this process.
 ///
@@ -50,8 +68,10 @@ const JOIN_TIME_MAX: Duration = Duration::from_secs(30);
 pub struct InProcessBuilder {
     app: App,
     servers: u32,
-    period: Duration,
-    lease: Duration,
+    period: Option<Duration>,
+    lease: Option<Duration>,
+    fake_time: bool,
+    patience: Duration,
 }
 
 impl InProcessBuilder {
@@ -59,8 +79,10 @@ impl InProcessBuilder {
         Self {
             app,
             servers: 1,
-            period: Duration::from_secs(1),
-            lease: LEASE_TTL,
+            period: None,
+            lease: None,
+            fake_time: false,
+            patience: PATIENCE,
         }
     }
 
@@ -72,14 +94,29 @@ impl InProcessBuilder {
 
     /// Sets how often elasticity managers decide, unless the policy says so; a second, unless it is said.
     pub fn period(mut self, period: Duration) -> Self {
-        self.period = period;
+        self.period = Some(period);
         self
     }
 
     /// Sets how long a server may be silent before it counts as dead; three seconds, unless it is said. A test that
     /// [crashes](InProcess::crash) servers waits that long; on a busy machine a short lease may run out by itself.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Gives the cluster a time of its own, which runs as the real one does and can be moved ahead, for tests of timers,
+    /// reminders, deadlines, leases and passivation: see [`InProcess::advance`]. Periods and leases are an hour long then,
+    /// unless it is said: each is something that happens, and a day would have very many.
+    pub fn fake_time(mut self) -> Self {
+        self.fake_time = true;
+        self
+    }
+
+    /// Sets how long the cluster may take, in real time, to do what is due at one moment before
+    /// [`advance`](InProcess::advance) gives up; half a minute, unless it is said.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -87,23 +124,43 @@ impl InProcessBuilder {
     pub async fn start(self) -> anyhow::Result<InProcess> {
         anyhow::ensure!(self.servers > 0, "a cluster has at least one server");
         self.app.check()?;
+        let (clock, period, lease) = match self.fake_time {
+            true => (Clock::start_skipping(), FAKE_PERIOD, FAKE_LEASE),
+            false => (Clock::start(), PERIOD, LEASE_TTL),
+        };
+        let lease = self.lease.unwrap_or(lease);
         let stores = Stores {
-            coordination: Arc::new(MemoryCoordination::start()),
-            state: Arc::new(MemoryState::start()),
+            coordination: Arc::new(MemoryCoordination::start_on(clock.clone())),
+            state: Arc::new(MemoryState::start_on(clock.clone())),
         };
         let mut servers = Servers {
             app: self.app.clone(),
             stores: stores.clone(),
-            period: self.period,
-            lease: self.lease,
+            period: self.period.unwrap_or(period),
+            lease,
+            clock: clock.clone(),
             running: BTreeMap::new(),
             started: 0,
         };
         for _ in 0..self.servers {
             servers.start().await?;
         }
-        let cluster = Cluster::join(&self.app, stores, Security::Trusting, "test").await?;
-        Ok(InProcess { cluster, servers })
+        let tasks = Tasks::start("client")?;
+        let Stores { coordination, state } = stores;
+        let client = MemberOptions {
+            lease_ttl: lease,
+            clock: clock.of("the client"),
+            ..MemberOptions::new("test", Role::Client, coordination, state, Security::Trusting)
+        };
+        let app = self.app;
+        let cluster = tasks.handle().spawn(async move { Cluster::join(&app, client).await });
+        Ok(InProcess {
+            cluster: cluster.await??,
+            tasks,
+            servers,
+            fake: self.fake_time.then_some(clock),
+            patience: self.patience,
+        })
     }
 }
 
@@ -115,26 +172,12 @@ impl InProcessBuilder {
 /// policies see.
 pub struct InProcess {
     cluster: Cluster,
+    /// The client's.
+    tasks: Tasks,
     servers: Servers,
-}
-
-struct Servers {
-    app: App,
-    stores: Stores,
-    period: Duration,
-    lease: Duration,
-    running: BTreeMap<String, Running>,
-    /// How many there have been.
-    started: u32,
-}
-
-/// A server at work.
-struct Running {
-    /// Its threads for everything but turns; taken when it ends.
-    tokio: Option<tokio::runtime::Runtime>,
-    runtime: Runtime,
-    peer: Peer,
-    ended: tokio::task::JoinHandle<anyhow::Result<()>>,
+    /// The clock of them all, if it can be moved ahead.
+    fake: Option<Clock>,
+    patience: Duration,
 }
 
 impl InProcess {
@@ -191,87 +234,16 @@ impl InProcess {
 
     /// Ends the cluster, with all that its actors have saved.
     pub async fn shutdown(self) {
-        let InProcess { cluster, mut servers } = self;
+        let InProcess {
+            cluster,
+            tasks,
+            mut servers,
+            ..
+        } = self;
         cluster.leave().await;
+        drop(tasks);
         for (_, running) in std::mem::take(&mut servers.running) {
             running.end().await;
         }
-    }
-}
-
-impl Servers {
-    /// Starts a server and waits until it has joined; gives its name.
-    async fn start(&mut self) -> anyhow::Result<String> {
-        self.started += 1;
-        let name = format!("server-{}", self.started);
-        let tokio = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name(&name)
-            .enable_all()
-            .build()?;
-        let (joining, joined) = oneshot::channel();
-        let place = Place {
-            stores: self.stores.clone(),
-            security: Security::Trusting,
-            supervised: false,
-        };
-        let options = NodeOptions {
-            name: name.clone(),
-            cpu_share: None,
-            listen: LOOPBACK,
-            advertise: None,
-            lease_ttl: self.lease,
-            period: self.period,
-            planted: Planted::default(),
-            net_mbit: None,
-            metrics: None,
-        };
-        let hand_over = move |runtime: &Runtime, peer: &Peer| {
-            let _ = joining.send((runtime.clone(), peer.clone()));
-        };
-        let never = std::future::pending;
-        let server = node::serve(self.app.clone(), place, options, never(), never(), hand_over);
-        let ended = tokio.spawn(server);
-        match tokio::time::timeout(JOIN_TIME_MAX, joined).await {
-            Ok(Ok((runtime, peer))) => {
-                let running = Running {
-                    tokio: Some(tokio),
-                    runtime,
-                    peer,
-                    ended,
-                };
-                self.running.insert(name.clone(), running);
-                Ok(name)
-            }
-            failed => {
-                let why = if failed.is_ok() { ended.await?.err() } else { None };
-                tokio.shutdown_background();
-                Err(why.unwrap_or_else(|| anyhow::anyhow!("{name} did not join within {JOIN_TIME_MAX:?}")))
-            }
-        }
-    }
-}
-
-impl Running {
-    /// Ends it without a word to anybody.
-    async fn end(mut self) {
-        self.runtime.fence(true);
-        self.peer.close();
-        self.ended.abort();
-        self.stop_threads();
-        self.runtime.shutdown(Duration::ZERO).await;
-    }
-
-    fn stop_threads(&mut self) {
-        if let Some(tokio) = self.tokio.take() {
-            tokio.shutdown_background();
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.runtime.fence(true);
-        self.stop_threads();
     }
 }

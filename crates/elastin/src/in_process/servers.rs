@@ -1,0 +1,102 @@
+//! The servers of a cluster in one process.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use elastin_clock::Clock;
+use elastin_cluster::{Peer, Planted, Security};
+use elastin_runtime::Runtime;
+use tokio::sync::oneshot;
+
+use super::JOIN_TIME_MAX;
+use super::tasks::Tasks;
+use crate::App;
+use crate::address::Stores;
+use crate::member::LOOPBACK;
+use crate::node::{self, NodeOptions, Place};
+
+/// The servers of a cluster, and what a further one is started with.
+pub(super) struct Servers {
+    pub(super) app: App,
+    pub(super) stores: Stores,
+    pub(super) period: Duration,
+    pub(super) lease: Duration,
+    pub(super) clock: Clock,
+    pub(super) running: BTreeMap<String, Running>,
+    /// How many there have been.
+    pub(super) started: u32,
+}
+
+/// A server at work.
+pub(super) struct Running {
+    pub(super) tokio: Tasks,
+    pub(super) runtime: Runtime,
+    pub(super) peer: Peer,
+    pub(super) ended: tokio::task::JoinHandle<anyhow::Result<()>>,
+}
+
+impl Servers {
+    /// Starts a server and waits until it has joined; gives its name.
+    pub(super) async fn start(&mut self) -> anyhow::Result<String> {
+        self.started += 1;
+        let name = format!("server-{}", self.started);
+        let tokio = Tasks::start(&name)?;
+        let (joining, joined) = oneshot::channel();
+        let place = Place {
+            stores: self.stores.clone(),
+            security: Security::Trusting,
+            supervised: false,
+        };
+        let options = NodeOptions {
+            name: name.clone(),
+            cpu_share: None,
+            listen: LOOPBACK,
+            advertise: None,
+            lease_ttl: self.lease,
+            period: self.period,
+            planted: Planted::default(),
+            net_mbit: None,
+            metrics: None,
+            clock: self.clock.of(&name),
+        };
+        let hand_over = move |runtime: &Runtime, peer: &Peer| {
+            let _ = joining.send((runtime.clone(), peer.clone()));
+        };
+        let never = std::future::pending;
+        let server = node::serve(self.app.clone(), place, options, never(), never(), hand_over);
+        let ended = tokio.handle().spawn(server);
+        match tokio::time::timeout(JOIN_TIME_MAX, joined).await {
+            Ok(Ok((runtime, peer))) => {
+                let running = Running {
+                    tokio,
+                    runtime,
+                    peer,
+                    ended,
+                };
+                self.running.insert(name.clone(), running);
+                Ok(name)
+            }
+            failed => {
+                let why = if failed.is_ok() { ended.await?.err() } else { None };
+                Err(why.unwrap_or_else(|| anyhow::anyhow!("{name} did not join within {JOIN_TIME_MAX:?}")))
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Ends it without a word to anybody.
+    pub(super) async fn end(mut self) {
+        self.runtime.fence(true);
+        self.peer.close();
+        self.ended.abort();
+        self.tokio.stop();
+        self.runtime.shutdown(Duration::ZERO).await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.runtime.fence(true);
+    }
+}
