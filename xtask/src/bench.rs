@@ -3,9 +3,11 @@
 //! The benches are a workspace of their own, so that the libraries that Elastin is compared with are not among its own
 //! dependencies.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 
-use crate::metadata::Metadata;
+use crate::metadata::{Declared, Metadata, Package};
 use crate::run;
 
 const MANIFEST: &str = "bench/Cargo.toml";
@@ -40,6 +42,27 @@ pub(crate) fn bench(suite: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Checks that the suites build which need nothing but what Elastin itself is made of. The others are compared with libraries
+/// that take minutes to build.
+pub(crate) fn check() -> Result<()> {
+    let ours = Metadata::load("Cargo.toml", &["--no-deps"])?;
+    let packages = names_without_peers(&ours.packages, &suite_packages()?);
+    // Together with everything else, so that what both need is checked once.
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
+    let mut command = vec!["check", "--quiet", "--manifest-path", MANIFEST, "--target-dir", &target];
+    command.extend(packages.iter().flat_map(|package| ["--package", package.as_str()]));
+    run::cargo_with(&command, &[])
+}
+
+/// The packages whose dependencies all are among those that `ours` have too, or are of this repository.
+fn names_without_peers(ours: &[Package], suites: &[Package]) -> Vec<String> {
+    let used = ours.iter().flat_map(|package| &package.dependencies);
+    let used: BTreeSet<&str> = used.map(|dependency| dependency.name.as_str()).collect();
+    let is_ours = |dependency: &Declared| dependency.path.is_some() || used.contains(dependency.name.as_str());
+    let without_peers = suites.iter().filter(|suite| suite.dependencies.iter().all(is_ours));
+    without_peers.map(|suite| suite.name.clone()).collect()
+}
+
 /// Prints the names of all suites.
 pub(crate) fn list() -> Result<()> {
     for suite in suites()? {
@@ -49,11 +72,40 @@ pub(crate) fn list() -> Result<()> {
 }
 
 fn suites() -> Result<Vec<String>> {
+    let targets = suite_packages()?.into_iter().flat_map(|package| package.targets);
+    let binaries = targets.filter(|target| target.kind.iter().any(|kind| kind == "bin"));
+    Ok(binaries.map(|target| target.name).collect())
+}
+
+fn suite_packages() -> Result<Vec<Package>> {
     if !run::root().join(MANIFEST).exists() {
         bail!("there are no suites: {MANIFEST} does not exist");
     }
-    let metadata = Metadata::load(MANIFEST, &["--no-deps"])?;
-    let targets = metadata.packages.into_iter().flat_map(|package| package.targets);
-    let binaries = targets.filter(|target| target.kind.iter().any(|kind| kind == "bin"));
-    Ok(binaries.map(|target| target.name).collect())
+    Ok(Metadata::load(MANIFEST, &["--no-deps"])?.packages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+        let declared = |(name, path): &(&str, Option<&str>)| Declared {
+            name: (*name).into(),
+            path: path.map(Into::into),
+        };
+        Package {
+            id: name.into(),
+            name: name.into(),
+            targets: Vec::new(),
+            dependencies: dependencies.iter().map(declared).collect(),
+        }
+    }
+
+    #[test]
+    fn only_suites_with_peers_are_left_out() {
+        let ours = [package("elastin", &[("tokio", None)])];
+        let alone = package("bench-sim", &[("tokio", None), ("elastin", Some("crates/elastin"))]);
+        let with_peer = package("bench-local", &[("tokio", None), ("actix", None)]);
+        assert_eq!(names_without_peers(&ours, &[alone, with_peer]), ["bench-sim"]);
+    }
 }

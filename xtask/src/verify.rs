@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{dependencies, layers, run};
+use crate::{bench, dependencies, layers, run};
 
 /// One thing that is checked.
 struct Step {
@@ -47,6 +47,10 @@ const STEPS: &[Step] = &[
             ],
             &[],
         ),
+    },
+    Step {
+        name: "benches",
+        what: Check::Own(bench::check),
     },
     Step {
         name: "test",
@@ -158,7 +162,7 @@ mod tests {
         let error = chosen(&["lunt"]).err().unwrap().to_string();
         assert_eq!(
             error,
-            "there is no step `lunt`; the steps are format, layers, dependencies, lint, test, models, doctest, doc"
+            "there is no step `lunt`; the steps are format, layers, dependencies, lint, benches, test, models, doctest, doc"
         );
     }
 }

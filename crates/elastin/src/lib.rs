@@ -75,3 +75,8 @@ pub mod prelude {
 
 #[doc(hidden)]
 pub use elastin_actor::__private;
+
+/// The examples of the page about clusters are tried out.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/clusters.md")]
+struct ClustersPage;
