@@ -20,7 +20,8 @@ pub(crate) fn bench(suite: &str, arguments: &[&str]) -> Result<()> {
     }
     let results = run::root().join("target/bench");
     std::fs::create_dir_all(&results)?;
-    // The package, and not the binary: features that another suite needs of a library would be on otherwise.
+    // The package, and not the binary: features that another suite needs of a library would be on otherwise. That is also why
+    // a build of the whole bench workspace is of no use here; `cargo build --release --package bench-SUITE` in `bench/` is.
     let package = format!("bench-{suite}");
     let mut command = vec![
         "run",

@@ -76,6 +76,7 @@ impl Above for PassOn {
 }
 
 /// What a member is made with.
+#[derive(Clone)]
 pub(crate) struct MemberOptions {
     pub(crate) name: String,
     pub(crate) role: Role,
@@ -201,6 +202,11 @@ impl Member {
             membership,
             planted,
         })
+    }
+
+    /// The next thing that it hears of its cluster, before anybody steers it.
+    pub(crate) async fn hear(&mut self) -> Option<Heard> {
+        self.heard.as_mut()?.recv().await
     }
 
     /// What the member hears, for whoever steers it.

@@ -28,6 +28,9 @@ impl Journal {
     }
 }
 
+/// What a server logs, as information, when it begins [a slow append](Ledger).
+pub const SLOW_TURN_BEGAN: &str = "a slow turn has begun";
+
 /// Keeps its log in the store: what was acknowledged survives a crash.
 #[derive(Actor, Serialize, Deserialize, Default)]
 #[actor(persist)]
@@ -42,8 +45,9 @@ impl Ledger {
         append(&mut self.log, sender, number)
     }
 
-    /// The same in a turn that takes long.
+    /// The same in a turn that takes long. Its server logs that it has begun.
     async fn append_slowly(&mut self, sender: u32, number: u64, time: Duration) -> u64 {
+        tracing::info!("{SLOW_TURN_BEGAN}");
         tokio::time::sleep(time).await;
         append(&mut self.log, sender, number)
     }

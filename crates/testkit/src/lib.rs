@@ -4,6 +4,7 @@
 mod actors;
 mod bell;
 mod dice;
+mod embedded;
 mod etcd_cluster;
 mod gate;
 mod history;
@@ -11,9 +12,10 @@ mod load;
 mod probe;
 mod wait;
 
-pub use actors::{Burner, Feeder, Journal, Ledger, Log};
+pub use actors::{Burner, Feeder, Journal, Ledger, Log, SLOW_TURN_BEGAN};
 pub use bell::Bell;
 pub use dice::Dice;
+pub use embedded::{embedded, server_names};
 pub use etcd_cluster::EtcdElastin;
 pub use gate::Gate;
 pub use history::{Counts, History, Known};

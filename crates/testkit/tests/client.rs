@@ -4,26 +4,16 @@ use std::time::{Duration, Instant};
 
 use elastin::Embedded;
 use elastin::prelude::*;
-use elastin_testkit::{Feeder, Journal, Ledger, app, wait_for};
+use elastin_testkit::{Feeder, Journal, Ledger, app, embedded, server_names, wait_for};
 use tokio::task::JoinSet;
 
 const CALL_DEADLINE: Duration = Duration::from_secs(60);
 const LEDGERS: u64 = 8;
 
 async fn cluster_of_one() -> (Embedded, Client) {
-    let cluster = app()
-        .embedded()
-        .servers(1)
-        .program(env!("CARGO_BIN_EXE_testkit-server"))
-        .start()
-        .await
-        .expect("the cluster starts");
+    let cluster = embedded(1, env!("CARGO_BIN_EXE_testkit-server")).await;
     let client = cluster.client().await.unwrap();
     (cluster, client)
-}
-
-fn names(cluster: &Embedded) -> Vec<String> {
-    cluster.servers().into_iter().map(|server| server.name).collect()
 }
 
 async fn append(client: Client, ledger: u64, number: u64) -> Result<u64, CallError> {
@@ -51,7 +41,7 @@ async fn a_call_that_was_not_delivered_is_made_again_until_its_deadline() {
     let (cluster, client) = cluster_of_one().await;
     assert_eq!(append(client.clone(), 1, 1).await, Ok(1));
     // The only server takes nobody any more, but can't go: there is no other for what it has.
-    cluster.drain(&names(&cluster)[0]);
+    cluster.drain(&server_names(&cluster)[0]);
     let wait_max = Duration::from_millis(300);
     let (error, spent) = refused(&client, 1000, wait_max).await;
     assert!(matches!(error, CallError::NotDelivered(_)), "{error:?}");
@@ -82,7 +72,7 @@ async fn a_call_in_doubt_is_not_made_again() {
     let (cluster, client) = cluster_of_one().await;
     let mut in_doubt = 0;
     for round in 1..=KILLS {
-        let only = names(&cluster).remove(0);
+        let only = server_names(&cluster).remove(0);
         assert!(cluster.kill(&only).await, "{only} was there to be killed");
         let mut calls = JoinSet::new();
         for ledger in 0..LEDGERS {
@@ -96,7 +86,7 @@ async fn a_call_in_doubt_is_not_made_again() {
             }
         }
         wait_for("another server", || {
-            names(&cluster).first().is_some_and(|name| *name != only)
+            server_names(&cluster).first().is_some_and(|name| *name != only)
         })
         .await;
     }

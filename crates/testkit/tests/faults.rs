@@ -6,7 +6,9 @@ use std::time::Duration;
 use elastin::admin::AdminError;
 use elastin::{Cluster, MoveError};
 use elastin_backends::{BackendError, Disk, EtcdCluster, Network, PostgresServer};
-use elastin_testkit::{EtcdElastin, History, LEDGERS, Ledger, Load, app, await_service, violations, wait_for};
+use elastin_testkit::{
+    EtcdElastin, History, LEDGERS, Ledger, Load, SLOW_TURN_BEGAN, app, await_service, violations, wait_for,
+};
 
 /// Longer than a lease and the hold after it.
 const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(7);
@@ -20,6 +22,7 @@ const DISK_BYTES: u64 = 200 << 20;
 async fn start(etcd_members: usize, more: &[&str]) -> (EtcdElastin, Cluster) {
     let program = env!("CARGO_BIN_EXE_testkit-server");
     let mut elastin = EtcdElastin::start(app(), program, etcd_members).expect("etcd and PostgreSQL start");
+    elastin.log("warn,elastin_testkit=info");
     for server in ["a", "b", "c"] {
         elastin.add_server_with(server, more).unwrap();
     }
@@ -89,7 +92,10 @@ async fn stop_a_server(what: &str, more: &[&str]) -> Vec<String> {
         call.deadline(Duration::from_secs(60)).await
     };
     tokio::spawn(slowly);
-    go_on(Duration::from_millis(500)).await;
+    wait_for("the slow turn to begin", || {
+        elastin.words_of("b").contains(SLOW_TURN_BEGAN)
+    })
+    .await;
     elastin.server("b").pause();
     go_on(LONGER_THAN_A_LEASE).await;
     await_service(cluster.client()).await;

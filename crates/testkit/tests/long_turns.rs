@@ -1,16 +1,10 @@
 //! Turns that hold up their threads: what else comes over the same connection is served meanwhile.
 
-use elastin_testkit::{Gate, app};
+use elastin_testkit::{Gate, embedded};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_takes_long_does_not_hold_up_other_calls_of_its_caller() {
-    let cluster = app()
-        .embedded()
-        .servers(1)
-        .program(env!("CARGO_BIN_EXE_testkit-server"))
-        .start()
-        .await
-        .expect("the cluster starts");
+    let cluster = embedded(1, env!("CARGO_BIN_EXE_testkit-server")).await;
     let client = cluster.client().await.expect("a client connects");
     let (waits, opens) = (client.actor::<Gate>(1), client.actor::<Gate>(2));
     // Both are active, so that nothing but their turns takes time; and the turns so far were short.

@@ -9,23 +9,13 @@ use std::time::{Duration, Instant};
 use elastin::prelude::*;
 use elastin::types::ActorId;
 use elastin::{Client, Embedded};
-use elastin_testkit::{Dice, Feeder, Journal, Ledger, Log, app, wait_for};
+use elastin_testkit::{Dice, Feeder, Journal, Ledger, Log, embedded, server_names, wait_for};
 use tokio::task::JoinSet;
 
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
 async fn cluster(servers: u32) -> Embedded {
-    app()
-        .embedded()
-        .servers(servers)
-        .program(env!("CARGO_BIN_EXE_testkit-server"))
-        .start()
-        .await
-        .expect("the cluster starts")
-}
-
-fn names(cluster: &Embedded) -> Vec<String> {
-    cluster.servers().into_iter().map(|server| server.name).collect()
+    embedded(servers, env!("CARGO_BIN_EXE_testkit-server")).await
 }
 
 /// How many messages each sender has sent to each journal.
@@ -99,7 +89,7 @@ async fn a_thousand_moves_under_load_lose_nothing_and_keep_order() {
     }
 
     let mut dice = Dice::new(7);
-    let servers = names(&cluster);
+    let servers = server_names(&cluster);
     let mut moved = 0;
     let began = Instant::now();
     while moved < MOVES {
@@ -197,7 +187,7 @@ async fn with_targets_killed_in_the_middle_of_moves_every_outcome_is_true() {
     while killed < KILLS {
         tried += 1;
         let actor = client.actor::<Ledger>(dice.below(LEDGERS as usize) as u64).id().clone();
-        let target = dice.pick(&names(&cluster)).clone();
+        let target = dice.pick(&server_names(&cluster)).clone();
         let moving = tokio::spawn({
             let (cluster, target) = (Arc::clone(&cluster), target.clone());
             async move { cluster.move_actor(&actor, &target).await }
@@ -208,7 +198,7 @@ async fn with_targets_killed_in_the_middle_of_moves_every_outcome_is_true() {
             assert!(cluster.kill(&target).await, "{target} was there to be killed");
             killed += 1;
             wait_for("a new server in its place", || {
-                let now = names(&cluster);
+                let now = server_names(&cluster);
                 now.len() == 3 && !now.contains(&target)
             })
             .await;

@@ -1,16 +1,20 @@
 //! A server: hosts actors, measures them, and lets its local elasticity manager decide about them. One of the servers of a
 //! cluster without a supervisor also runs the global manager.
 //!
-//! `server` is what it has and how it hears of things, `managers` carries out what elasticity managers want, `period` measures,
+//! `joining` makes it a member, `server` is what it has and how it hears of things, `managers` carries out what elasticity managers want, `period` measures,
 //! `leaving` empties it and lets it go.
 
 mod evacuation;
+mod joining;
+#[cfg(test)]
+mod joining_tests;
 mod leaving;
 mod managers;
 mod period;
 mod server;
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::App;
 use crate::address::{ClusterAddress, Stores};
-use crate::member::{Member, MemberOptions};
+use crate::member::MemberOptions;
 use crate::metrics::{LastPeriod, ServerMetrics};
 use crate::settings::ClusterSettings;
 use crate::usage::Capacity;
@@ -93,7 +97,7 @@ pub(crate) struct Place {
 }
 
 /// Runs a server until it has left, which it begins to do when it is told to; until it is told to end with what it has; or
-/// until it is no longer a member. `joined` gets its parts when it has joined.
+/// until it is no longer a member. `joined` gets its parts when it takes part.
 pub(crate) async fn serve(
     app: App,
     place: Place,
@@ -102,6 +106,7 @@ pub(crate) async fn serve(
     told_to_end: impl Future<Output = ()>,
     joined: impl FnOnce(&Runtime, &Peer),
 ) -> anyhow::Result<()> {
+    let (mut told_to_leave, mut told_to_end) = (pin!(told_to_leave), pin!(told_to_end));
     let Stores { coordination, state } = place.stores;
     let settings = if place.supervised {
         ClusterSettings::load(&coordination).await?
@@ -132,7 +137,12 @@ pub(crate) async fn serve(
             place.security,
         )
     };
-    let member = Member::join(&app, member).await?;
+    let (member, roster) = tokio::select! {
+        takes_part = joining::take_part(&app, &member) => takes_part?,
+        // Nobody knows it well enough to miss it; its lease runs out.
+        () = &mut told_to_leave => return Ok(()),
+        () = &mut told_to_end => return Ok(()),
+    };
     joined(&member.runtime, &member.peer);
     let (membership, runtime) = (member.membership.clone(), member.runtime.clone());
     let capacity = Capacity::find(options.cpu_share, options.net_mbit);
@@ -148,8 +158,8 @@ pub(crate) async fn serve(
     let mut server = Server::new(member, policy, settings, capacity);
     server.last_period = last_period;
     tokio::select! {
-        ended = server.run(told_to_leave) => ended?,
-        () = told_to_end => {}
+        ended = server.run(roster, told_to_leave) => ended?,
+        () = &mut told_to_end => {}
     }
     if !runtime.shutdown(SHUTDOWN_TIME_MAX).await {
         tracing::warn!("some actors did not come to an end in time");

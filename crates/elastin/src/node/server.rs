@@ -49,8 +49,6 @@ pub(super) struct Server {
     /// The actors that wait for a place, by the number of the asking.
     pub(super) placements: HashMap<u64, ActorId>,
     pub(super) placements_asked: u64,
-    /// What came before the first roster: the driver knows who is there a moment earlier than this task.
-    pub(super) early: Vec<Below>,
     pub(super) leaving: Option<Leaving>,
     pub(super) left: bool,
 }
@@ -79,16 +77,18 @@ impl Server {
             moves: Moves::default(),
             placements: Default::default(),
             placements_asked: 0,
-            early: Vec::new(),
             leaving: None,
             left: false,
             member,
         }
     }
 
-    /// Runs until it has left, which it begins to do when it is told to.
-    pub(super) async fn run(mut self, told_to_leave: impl Future<Output = ()>) -> anyhow::Result<()> {
+    /// Runs until it has left, which it begins to do when it is told to. At first it knows of these members.
+    pub(super) async fn run(mut self, first: Roster, told_to_leave: impl Future<Output = ()>) -> anyhow::Result<()> {
         let mut told_to_leave = std::pin::pin!(told_to_leave);
+        self.meet(first);
+        // So that the global manager knows of this server before a whole period has passed.
+        self.end_period();
         let (mut below, mut heard) = self.member.take_ears();
         let sleeper = self.member.runtime.clock().sleeper("the elasticity managers");
         let (mut evicted, mut told) = (false, false);
@@ -144,7 +144,6 @@ impl Server {
 
     /// The membership changed.
     fn meet(&mut self, roster: Roster) {
-        let is_first = self.roster.members.is_empty();
         let servers = roster.members.iter().filter(|(_, record)| record.role == Role::Server);
         self.status
             .lock()
@@ -164,19 +163,9 @@ impl Server {
         let members = members_of(&self.roster);
         let (local, global) = (LemEvent::Members(members.clone()), GemEvent::Members(members));
         self.tell([Told::Global(global), Told::Local(local)]);
-        if is_first {
-            // So that the global manager knows of this server before a whole period has passed.
-            self.end_period();
-            for below in std::mem::take(&mut self.early) {
-                self.hear(below);
-            }
-        }
     }
 
     fn hear(&mut self, below: Below) {
-        if self.roster.members.is_empty() {
-            return self.early.push(below);
-        }
         match below {
             Below::Frame {
                 from,

@@ -20,9 +20,6 @@ const FAILED_MAX: usize = 1024;
 /// How many rows one scan asks for.
 const SCAN_ROWS: u32 = 128;
 
-/// The pause between two scans of a sweep, so that many reminders far in the future cost little.
-const SWEEP_PAUSE: Duration = Duration::from_millis(5);
-
 /// How long until a scan that failed is tried again.
 const SCAN_RETRY: Duration = Duration::from_secs(1);
 
@@ -308,7 +305,7 @@ impl Reminders {
             Err(()) => self.scan_failed(&scan),
         }
         if scan.sweeps {
-            let pause = if rows_known { SWEEP_PAUSE } else { SCAN_RETRY };
+            let pause = if rows_known { self.pace.sweep_pause } else { SCAN_RETRY };
             self.sweep.resumes = now + pause;
         }
         for (slot, due_ms) in scan.noted {
@@ -379,7 +376,7 @@ impl Reminders {
     }
 
     fn end_sweep(&mut self, now: Time) {
-        let began = (self.sweep.began + self.pace.sweep_every).max(now + SWEEP_PAUSE);
+        let began = (self.sweep.began + self.pace.sweep_every).max(now + self.pace.sweep_pause);
         self.sweep = Sweep {
             began,
             resumes: began,
