@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Context;
 use elastin_cluster::{Certificates, Security};
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_stores::memory::MemoryState;
@@ -60,6 +61,10 @@ pub(crate) struct Credentials {
     secret: Option<Secret>,
 }
 
+/// What whoever joins an embedded cluster must have.
+const NEEDS_SECRET: &str = "a supervisor serves only those who have its secret, which is in the file `secret` of its data \
+                            directory: name it with `--secret`";
+
 /// The parts of a cluster that live outside its nodes.
 #[derive(Clone)]
 pub(crate) struct Stores {
@@ -75,7 +80,13 @@ impl ClusterAddress {
 
     /// What a member of the cluster of this name shows to others.
     pub(crate) fn credentials(&self, cluster: &str) -> anyhow::Result<Credentials> {
+        anyhow::ensure!(
+            self.join.is_some() || !self.etcd.is_empty(),
+            "say where the cluster is: `--join` names the supervisor of an embedded one, `--etcd` the servers that coordinate \
+             any other"
+        );
         let secret = self.secret.as_deref().map(read_secret).transpose()?;
+        anyhow::ensure!(self.join.is_none() || secret.is_some(), NEEDS_SECRET);
         let security = match (&self.certificates, &secret) {
             (Some(directory), _) => Security::Certificates(Arc::new(Certificates::read(directory, cluster)?)),
             (None, Some(secret)) => Security::Secret(secret.clone()),
@@ -121,7 +132,6 @@ impl ClusterAddress {
     #[cfg(feature = "etcd")]
     fn coordination(&self, cluster: &str) -> anyhow::Result<Arc<dyn Coordination>> {
         use elastin_stores::etcd::{EtcdConfig, EtcdCoordination};
-        anyhow::ensure!(!self.etcd.is_empty(), "a cluster is found by `--join` or by `--etcd`");
         let config = EtcdConfig {
             endpoints: self.etcd.clone(),
             cluster: cluster.to_owned(),
@@ -191,9 +201,7 @@ fn store_tls(
 
 /// The stores that a supervisor serves to who has its secret.
 async fn served(supervisor: SocketAddr, credentials: &Credentials) -> anyhow::Result<StoreClient> {
-    let Some(secret) = &credentials.secret else {
-        anyhow::bail!("a supervisor serves only those who have its secret: name its file with `--secret`");
-    };
+    let secret = credentials.secret.as_ref().context(NEEDS_SECRET)?;
     Ok(StoreClient::connect(supervisor, secret).await?)
 }
 
@@ -211,8 +219,33 @@ fn read_secret(file: &Path) -> anyhow::Result<Secret> {
     Secret::read(file).map_err(|error| anyhow::anyhow!("the secret in {} can't be used: {error}", file.display()))
 }
 
-#[cfg(all(test, feature = "etcd"))]
+#[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_say_enough_is_told_what_is_missing() {
+        let check = |address: ClusterAddress, missing: &str| {
+            let error = address.credentials("shop").err().expect("something is missing");
+            assert!(error.to_string().contains(missing), "{error}");
+        };
+        check(ClusterAddress::default(), "`--join`");
+        let join = Some("127.0.0.1:1".parse().unwrap());
+        let embedded = ClusterAddress {
+            join,
+            ..ClusterAddress::default()
+        };
+        check(embedded, "`--secret`");
+        let coordinated = ClusterAddress {
+            etcd: vec!["http://10.0.0.1:2379".into()],
+            ..ClusterAddress::default()
+        };
+        check(coordinated, "`--certificates`");
+    }
+}
+
+#[cfg(all(test, feature = "etcd"))]
+mod etcd_tests {
     use super::*;
 
     fn refused(address: ClusterAddress) -> String {

@@ -178,12 +178,15 @@ fn classify(status: Status) -> CallFailed {
 
 const NO_LEADER: &str = "etcdserver: no leader";
 
-/// An error with its causes, for people.
+/// An error with its causes, for people. A cause that says the same again is left out.
 fn told(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        text = format!("{text}: {error}");
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
         source = error.source();
     }
     text
