@@ -187,6 +187,8 @@ impl Machine {
             if is_over {
                 return;
             }
+            // Others may bring more for as long as this goes on: no caller waits for the end of it.
+            worker.desk.callers.take_ended().tell();
         }
     }
 }
