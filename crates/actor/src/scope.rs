@@ -27,7 +27,7 @@ pub struct Scope {
     flow: Flow,
     /// The actor, if other turns may share it with this one.
     lent: Option<Lent>,
-    /// Who called. `None` for an inline call, whose caller is the outer scope.
+    /// Who called. `None` for an inline call, whose caller is the outer scope, or without one a client in this process.
     origin: Option<Origin>,
     /// Boxed, because most turns are not measured.
     measure: Option<Box<Measure>>,
@@ -131,7 +131,7 @@ impl Scope {
                 };
                 is_due = caller.call_is_due();
             }
-            None => scope.called_from_outside(&**host()),
+            None => scope.flow = Flow::new(host().tenant()),
         }
         scope.seat = Some(seat);
         scope.lent = lent;
@@ -304,10 +304,8 @@ impl Scope {
     /// Fills in what the caller knows while it is still at hand: an inline turn that is suspended outlives its caller's poll.
     pub(crate) fn part_from_caller(&mut self) {
         with_current(|caller| {
+            self.name_caller(caller.as_deref());
             let Some(caller) = caller else { return };
-            if self.origin.is_none() {
-                self.origin = Some(caller.as_origin());
-            }
             // From here on each goes its own way, and a cycle is only found by the chain's id.
             if self.flow.chain().is_none() {
                 caller.ensure_chain(&*self.seat().host());
@@ -338,10 +336,19 @@ impl Scope {
         }
     }
 
-    fn as_origin(&self) -> Origin {
-        Origin {
-            caller: Caller::Actor(self.seat().id().clone()),
-            from: HERE,
+    /// Notes who called, unless that is known: the turn that this one was called in, or a client in this process.
+    fn name_caller(&mut self, caller: Option<&Scope>) {
+        if self.origin.is_none() {
+            let caller = self.called_by(caller);
+            self.origin = Some(Origin { caller, from: HERE });
+        }
+    }
+
+    /// Who called, if it was within this process.
+    fn called_by(&self, caller: Option<&Scope>) -> Caller {
+        match caller {
+            Some(caller) => Caller::Actor(caller.seat().id().clone()),
+            None => Caller::Client(self.seat().node()),
         }
     }
 
@@ -373,10 +380,9 @@ impl Scope {
 
     /// Who called.
     pub(crate) fn caller(&self) -> Caller {
-        match (&self.origin, &self.outer) {
-            (Some(origin), _) => origin.caller.clone(),
-            (None, Some(caller)) => Caller::Actor(caller.seat().id().clone()),
-            (None, None) => unreachable!("an inline turn is inside its caller's"),
+        match &self.origin {
+            Some(origin) => origin.caller.clone(),
+            None => self.called_by(self.outer.as_deref()),
         }
     }
 
@@ -384,13 +390,5 @@ impl Scope {
     #[inline]
     pub(crate) fn seat(&self) -> &Arc<dyn Seat> {
         self.seat.as_ref().expect("a turn has its seat")
-    }
-
-    /// The turn was called from outside any turn.
-    #[cold]
-    fn called_from_outside(&mut self, host: &dyn Host) {
-        self.flow = Flow::new(host.tenant());
-        let caller = Caller::Client(host.node());
-        self.origin = Some(Origin { caller, from: HERE });
     }
 }

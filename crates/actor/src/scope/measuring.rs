@@ -53,9 +53,7 @@ impl Scope {
                 let caller = caller.as_mut().and_then(|caller| caller.measure.as_deref_mut());
                 measure.pause(now, caller);
             }
-            if self.origin.is_none() {
-                self.origin = caller.map(|caller| caller.as_origin());
-            }
+            self.name_caller(caller.as_deref());
         });
     }
 
