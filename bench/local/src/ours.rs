@@ -107,20 +107,39 @@ impl Caller {
 }
 
 pub fn measure(row: Row, operations: u64) -> Duration {
-    measure_with(row, operations, true)
+    measure_with(row, operations, Settings::default())
 }
 
 /// The same without accounting.
 pub fn measure_unaccounted(row: Row, operations: u64) -> Duration {
-    measure_with(row, operations, false)
+    let profiling = false;
+    measure_with(
+        row,
+        operations,
+        Settings {
+            profiling,
+            ..Settings::default()
+        },
+    )
 }
 
-fn measure_with(row: Row, operations: u64, profiling: bool) -> Duration {
+/// The same in a process that callgrind slows down: turns that are brief and short are so by this clock, too.
+pub fn measure_slowed(row: Row, operations: u64) -> Duration {
+    const SLOWDOWN: u32 = 100;
+    let usual = Settings::default();
+    let slowed = Settings {
+        brief_max: usual.brief_max * SLOWDOWN,
+        short_max: usual.short_max * SLOWDOWN,
+        ..usual
+    };
+    measure_with(row, operations, slowed)
+}
+
+fn measure_with(row: Row, operations: u64, settings: Settings) -> Duration {
     let settings = Settings {
         workers: row.workers(),
         mailbox_max: MAILBOX,
-        profiling,
-        ..Default::default()
+        ..settings
     };
     within(settings, async |runtime| {
         let client = runtime.client();
