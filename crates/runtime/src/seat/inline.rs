@@ -13,9 +13,12 @@ use crate::entrusted::RunBy;
 use crate::mailbox::Suspended;
 use crate::settings::INLINE_DEPTH_MAX;
 
-/// How long a caller waits for a turn that runs right now, before each look: altogether about as long as it takes to queue a
-/// call and to wake its caller again.
-const PAUSES: [u32; 3] = [1, 2, 4];
+/// How often a caller looks for the end of a turn that runs right now before it queues: altogether about as long as it takes to
+/// queue a call and to wake its caller again.
+const LOOKS: u32 = 3;
+
+/// The same if turns are brief, so that the actor is idle most of the time and somebody else was quicker.
+const LOOKS_IF_BRIEF: u32 = 48;
 
 impl<A: Handlers> Target<A> for ActorSeat<A> {
     fn begin(&self, depth: u32) -> Option<Box<Body<A>>> {
@@ -32,11 +35,17 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
         if !self.may_run_inline(depth) {
             return None;
         }
-        for pauses in PAUSES {
+        let looks = if self.idle.is_brief.is_sure() {
+            LOOKS_IF_BRIEF
+        } else {
+            LOOKS
+        };
+        for look in 0..looks {
             if self.attention() != 0 || self.idle.is_suspended() {
                 return None;
             }
-            (0..pauses).for_each(|_| std::hint::spin_loop());
+            // One pause, then two, three and four: a look takes the cell from whoever is about to give the actor back.
+            (0..1 + look.min(3)).for_each(|_| std::hint::spin_loop());
             if let Some(body) = self.idle.take() {
                 return self.begin_with(body);
             }

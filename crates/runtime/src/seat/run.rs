@@ -74,6 +74,10 @@ impl<A: Handlers> ActorSeat<A> {
         let room = std::mem::take(&mut rest.room);
         drop(mailbox);
         let mut visit = Visit::begin(batch.waiting());
+        // Brief ones are run to the end of the mail, if that takes no longer than visits may: then calls need no mailbox again.
+        if self.idle.is_brief.is_sure() {
+            visit.turns_max = u32::MAX;
+        }
         self.make_room(&mut visit, room);
         self.run_batch(body, batch, visit);
     }
