@@ -22,7 +22,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
 use crate::tls::StoreTls;
-use session::{Session, unreachable_because};
+use session::{CONNECT_TIME_MAX, FIRST_CONNECT_TIME_MAX, Session, unreachable_because};
 use tls::Tls;
 
 /// How many requests may wait.
@@ -93,7 +93,7 @@ impl PostgresState {
         if !is_plain(schema) {
             return Err(PostgresError::SchemaName(schema.to_owned()));
         }
-        let session = Session::open(&config, tls.as_ref(), schema)
+        let session = Session::open(&config, tls.as_ref(), schema, FIRST_CONNECT_TIME_MAX)
             .await
             .map_err(PostgresError::Unusable)?;
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
@@ -189,7 +189,7 @@ impl Worker {
         if Instant::now() < self.retry_at {
             return Err("the connection broke a moment ago".to_owned());
         }
-        let opened = Session::open(&self.config, self.tls.as_ref(), &self.schema).await;
+        let opened = Session::open(&self.config, self.tls.as_ref(), &self.schema, CONNECT_TIME_MAX).await;
         if opened.is_err() {
             self.retry_at = Instant::now() + RECONNECT_AFTER;
         }

@@ -17,7 +17,9 @@ use super::tls::Tls;
 /// How long the server may take to do a batch. Longer than any disk takes to write it: the server hangs.
 const BATCH_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long opening a connection may take, with all that is prepared on it.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// The same for the first one: the schema may have to be made, while other servers that start wait to do the same.
+pub(super) const FIRST_CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
 /// How often a transaction is tried that others have got in the way of.
 const TRIES_MAX: u32 = 5;
 /// Creating the schema excludes everybody else who does, by this number that nobody else uses.
@@ -52,7 +54,12 @@ enum Batch {
 
 impl Session {
     /// Connects, and makes sure that the schema is there.
-    pub(super) async fn open(config: &Config, tls: Option<&Tls>, schema: &str) -> Result<Session, String> {
+    pub(super) async fn open(
+        config: &Config,
+        tls: Option<&Tls>,
+        schema: &str,
+        time_max: Duration,
+    ) -> Result<Session, String> {
         let opening = async {
             let (client, driving) = match tls {
                 Some(tls) => {
@@ -81,10 +88,10 @@ impl Session {
                 }
             }
         };
-        match timeout(CONNECT_TIME_MAX, opening).await {
+        match timeout(time_max, opening).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(error)) => Err(told(&error)),
-            Err(_) => Err(format!("no connection within {CONNECT_TIME_MAX:?}")),
+            Err(_) => Err(format!("no connection within {time_max:?}")),
         }
     }
 
