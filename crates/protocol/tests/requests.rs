@@ -105,3 +105,27 @@ fn a_call_that_outlives_its_caller_does_not_run() {
     );
     assert_eq!(delivered(&late), 0);
 }
+
+#[test]
+fn a_call_that_waited_until_nobody_wanted_it_does_not_leave() {
+    let mut origin = Driven::new(ORIGIN, Limits::default(), view(10, &[HOST, ORIGIN, OTHER]));
+    origin.node.begin_request().expect("it is the first");
+    origin.happens(Event::Send { message: call(1) });
+    let waits = origin.happens(Event::Send { message: call(2) });
+    assert!(
+        waits.is_empty(),
+        "it waits until it is known where the first has landed: {waits:?}"
+    );
+    for sequence in [1, 2] {
+        let call = call(sequence).header.call;
+        origin.happens(Event::GiveUp { call });
+    }
+    origin.happens(Event::Settle { request: 1 });
+    let (actor, call, epoch) = (account(), call(1).header.call, ActivationEpoch::default());
+    let commands = origin.hears(HOST, Body::Landed { actor, call, epoch });
+    let is_message = |command: &Command| match command {
+        Command::Transmit { frame, .. } => matches!(frame.body, Some(Body::Message { .. })),
+        _ => false,
+    };
+    assert!(!commands.iter().any(is_message), "{commands:?}");
+}
