@@ -9,6 +9,15 @@ use crate::parts::in_parts;
 use crate::requests::Arrival;
 use crate::{MoveStep, MovedRequest};
 
+/// A request of a caller here that is not settled, as far as others may know.
+#[derive(Debug, Default)]
+pub(super) struct OpenRequest {
+    /// Whose it is; known from its first call on.
+    actor: Option<ActorId>,
+    /// Its caller is done with it.
+    is_settled: bool,
+}
+
 impl Node {
     /// Begins a request of a caller here and returns its number, or nothing if too many are open. Its calls are
     /// [sent](crate::Event::Send) with that number in their headers, each under a call id of its own and never straight
@@ -18,24 +27,40 @@ impl Node {
             return None;
         }
         self.last_request += 1;
-        self.open_requests.insert(self.last_request);
+        self.open_requests.insert(self.last_request, OpenRequest::default());
         Some(self.last_request)
     }
 
     pub(super) fn on_settle(&mut self, request: u64) {
-        self.open_requests.remove(&request);
+        if let Some(open) = self.open_requests.get_mut(&request) {
+            open.is_settled = true;
+        }
+    }
+
+    /// The number below which all requests are settled. One is not while something is on its way to its actor that names no
+    /// activation: it might be a call of the request, and come to one that knows nothing of it.
+    fn settled_below(&mut self) -> u64 {
+        while let Some(first) = self.open_requests.first_entry() {
+            let OpenRequest { actor, is_settled } = first.get();
+            let is_awaited = !is_settled || actor.as_ref().is_some_and(|actor| self.busy_routes.contains(actor));
+            if is_awaited {
+                return *first.key();
+            }
+            first.remove();
+        }
+        self.last_request + 1
     }
 
     /// Tells whoever gets this call of a request which requests its callers are done with.
     pub(super) fn stamp(&mut self, message: &mut Message) {
         if let Some(request) = &mut message.header.request {
-            assert!(
-                self.open_requests.contains(&request.number),
-                "a request is begun before its first call, and not settled before its last"
-            );
+            let open = self.open_requests.get_mut(&request.number);
+            let open = open.filter(|open| !open.is_settled);
+            let open = open.expect("a request is begun before its first call, and not settled before its last");
+            open.actor.get_or_insert_with(|| message.target.clone());
             request.settled_below = match self.links.planted.is(Bug::SettleTooEarly) {
                 true => request.number,
-                false => *self.open_requests.first().expect("this one is open"),
+                false => self.settled_below(),
             };
         }
     }
