@@ -13,7 +13,7 @@ use crate::bug::{Bug, Planted};
 use crate::{Body, Command, Frame};
 
 /// After this many handled frames an acknowledgement is not put off any longer, so that the peer can forget them.
-const ACKNOWLEDGE_EVERY: u64 = 128;
+const ACKNOWLEDGE_EVERY: u64 = 32;
 /// Frames that are transmitted again when a connection first seems to hang; more would only fill its buffers. It doubles
 /// while nothing changes, because an acknowledgement may wait for the very last frame.
 const RETRANSMIT_BURST: usize = 64;
