@@ -190,3 +190,21 @@ fn a_request_is_not_settled_while_a_call_of_it_may_come_to_any_activation() {
         "it has landed, and so has the second"
     );
 }
+
+#[test]
+fn requests_that_are_settled_leave_room_for_others_even_behind_one_that_is_open() {
+    let limits = Limits {
+        requests_open: 3,
+        ..Limits::default()
+    };
+    let mut origin = Driven::new(ORIGIN, limits, view(10, &[HOST, ORIGIN, OTHER]));
+    origin.node.begin_request().expect("it is the first, and stays open");
+    for _ in 0..9 {
+        let request = origin.node.begin_request().expect("two are open at most");
+        origin.happens(Event::Settle { request });
+    }
+    for _ in 0..2 {
+        origin.node.begin_request().expect("there is room");
+    }
+    assert_eq!(origin.node.begin_request(), None, "three are open");
+}

@@ -1,6 +1,8 @@
 //! Calls that are made again because their caller could not tell what became of them: of all calls of one request the
 //! receiver's activation runs one. See `requests` for what a host remembers.
 
+use std::collections::BTreeSet;
+
 use elastin_types::{ActorId, CallId, Message, Outcome};
 
 use super::Node;
@@ -18,11 +20,27 @@ pub(super) struct OpenRequest {
     is_settled: bool,
 }
 
+impl OpenRequest {
+    /// Whether no call of it can come to an activation that knows nothing of it: none will be made, and nothing is on its way to
+    /// its actor that names no activation and might be one.
+    fn is_over(&self, busy_routes: &BTreeSet<ActorId>) -> bool {
+        self.is_settled && !self.actor.as_ref().is_some_and(|actor| busy_routes.contains(actor))
+    }
+}
+
 impl Node {
     /// Begins a request of a caller here and returns its number, or nothing if too many are open. Its calls are
     /// [sent](crate::Event::Send) with that number in their headers, each under a call id of its own and never straight
     /// into a mailbox; [`Settle`](crate::Event::Settle) ends it.
     pub fn begin_request(&mut self) -> Option<u64> {
+        if self.open_requests.len() >= self.links.limits.requests_open {
+            let Self {
+                open_requests,
+                busy_routes,
+                ..
+            } = self;
+            open_requests.retain(|_, open| !open.is_over(busy_routes));
+        }
         if self.open_requests.len() >= self.links.limits.requests_open {
             return None;
         }
@@ -34,16 +52,16 @@ impl Node {
     pub(super) fn on_settle(&mut self, request: u64) {
         if let Some(open) = self.open_requests.get_mut(&request) {
             open.is_settled = true;
+            if open.is_over(&self.busy_routes) {
+                self.open_requests.remove(&request);
+            }
         }
     }
 
-    /// The number below which all requests are settled. One is not while something is on its way to its actor that names no
-    /// activation: it might be a call of the request, and come to one that knows nothing of it.
+    /// The number below which all requests are over.
     fn settled_below(&mut self) -> u64 {
         while let Some(first) = self.open_requests.first_entry() {
-            let OpenRequest { actor, is_settled } = first.get();
-            let is_awaited = !is_settled || actor.as_ref().is_some_and(|actor| self.busy_routes.contains(actor));
-            if is_awaited {
+            if !first.get().is_over(&self.busy_routes) {
                 return *first.key();
             }
             first.remove();

@@ -154,8 +154,7 @@ impl Node {
         self.open_if_clear(actor);
     }
 
-    /// Sends what has waited here. A call that nobody waits for any more need not run; and one of a request that is settled must
-    /// not, because those who knew whether another call of it has run may have forgotten it.
+    /// Sends what has waited here. A call that nobody waits for any more need not run.
     fn send_all(&mut self, messages: VecDeque<Arc<Message>>) {
         for message in messages {
             if message.header.one_way || self.is_pending(message.header.call) {
