@@ -422,6 +422,6 @@ fn send<F: Function>(
         method: F::METHOD,
         body,
     };
-    host.send(Arc::new(message), reply);
+    host.send(message, reply);
     Ok(())
 }

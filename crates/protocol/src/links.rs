@@ -252,16 +252,14 @@ impl Links {
         }
         if session.acknowledgement_is_urgent() && session.is_settled() {
             session.acknowledge(&mut self.out);
-            return;
-        }
-        let at = match session.acknowledgement_is_urgent() {
+        } else if session.acknowledgement_is_urgent() {
             // As soon as it is known that nothing bounces.
-            true => self.now,
-            false => self.now + self.limits.acknowledge_after,
-        };
-        if session.acknowledges_at.is_none_or(|earlier| at < earlier) {
-            session.acknowledges_at = Some(at);
-            self.timers.set(at, Due::Acknowledge(peer));
+            session.acknowledge_timer = true;
+            self.timers.set(self.now, Due::Acknowledge(peer));
+        } else if !session.acknowledge_timer {
+            session.acknowledge_timer = true;
+            self.timers
+                .set(self.now + self.limits.acknowledge_after, Due::Acknowledge(peer));
         }
     }
 
@@ -276,7 +274,7 @@ impl Links {
         let Some(session) = self.sessions.get_mut(&peer) else {
             return;
         };
-        session.acknowledges_at = None;
+        session.acknowledge_timer = false;
         if !self.fenced && session.owes_acknowledgement() {
             session.acknowledge(&mut self.out);
         }

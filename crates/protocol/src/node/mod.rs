@@ -45,7 +45,6 @@ pub use sizes::TableSizes;
 use calls::PendingCall;
 use many_moves::WaitingMove;
 use parting::Parting;
-use repeating::OpenRequest;
 use settling::SettlingMove;
 
 /// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
@@ -67,7 +66,7 @@ pub struct Node {
     /// What the actors here know of requests that may come again.
     requests: Requests,
     /// Requests of callers here that may be made again.
-    open_requests: BTreeMap<u64, OpenRequest>,
+    open_requests: BTreeSet<u64>,
     last_request: u64,
     /// Messages that came through the directory and were delivered in the last event, and may bounce.
     landing: Vec<(ActorId, CallId, ActivationEpoch)>,
@@ -117,7 +116,7 @@ impl Node {
             routes_waiting: BTreeMap::new(),
             hosted: Map::default(),
             requests: Requests::default(),
-            open_requests: BTreeMap::new(),
+            open_requests: BTreeSet::new(),
             last_request: 0,
             landing: Vec::new(),
             limbo: BTreeSet::new(),
