@@ -2,7 +2,6 @@
 
 #![allow(dead_code)]
 
-pub(crate) mod log;
 pub(crate) mod pair;
 pub(crate) mod slow_store;
 
