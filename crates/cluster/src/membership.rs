@@ -92,8 +92,8 @@ impl Membership {
         self.me
     }
 
-    /// Takes part: keeps the lease alive, tells `peer` until when it may act and who is there, until the process ends or the
-    /// membership does.
+    /// Takes part: keeps the lease alive, tells `peer` until when it may act and who is there, until the membership ends or
+    /// nobody has a handle on it.
     pub fn attend(mut self, peer: Peer) -> (MembershipHandle, mpsc::UnboundedReceiver<Heard>) {
         let (heard, hears) = mpsc::unbounded_channel();
         let (ends, ended) = watch::channel(false);
@@ -104,7 +104,7 @@ impl Membership {
         tokio::spawn(async move {
             // Nobody is told who is there before this node can reach them.
             let mut waits = Some(Roster::default());
-            while !heard.is_closed() {
+            while !ends.is_closed() {
                 match self.driver.next().await {
                     MembershipCommand::MayActUntil(until) => peer.may_act_until(until),
                     MembershipCommand::Fence => peer.fence(),

@@ -137,11 +137,25 @@ pub(crate) async fn serve(
             place.security,
         )
     };
+    // Others may know it, and send to it, before it knows that it has joined: so it leaves as any other, once it has.
+    let mut was_told_to_leave = false;
+    let told_and_stuck = async {
+        told_to_leave.as_mut().await;
+        was_told_to_leave = true;
+        tokio::time::sleep(SHUTDOWN_TIME_MAX).await;
+    };
     let (member, roster) = tokio::select! {
         takes_part = joining::take_part(&app, &member) => takes_part?,
-        // Nobody knows it well enough to miss it; its lease runs out.
-        () = &mut told_to_leave => return Ok(()),
+        () = told_and_stuck => {
+            tracing::warn!("this server was told to leave while it joined, and does not wait for its coordination store");
+            return Ok(());
+        }
         () = &mut told_to_end => return Ok(()),
+    };
+    let told_to_leave = async {
+        if !was_told_to_leave {
+            told_to_leave.await;
+        }
     };
     joined(&member.runtime, &member.peer);
     let (membership, runtime) = (member.membership.clone(), member.runtime.clone());

@@ -104,7 +104,7 @@ impl Server {
                 () = sleep_until_due(&sleeper, self.wakes_at()) => self.wake(),
                 () = &mut told_to_leave, if !told => {
                     told = true;
-                    self.begin_to_leave();
+                    self.end();
                 }
             }
         }
@@ -229,8 +229,8 @@ impl Server {
                 self.member.peer.move_actor(id, actor, to);
             }
             Some(Errand::Drain { asker }) => {
-                self.begin_to_leave();
-                answer(&self.member.peer, asker, Ok(AdminReply::Done));
+                let begun = self.drain();
+                answer(&self.member.peer, asker, begun.map(|()| AdminReply::Done));
             }
             Some(Errand::Status { asker }) => {
                 let result = match self.global.is_some() {
