@@ -48,7 +48,7 @@ impl Outside for OnFile {
         Some(Grant { epoch, image: None })
     }
 
-    fn send(&self, message: Message, _reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, _reply: Option<ReplySlot>) {
         panic!("every actor is here, but {message:?} left");
     }
 

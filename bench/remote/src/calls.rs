@@ -7,7 +7,7 @@ use bench_table::{Goal, Row, Samples};
 
 use crate::contestant::Contestant;
 use crate::load::Work;
-use crate::{floor, ours, raw, spinner, with_erlang, with_kameo, with_ractor, with_rio, with_tonic};
+use crate::{floor, ours, peers, raw, spinner};
 
 /// Everything is measured so many times, in turn, so that a disturbance hits all of it.
 const ROUNDS: usize = 5;
@@ -22,17 +22,7 @@ type Results = BTreeMap<String, Samples>;
 
 /// All rows about calls.
 pub(crate) async fn rows() -> Result<Vec<Row>> {
-    let mut peers: Vec<Box<dyn Contestant>> = vec![
-        Box::new(with_tonic::connect().await?),
-        Box::new(with_rio::connect().await?),
-        Box::new(with_ractor::connect().await?),
-        Box::new(with_kameo::connect().await?),
-    ];
-    match with_erlang::connect().await? {
-        Some(erlang) => peers.push(Box::new(erlang)),
-        None => eprintln!("Erlang is not installed: it is not measured"),
-    }
-    compare_with(peers).await
+    compare_with(peers::connect().await?).await
 }
 
 /// The same without other libraries: how far ours is from what is possible.
@@ -74,7 +64,6 @@ pub(crate) async fn alone(who: &str, in_flight: &str) -> Result<()> {
         "ours" => Box::new(ours::connect().await?),
         "floor" => Box::new(floor::connect().await?),
         "raw" => Box::new(raw::connect().await?),
-        "kameo" => Box::new(with_kameo::connect().await?),
         other => anyhow::bail!("there is no contestant called {other}"),
     };
     let work = match in_flight.parse()? {
@@ -82,7 +71,12 @@ pub(crate) async fn alone(who: &str, in_flight: &str) -> Result<()> {
         callers => Work::InFlight(callers),
     };
     for _ in 0..ROUNDS {
-        eprintln!("{}: {:.1} {}", work.name(), contestant.measure(work).await?, work.unit());
+        eprintln!(
+            "{}: {:.1} {}",
+            work.name(),
+            contestant.measure(work).await?,
+            work.unit()
+        );
     }
     Ok(())
 }

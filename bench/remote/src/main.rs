@@ -10,14 +10,11 @@ mod load;
 mod losses;
 mod moves;
 mod ours;
+#[cfg_attr(not(feature = "peers"), path = "peers_left_out.rs")]
+mod peers;
 mod process;
 mod raw;
 mod spinner;
-mod with_erlang;
-mod with_kameo;
-mod with_ractor;
-mod with_rio;
-mod with_tonic;
 
 use std::process::ExitCode;
 
@@ -56,11 +53,7 @@ async fn serve(what: &str) -> Result<()> {
     match what {
         "raw" => raw::serve().await,
         "floor" => floor::serve().await,
-        "tonic" => with_tonic::serve().await,
-        "rio" => with_rio::serve().await,
-        "kameo" => with_kameo::serve().await,
-        "ractor" => with_ractor::serve().await,
-        other => bail!("there is no server called {other}"),
+        other => peers::serve(other).await,
     }
 }
 

@@ -422,6 +422,6 @@ fn send<F: Function>(
         method: F::METHOD,
         body,
     };
-    host.send(message, reply);
+    host.send(Arc::new(message), reply);
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! Arguments and replies are encoded by position (postcard), since caller and callee are built from the same source.
 //! State is encoded by field name (MessagePack), so that a field may be added between two versions of an application.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
@@ -93,15 +94,25 @@ fn explain<A: Actor>(bytes: &[u8]) -> String {
     }
 }
 
-/// How many bytes most arguments and replies have at most.
-const ENCODED_BYTES: usize = 128;
+/// What was encoded is copied out of a buffer that is kept, unless it is longer than this.
+const COPIED_BYTES_MAX: usize = 4 << 10;
+
+thread_local! {
+    /// Where this thread encodes: it need not grow step by step, and what leaves takes no more memory than it needs.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Encodes the arguments or the reply of a function.
 pub(crate) fn encode<T: Serialize>(value: &T, what: &str, method: &str) -> Result<Bytes, Rejected> {
-    // Most fit in, so that the buffer does not have to grow step by step.
-    let buffer = Vec::with_capacity(ENCODED_BYTES);
+    let buffer = BUFFER.take();
     match contained(|| postcard::to_extend(value, buffer)) {
-        Ok(bytes) => Ok(bytes.into()),
+        Ok(encoded) if encoded.len() > COPIED_BYTES_MAX => Ok(encoded.into()),
+        Ok(mut encoded) => {
+            let bytes = Bytes::copy_from_slice(&encoded);
+            encoded.clear();
+            BUFFER.set(encoded);
+            Ok(bytes)
+        }
         Err(why) => Err(undecodable(what, method, why)),
     }
 }

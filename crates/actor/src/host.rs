@@ -39,8 +39,8 @@ pub trait Host: Send + Sync + 'static {
     /// doesn't know the type.
     fn resolve(&self, actor: &ActorId) -> Option<Box<dyn Any>>;
 
-    /// Sends a message to wherever its target is.
-    fn send(&self, message: Message, reply: Option<ReplySlot>);
+    /// Sends a message to wherever its target is. Shared, because those on its way keep it until they know what became of it.
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>);
 
     /// Whether a call that was [sent](Host::send) ends at its deadline by itself, so that its caller need not look at the time.
     fn keeps_deadlines(&self) -> bool {

@@ -6,6 +6,8 @@ use std::task::{Poll, Waker};
 
 use elastin_types::{CallError, CallId, Outcome, Rejected};
 
+use serde::de::DeserializeOwned;
+
 use crate::Actor;
 use crate::codec;
 use crate::function::Function;
@@ -105,54 +107,89 @@ impl<R> Slot<R> {
 ///
 /// If it is dropped without an outcome, its caller gets [`CallError::Cancelled`].
 pub struct ReplySlot {
-    complete: Option<Box<dyn FnOnce(Outcome) + Send>>,
+    taker: Option<Taker>,
+}
+
+enum Taker {
+    Closure(Box<dyn FnOnce(Outcome) + Send>),
+    /// A caller, and how it calls what it has called.
+    Caller(Arc<dyn Decodes>, &'static Names),
+}
+
+/// A meeting place that takes an encoded outcome.
+trait Decodes: Send + Sync {
+    fn decode(&self, outcome: Outcome, names: &'static Names);
+}
+
+/// The names that errors give an actor type and its function.
+struct Names {
+    kind: &'static str,
+    method: &'static str,
+}
+
+impl<R: DeserializeOwned + Send> Decodes for Slot<R> {
+    fn decode(&self, outcome: Outcome, names: &'static Names) {
+        self.put(match outcome {
+            Ok(bytes) => codec::decode(&bytes, "the reply", names.method).map_err(CallError::Rejected),
+            Err(error) => Err(names.put_into(error)),
+        });
+    }
 }
 
 impl ReplySlot {
     /// A slot that hands the outcome to `complete`.
     pub fn new(complete: impl FnOnce(Outcome) + Send + 'static) -> Self {
         Self {
-            complete: Some(Box::new(complete)),
+            taker: Some(Taker::Closure(Box::new(complete))),
         }
     }
 
     /// Hands over the outcome.
     pub fn complete(mut self, outcome: Outcome) {
-        if let Some(complete) = self.complete.take() {
-            complete(outcome);
+        self.hand_over(outcome);
+    }
+
+    fn hand_over(&mut self, outcome: Outcome) {
+        match self.taker.take() {
+            Some(Taker::Closure(complete)) => complete(outcome),
+            Some(Taker::Caller(slot, names)) => slot.decode(outcome, names),
+            None => {}
         }
     }
 
     /// A slot that decodes the reply of a call, which leaves under this id, for the caller that waits at `slot`.
     pub(crate) fn decoding<F: Function>(slot: Arc<Slot<F::Reply>>, call: CallId) -> Self {
         slot.leaves_as(call);
-        Self::new(move |outcome| {
-            slot.put(match outcome {
-                Ok(bytes) => codec::decode(&bytes, "the reply", F::NAME).map_err(CallError::Rejected),
-                Err(error) => Err(named::<F>(error)),
-            });
-        })
+        let names = const {
+            &Names {
+                kind: <F::Actor as Actor>::NAME,
+                method: F::NAME,
+            }
+        };
+        Self {
+            taker: Some(Taker::Caller(slot, names)),
+        }
     }
 }
 
-/// Puts the names that the caller knows into an error of a node that has only their ids.
-fn named<F: Function>(error: CallError) -> CallError {
-    let kind = <F::Actor as Actor>::NAME.to_owned();
-    match error {
-        CallError::Rejected(Rejected::UnknownType(_)) => CallError::Rejected(Rejected::UnknownType(kind)),
-        CallError::Rejected(Rejected::UnknownMethod { .. }) => CallError::Rejected(Rejected::UnknownMethod {
-            kind,
-            method: F::NAME.to_owned(),
-        }),
-        other => other,
+impl Names {
+    /// Puts the names that the caller knows into an error of a node that has only their ids.
+    fn put_into(&self, error: CallError) -> CallError {
+        let kind = self.kind.to_owned();
+        match error {
+            CallError::Rejected(Rejected::UnknownType(_)) => CallError::Rejected(Rejected::UnknownType(kind)),
+            CallError::Rejected(Rejected::UnknownMethod { .. }) => CallError::Rejected(Rejected::UnknownMethod {
+                kind,
+                method: self.method.to_owned(),
+            }),
+            other => other,
+        }
     }
 }
 
 impl Drop for ReplySlot {
     fn drop(&mut self) {
-        if let Some(complete) = self.complete.take() {
-            complete(Err(CallError::Cancelled));
-        }
+        self.hand_over(Err(CallError::Cancelled));
     }
 }
 

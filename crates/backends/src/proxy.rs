@@ -1,4 +1,4 @@
-//! A proxy between a client and a server, which can be slow, silent or shut.
+//! A proxy between a client and a server, which can be slow, silent or shut, and remembers what it has heard.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,6 +7,12 @@ use std::time::Duration;
 
 /// How much is passed on at once.
 const PIECE_BYTES: usize = 16 << 10;
+
+/// How much it remembers of what a client says: more than any greeting.
+const TAPE_BYTES_MAX: usize = 64 << 10;
+
+/// How many clients it remembers, the first ones.
+const TAPES_MAX: usize = 16;
 
 /// Passes bytes on between clients and a server.
 #[derive(Debug)]
@@ -28,6 +34,7 @@ struct Weather {
     silent: bool,
     ended: bool,
     streams: Vec<TcpStream>,
+    tapes: Vec<Arc<Mutex<Vec<u8>>>>,
 }
 
 impl Proxy {
@@ -61,6 +68,12 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
+    /// What clients have said first, each on its connection, in the order in which they came.
+    pub fn heard(&self) -> Vec<Vec<u8>> {
+        let tapes = self.shared.weather().tapes.clone();
+        tapes.iter().map(|tape| locked(tape).clone()).collect()
+    }
+
     /// Breaks all connections. New ones are accepted.
     pub fn break_connections(&self) {
         for stream in self.shared.weather().streams.drain(..) {
@@ -82,7 +95,17 @@ impl Drop for Proxy {
 
 impl Shared {
     fn weather(&self) -> MutexGuard<'_, Weather> {
-        self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.weather)
+    }
+
+    /// A tape for a further client, if there is one left.
+    fn new_tape(&self) -> Option<Arc<Mutex<Vec<u8>>>> {
+        let mut weather = self.weather();
+        if weather.tapes.len() == TAPES_MAX {
+            return None;
+        }
+        weather.tapes.push(Arc::default());
+        weather.tapes.last().cloned()
     }
 
     /// Waits until a piece may pass.
@@ -108,21 +131,26 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let Ok(server) = TcpStream::connect(shared.server) else {
             continue;
         };
-        for (from, to) in [(&client, &server), (&server, &client)] {
+        let tape = shared.new_tape();
+        for (from, to, tape) in [(&client, &server, tape), (&server, &client, None)] {
             let (Ok(from), Ok(to), Ok(kept)) = (from.try_clone(), to.try_clone(), from.try_clone()) else {
                 continue;
             };
             let _ = from.set_nodelay(true);
             shared.weather().streams.push(kept);
             let shared = Arc::clone(shared);
-            std::thread::spawn(move || pass(from, to, &shared));
+            std::thread::spawn(move || pass(from, to, tape.as_deref(), &shared));
         }
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
+fn pass(mut from: TcpStream, mut to: TcpStream, tape: Option<&Mutex<Vec<u8>>>, shared: &Shared) {
     let mut piece = vec![0; PIECE_BYTES];
     while let Ok(bytes @ 1..) = from.read(&mut piece) {
+        if let Some(mut tape) = tape.map(locked) {
+            let room = TAPE_BYTES_MAX - tape.len();
+            tape.extend(&piece[..bytes.min(room)]);
+        }
         shared.await_passage();
         if to.write_all(&piece[..bytes]).is_err() {
             break;
@@ -130,4 +158,8 @@ fn pass(mut from: TcpStream, mut to: TcpStream, shared: &Shared) {
     }
     // The other end hears that this one is done.
     let _ = to.shutdown(Shutdown::Write);
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

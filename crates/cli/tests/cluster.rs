@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use elastin_backends::{EtcdCluster, PostgresServer, Process};
+use elastin_backends::{EtcdCluster, PostgresServer, Process, free_port};
 
 /// How long anything may take before the test fails.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -51,6 +51,16 @@ fn a_cluster_is_set_up_looked_at_and_drained() {
             .arg(path("ca")),
     );
     assert!(again.contains("there is an authority in"), "{again}");
+    let mut astray = elastin();
+    astray
+        .args(["ca", "issue", "--name", "a"])
+        .arg(path("nowhere"))
+        .arg(path("a"));
+    let nowhere = path("nowhere").display().to_string();
+    assert_eq!(
+        fails(&mut astray),
+        format!("error: there is no authority in {nowhere}: `elastin ca init {nowhere} --cluster NAME` makes one\n")
+    );
     for (name, more) in [("a", None), ("b", None), ("me", Some("--client"))] {
         let mut issue = elastin();
         issue
@@ -96,6 +106,14 @@ fn a_cluster_is_set_up_looked_at_and_drained() {
     let drained = succeeds(&mut operate(&["drain", "a"], &etcd, &path("me")));
     assert_eq!(drained, "a is empty and has left\n");
     await_status(status, |status| !status.contains("\na ") && status.contains("\nb "));
+}
+
+#[test]
+fn an_etcd_that_can_not_be_reached_is_named() {
+    let etcd = format!("http://127.0.0.1:{}", free_port());
+    let lost = fails(elastin().args(["status", "--cluster", "shop", "--plain", "--etcd", &etcd]));
+    let named = format!("error: coordination failed: the store can't be reached: {etcd}: ");
+    assert!(lost.starts_with(&named), "{lost}");
 }
 
 fn await_status(status: impl Fn() -> String, there: impl Fn(&str) -> bool) {

@@ -28,6 +28,10 @@ struct Skipping {
 }
 
 impl Clock {
+    /// How far a clock can be moved ahead: half of what it can show, 292 years. Whoever adds a limit to the time stays far from
+    /// the largest time like that, which stands for never.
+    pub const SKIP_END: Time = Time(u64::MAX / 2);
+
     /// A clock that shows the time since now.
     pub fn start() -> Self {
         Self {
@@ -111,10 +115,11 @@ impl Clock {
     /// Moves the clock ahead to a time, unless it has come there, and wakes all who sleep on it.
     ///
     /// # Panics
-    /// If it can't be moved.
+    /// If it can't be moved, or not so far: see [`Clock::SKIP_END`].
     pub fn skip_to(&self, at: Time) {
+        assert!(at <= Self::SKIP_END, "a clock is not moved beyond its end");
         let skips = self.skips().expect("only a clock that was started for it is moved");
-        skips.skip(at.since(self.now()));
+        skips.skip(at.0.saturating_sub(self.now().0));
     }
 
     /// Who is awake, or has something due, if anybody is; else when the next one is to wake up.

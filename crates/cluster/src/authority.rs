@@ -38,6 +38,9 @@ pub enum AuthorityError {
     /// There is an authority already: it is not overwritten, because every member would have to be issued anew.
     #[error("there is an authority in {0} already")]
     Exists(String),
+    /// There is none.
+    #[error("there is no authority in {0}: `elastin ca init {0} --cluster NAME` makes one")]
+    Missing(String),
     /// A name is empty or too long for a certificate.
     #[error("a name has 1 to {NAME_BYTES_MAX} bytes")]
     Name,
@@ -71,9 +74,15 @@ impl Authority {
 
     /// Reads it from a directory.
     pub fn read(directory: &Path) -> Result<Self, AuthorityError> {
+        let key = read(&directory.join(AUTHORITY_KEY_FILE)).map_err(|error| match error {
+            AuthorityError::File { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+                AuthorityError::Missing(directory.display().to_string())
+            }
+            error => error,
+        })?;
         Ok(Self {
             cluster: read(&directory.join(CLUSTER_FILE))?,
-            key: KeyPair::from_pem(&read(&directory.join(AUTHORITY_KEY_FILE))?)?,
+            key: KeyPair::from_pem(&key)?,
             certificate: read(&directory.join(AUTHORITY_FILE))?,
         })
     }
@@ -153,6 +162,8 @@ mod tests {
     fn an_authority_that_was_read_again_issues_for_the_same_cluster() {
         let directory = tempfile::tempdir().unwrap();
         let (ca, member) = (directory.path().join("ca"), directory.path().join("member"));
+        let missing = Authority::read(&ca).err();
+        assert!(matches!(missing, Some(AuthorityError::Missing(_))), "{missing:?}");
         Authority::create("my cluster").unwrap().write(&ca).unwrap();
         Authority::read(&ca).unwrap().issue("server-1", true, &member).unwrap();
         Certificates::read(&member, "my cluster").unwrap();

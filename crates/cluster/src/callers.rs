@@ -33,7 +33,9 @@ impl Callers {
 
     /// Takes the calls that are over, whose callers have not heard of it.
     pub(crate) fn take_ended(&mut self) -> Ended {
-        std::mem::take(&mut self.ended)
+        // The next ones are most likely as many: a list that grows step by step is copied as often.
+        let next = Ended(Vec::with_capacity(self.ended.0.len()));
+        std::mem::replace(&mut self.ended, next)
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use elastin_stores::secret::Secret;
+use elastin_stores::secret::{Secret, fingerprint};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::verify_server_name;
@@ -32,6 +32,17 @@ impl Security {
     pub fn is_plain(&self) -> bool {
         !matches!(self, Security::Certificates(_))
     }
+
+    /// By what they know each other, in words that are the same for all who do. It gives no secret away.
+    pub fn known_by(&self) -> String {
+        match self {
+            Security::Trusting => "trust alone".into(),
+            Security::Secret(secret) => format!("the secret {}", fingerprint(secret.text().as_bytes())),
+            Security::Certificates(certificates) => {
+                format!("certificates of the authority {}", certificates.authority)
+            }
+        }
+    }
 }
 
 /// A node's or client's own certificate, and the authority that all of its cluster have theirs from.
@@ -40,6 +51,8 @@ pub struct Certificates {
     acceptor: TlsAcceptor,
     /// The name that certificates of nodes have.
     node_name: ServerName<'static>,
+    /// What stands for the authority.
+    authority: String,
 }
 
 impl std::fmt::Debug for Certificates {
@@ -120,6 +133,7 @@ impl Certificates {
         cluster: &str,
     ) -> Result<Self, CertificateError> {
         let mismatch = |error: &dyn std::fmt::Display| CertificateError::Mismatch(error.to_string());
+        let fingerprint = fingerprint(&authority);
         let mut roots = RootCertStore::empty();
         roots.add(authority).map_err(|error| mismatch(&error))?;
         let roots = Arc::new(roots);
@@ -143,6 +157,7 @@ impl Certificates {
             connector: TlsConnector::from(Arc::new(client)),
             acceptor: TlsAcceptor::from(Arc::new(server)),
             node_name: ServerName::try_from(node_name(cluster)).map_err(|error| mismatch(&error))?,
+            authority: fingerprint,
         })
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 use crate::address::{ClusterAddress, Stores};
 use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, Asker, Office, until_arrived};
 use crate::control::global_manager;
+use crate::known_by;
 use crate::member::{Below, Member, MemberOptions};
 use crate::{App, ServerStatus};
 
@@ -44,7 +45,13 @@ impl Cluster {
 
     /// Joins as a client.
     pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Cluster> {
+        let (coordination, security) = (Arc::clone(&options.coordination), options.security.clone());
         let mut member = Member::join(app, options).await?;
+        if let Err(error) = known_by::check(&coordination, &security).await {
+            member.membership.leave().await;
+            member.peer.close();
+            return Err(error);
+        }
         let client = member.runtime.client();
         let (rosters, mut roster) = watch::channel(Roster::default());
         let office = Arc::new(Mutex::new(Office::default()));

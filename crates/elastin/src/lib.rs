@@ -33,6 +33,7 @@ mod control;
 mod embedded;
 mod global;
 mod in_process;
+mod known_by;
 mod member;
 mod metrics;
 mod node;

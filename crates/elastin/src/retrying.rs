@@ -43,7 +43,7 @@ pub(crate) struct Retrying {
 
 /// A call, on its way or about to be made again.
 struct Attempt {
-    message: Message,
+    message: Arc<Message>,
     reply: ReplySlot,
     /// The id that its caller knows.
     first: CallId,
@@ -72,7 +72,7 @@ impl Retrying {
     }
 
     fn attempt(&self, attempt: Attempt) {
-        let message = attempt.message.clone();
+        let message = Arc::clone(&attempt.message);
         let this = self.this.clone();
         let ended = move |outcome: Outcome| match (outcome, this.upgrade()) {
             (Err(CallError::NotDelivered(why)), Some(this)) => {
@@ -122,7 +122,7 @@ impl Retrying {
             } else {
                 return;
             }
-            attempt.message.header.call = call;
+            Arc::make_mut(&mut attempt.message).header.call = call;
             this.attempt(attempt);
         });
     }
@@ -133,7 +133,7 @@ impl Outside for Retrying {
         self.outside.may_activate_here(actor)
     }
 
-    fn send(&self, message: Message, reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>) {
         match reply {
             Some(reply) => self.attempt(Attempt {
                 first: message.header.call,

@@ -90,9 +90,10 @@ impl Subscription {
     }
 }
 
-async fn within(event: impl Future<Output = ()>) {
+/// Waits for something that comes soon.
+async fn within<T>(what: &str, event: impl Future<Output = T>) -> T {
     let came = tokio::time::timeout(Duration::from_secs(30), event).await;
-    came.expect("the turn begins");
+    came.unwrap_or_else(|_| panic!("{what} did not come"))
 }
 
 fn builder() -> InProcessBuilder {
@@ -183,7 +184,7 @@ async fn a_deadline_passes_when_its_time_has_come_and_not_before() {
         let clock = clock.clone();
         async move { clock.never_answers().deadline(HOUR).await }
     });
-    within(WAITS.notified()).await;
+    within("the turn", WAITS.notified()).await;
     cluster.advance(HOUR - MINUTE).await.unwrap();
     assert!(!call.is_finished());
     cluster.advance(2 * MINUTE).await.unwrap();
@@ -211,7 +212,7 @@ async fn who_does_not_keep_up_is_named() {
     let mut cluster = builder().servers(1).patience(patient).start().await.unwrap();
     let stuck = cluster.client().actor::<Stuck>(0);
     let call = tokio::spawn(async move { stuck.compute().deadline(10 * HOUR).await });
-    within(COMPUTES.notified()).await;
+    within("the turn", COMPUTES.notified()).await;
     let error = cluster.advance(HOUR).await.expect_err("a turn is under way");
     assert_eq!(
         error.to_string(),
@@ -231,5 +232,26 @@ async fn real_time_is_not_moved() {
     let error = cluster.advance(HOUR).await.unwrap_err();
     assert!(matches!(error, TimeError::Real), "{error}");
     assert!(error.to_string().contains("fake_time()"));
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_that_no_clock_shows_is_refused_and_nothing_moves() {
+    let mut cluster = cluster().await;
+    let clock = cluster.client().actor::<Clockwork>("distant");
+    clock.ring_after(DAY).await.unwrap();
+    for centuries in [300 * 365 * DAY, Duration::MAX] {
+        let error = within("the refusal", cluster.advance(centuries)).await.unwrap_err();
+        assert!(matches!(error, TimeError::TooFar { by } if by == centuries), "{error}");
+        assert!(
+            error
+                .to_string()
+                .ends_with("it ends 292 years after the cluster's start"),
+            "{error}"
+        );
+    }
+    assert_eq!(clock.rang().await, Ok(0));
+    cluster.advance(DAY).await.unwrap();
+    assert_eq!(clock.rang().await, Ok(1));
     cluster.shutdown().await;
 }

@@ -39,6 +39,15 @@ impl Deadlines {
 
     /// Takes a deadline out, if it is there.
     pub(crate) fn remove(&mut self, at: Time, call: u64) {
+        // Calls are mostly answered in the order in which they were made.
+        if self
+            .queue
+            .front()
+            .is_some_and(|first| (first.at, first.call) == (at, call))
+        {
+            self.queue.pop_front();
+            return self.tidy();
+        }
         match self.queue.binary_search_by_key(&(at, call), |one| (one.at, one.call)) {
             Ok(position) if self.queue[position].wanted => {
                 self.queue[position].wanted = false;

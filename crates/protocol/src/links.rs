@@ -252,14 +252,16 @@ impl Links {
         }
         if session.acknowledgement_is_urgent() && session.is_settled() {
             session.acknowledge(&mut self.out);
-        } else if session.acknowledgement_is_urgent() {
+            return;
+        }
+        let at = match session.acknowledgement_is_urgent() {
             // As soon as it is known that nothing bounces.
-            session.acknowledge_timer = true;
-            self.timers.set(self.now, Due::Acknowledge(peer));
-        } else if !session.acknowledge_timer {
-            session.acknowledge_timer = true;
-            self.timers
-                .set(self.now + self.limits.acknowledge_after, Due::Acknowledge(peer));
+            true => self.now,
+            false => self.now + self.limits.acknowledge_after,
+        };
+        if session.acknowledges_at.is_none_or(|earlier| at < earlier) {
+            session.acknowledges_at = Some(at);
+            self.timers.set(at, Due::Acknowledge(peer));
         }
     }
 
@@ -274,7 +276,7 @@ impl Links {
         let Some(session) = self.sessions.get_mut(&peer) else {
             return;
         };
-        session.acknowledge_timer = false;
+        session.acknowledges_at = None;
         if !self.fenced && session.owes_acknowledgement() {
             session.acknowledge(&mut self.out);
         }

@@ -62,8 +62,8 @@ pub(crate) struct Session {
     acknowledgement_sent: u64,
     /// The peer waits for an acknowledgement.
     pub(crate) acknowledge_now: bool,
-    /// Whether a timer runs that will send the acknowledgement.
-    pub(crate) acknowledge_timer: bool,
+    /// When a timer will send the acknowledgement; there may be later ones that nobody needs.
+    pub(crate) acknowledges_at: Option<Time>,
     /// Whether a timer runs that will transmit again, and what was acknowledged when it was set.
     pub(crate) retransmit_timer: Option<u64>,
 }
@@ -87,7 +87,7 @@ impl Session {
             acknowledged_later: None,
             acknowledgement_sent: 0,
             acknowledge_now: false,
-            acknowledge_timer: false,
+            acknowledges_at: None,
             retransmit_timer: None,
         }
     }

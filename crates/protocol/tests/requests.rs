@@ -105,3 +105,106 @@ fn a_call_that_outlives_its_caller_does_not_run() {
     );
     assert_eq!(delivered(&late), 0);
 }
+
+#[test]
+fn a_call_that_waited_until_nobody_wanted_it_does_not_leave() {
+    let mut origin = Driven::new(ORIGIN, Limits::default(), view(10, &[HOST, ORIGIN, OTHER]));
+    origin.node.begin_request().expect("it is the first");
+    origin.happens(Event::Send { message: call(1) });
+    let waits = origin.happens(Event::Send { message: call(2) });
+    assert!(
+        waits.is_empty(),
+        "it waits until it is known where the first has landed: {waits:?}"
+    );
+    for sequence in [1, 2] {
+        let call = call(sequence).header.call;
+        origin.happens(Event::GiveUp { call });
+    }
+    origin.happens(Event::Settle { request: 1 });
+    let (actor, call, epoch) = (account(), call(1).header.call, ActivationEpoch::default());
+    let commands = origin.hears(HOST, Body::Landed { actor, call, epoch });
+    let is_message = |command: &Command| match command {
+        Command::Transmit { frame, .. } => matches!(frame.body, Some(Body::Message { .. })),
+        _ => false,
+    };
+    assert!(!commands.iter().any(is_message), "{commands:?}");
+}
+
+#[test]
+fn a_request_is_not_settled_while_a_call_of_it_may_come_to_any_activation() {
+    let mut origin = Driven::new(ORIGIN, Limits::default(), view(10, &[HOST, ORIGIN, OTHER]));
+    let other = || ActorId::new(ActorType::of("Account"), 10);
+    // What others hear when a call of the next request leaves.
+    let next = |origin: &mut Driven, sequence: u64| {
+        let mut message = common::call(
+            CallId {
+                origin: ORIGIN,
+                sequence,
+            },
+            other(),
+        );
+        let number = origin.node.begin_request().expect("they are few");
+        message.header.request = Some(Request {
+            number,
+            settled_below: 0,
+        });
+        let call = message.header.call;
+        let message = Arc::new(message);
+        let commands = origin.happens(Event::Send { message });
+        origin.happens(Event::GiveUp { call });
+        origin.happens(Event::Settle { request: number });
+        let (actor, epoch) = (other(), ActivationEpoch::default());
+        origin.hears(HOST, Body::Landed { actor, call, epoch });
+        commands.iter().find_map(|command| match command {
+            Command::Transmit { frame, .. } => match &frame.body {
+                Some(Body::Message { message, .. }) => message.header.request,
+                _ => None,
+            },
+            _ => None,
+        })
+    };
+    origin.node.begin_request().expect("it is the first");
+    origin.happens(Event::Send { message: call(1) });
+    let first = call(1).header.call;
+    origin.happens(Event::GiveUp { call: first });
+    origin.happens(Event::Settle { request: 1 });
+    let said = next(&mut origin, 11).expect("it leaves");
+    assert_eq!(
+        (said.number, said.settled_below),
+        (2, 1),
+        "a call of the first is on its way"
+    );
+    let (actor, epoch) = (account(), ActivationEpoch::default());
+    origin.hears(
+        HOST,
+        Body::Landed {
+            actor,
+            call: first,
+            epoch,
+        },
+    );
+    let said = next(&mut origin, 12).expect("it leaves");
+    assert_eq!(
+        (said.number, said.settled_below),
+        (3, 3),
+        "it has landed, and so has the second"
+    );
+}
+
+#[test]
+fn requests_that_are_settled_leave_room_for_others_even_behind_one_that_is_open() {
+    let limits = Limits {
+        requests_open: 3,
+        ..Limits::default()
+    };
+    let mut origin = Driven::new(ORIGIN, limits, view(10, &[HOST, ORIGIN, OTHER]));
+    origin.node.begin_request().expect("it is the first, and stays open");
+    for _ in 0..9 {
+        let request = origin.node.begin_request().expect("two are open at most");
+        origin.happens(Event::Settle { request });
+    }
+    for _ in 0..2 {
+        origin.node.begin_request().expect("there is room");
+    }
+    assert_eq!(origin.node.begin_request(), None, "three are open");
+}

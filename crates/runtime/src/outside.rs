@@ -1,6 +1,7 @@
 //! What a node's runtime needs from the world beyond it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone};
@@ -50,7 +51,7 @@ pub trait Outside: Send + Sync + 'static {
     /// Takes a message whose target is not active here. The reply slot is completed later with the outcome.
     ///
     /// Messages of one sender to one actor come in order: keep it.
-    fn send(&self, message: Message, reply: Option<ReplySlot>);
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>);
 
     /// Whether what was [sent](Outside::send) is completed at its deadline at the latest. If not, callers look at the time
     /// themselves.
@@ -102,7 +103,7 @@ impl Outside for LocalOnly {
         })
     }
 
-    fn send(&self, message: Message, reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>) {
         // Only a type that is not registered comes here.
         if let Some(reply) = reply {
             let kind = format!("#{:08x}", message.target.kind.number());

@@ -331,11 +331,6 @@ impl Runtime {
         Ok(self.shared().scheduler.set_workers(workers, &self.owner.handle)?)
     }
 
-    /// Sets how much CPU time the process may use, in cores.
-    pub fn set_cpu_share(&self, cores: Option<f64>) {
-        self.shared().scheduler.set_share(cores);
-    }
-
     /// What was done since the last snapshot, and starts a new period. It costs as much as there are actors that did
     /// something, and, if the interest is in idle ones too, as there are actors.
     pub fn snapshot(&self, interest: &Interest) -> NodeSnapshot {

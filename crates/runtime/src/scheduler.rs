@@ -46,7 +46,7 @@ pub(crate) struct Scheduler {
     threads: Mutex<Vec<JoinHandle<()>>>,
     next_worker: AtomicU64,
     pub(crate) share: CpuShare,
-    limited: AtomicBool,
+    limited: bool,
     pub(crate) pauses: AtomicU64,
     fenced: AtomicBool,
 }
@@ -73,7 +73,7 @@ impl Scheduler {
             threads: Mutex::default(),
             next_worker: AtomicU64::new(0),
             share: CpuShare::new(cpu_share),
-            limited: AtomicBool::new(cpu_share.is_some()),
+            limited: cpu_share.is_some(),
             pauses: AtomicU64::new(0),
             fenced: AtomicBool::new(false),
         })
@@ -161,12 +161,7 @@ impl Scheduler {
     /// Whether the process has a CPU share to keep to.
     #[inline]
     pub(crate) fn is_limited(&self) -> bool {
-        self.limited.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_share(&self, cores: Option<f64>) {
-        self.share.set(cores);
-        self.limited.store(cores.is_some(), Ordering::SeqCst);
+        self.limited
     }
 
     /// Wakes a worker, unless one is looking for something to do already.

@@ -24,6 +24,7 @@ mod sharers;
 mod sharing;
 mod suspend;
 mod timer;
+mod visit;
 
 use std::any::Any;
 use std::sync::{Arc, Weak};

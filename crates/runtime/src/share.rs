@@ -43,14 +43,6 @@ impl CpuShare {
         }
     }
 
-    /// Sets the share, in cores.
-    pub(crate) fn set(&self, cores: Option<f64>) {
-        let mut bucket = self.state.lock();
-        bucket.cores = cores;
-        bucket.read = None;
-        bucket.tokens = 0.0;
-    }
-
     /// The share, in cores.
     pub(crate) fn cores(&self) -> Option<f64> {
         self.state.lock().cores

@@ -109,7 +109,7 @@ impl Host for Shared {
         self.seat(actor).map(AnySeat::target)
     }
 
-    fn send(&self, message: Message, reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>) {
         let refused = if self.is_stopped() {
             CallError::NotDelivered(NotDelivered::ShuttingDown)
         } else if let Err(long) = message.target.key.check() {

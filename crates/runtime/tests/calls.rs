@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use common::log::{Log, Sender, check_order};
 use common::{Gate, within};
 use elastin::{Actor, CallFailed, Ctx, Ref, handlers};
 use elastin_runtime::Runtime;
@@ -106,68 +107,11 @@ async fn a_panic_is_contained_and_the_actor_starts_again() {
     assert_eq!(runtime.stats().panics, 2);
 }
 
-#[derive(Actor, Serialize, Deserialize, Default)]
-struct Log {
-    lines: Vec<u64>,
-}
-
-#[handlers]
-impl Log {
-    fn append(&mut self, line: u64) {
-        self.lines.push(line);
-    }
-
-    async fn append_slowly(&mut self, line: u64) {
-        tokio::task::yield_now().await;
-        self.lines.push(line);
-    }
-
-    fn lines(&self) -> Vec<u64> {
-        self.lines.clone()
-    }
-}
-
-/// Sends lines to a log in every way there is.
-#[derive(Actor, Serialize, Deserialize, Default)]
-struct Sender {}
-
-#[handlers]
-impl Sender {
-    async fn send(&mut self, log: Ref<Log>, first: u64, count: u64) {
-        for line in first..first + count {
-            match line % 4 {
-                0 => log.append(line).tell().await.unwrap(),
-                1 => log.append(line).await.unwrap(),
-                2 => log.append_slowly(line).tell().await.unwrap(),
-                _ => log.append_slowly(line).await.unwrap(),
-            }
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_of_one_sender_stay_in_order() {
-    const SENDERS: u64 = 8;
-    const EACH: u64 = 2000;
     let runtime = runtime();
     let log: Ref<Log> = runtime.client().actor("log");
-    let mut senders = Vec::new();
-    for sender in 0..SENDERS {
-        let (log, client) = (log.clone(), runtime.client());
-        senders.push(tokio::spawn(async move {
-            let sender_actor: Ref<Sender> = client.actor(sender);
-            sender_actor.send(log, sender * EACH, EACH).await
-        }));
-    }
-    for sender in senders {
-        within("all lines sent", sender).await.unwrap().unwrap();
-    }
-    let lines = log.lines().await.unwrap();
-    assert_eq!(lines.len() as u64, SENDERS * EACH);
-    for sender in 0..SENDERS {
-        let own: Vec<_> = lines.iter().copied().filter(|line| line / EACH == sender).collect();
-        assert!(own.is_sorted(), "the lines of sender {sender} are out of order");
-    }
+    check_order(&runtime, &log, 8, 2000).await;
 }
 
 /// Counts how many turns are inside at once.

@@ -222,7 +222,7 @@ impl Outside for Silence {
         None
     }
 
-    fn send(&self, message: Message, reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>) {
         self.sent.lock().push((message.header.call, reply));
     }
 

@@ -4,7 +4,7 @@ use elastin_protocol::Bug;
 use elastin_sim::{options_of_seed, run};
 
 /// Within this many seeds each bug must show.
-const SEEDS_MAX: u64 = 2000;
+const SEEDS_MAX: u64 = 10_000;
 
 /// A seed that is tried first because it found the bug before, so that the test is quick. If it no longer does, because
 /// the protocol or a world changed, all others are tried.
@@ -15,7 +15,7 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::RunRefused => 40,
         Bug::RunPastLease => 47,
         Bug::DenyLost => 49,
-        Bug::SavePastLease => 64,
+        Bug::SavePastLease => 2575,
         Bug::SkipHold => 69,
         Bug::AnswerBeforeSave => 75,
         Bug::AcceptTooEarly => 80,

@@ -11,12 +11,16 @@
 use std::io;
 use std::path::Path;
 
+use ring::digest::{SHA256, digest};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
 /// The bytes of a secret.
 const SECRET_BYTES: usize = 32;
+
+/// The bytes of a fingerprint: as many as a digest needs to be one's own, and short enough to compare two by eye.
+const FINGERPRINT_BYTES: usize = 16;
 
 /// A number that is used once.
 pub type Nonce = [u8; 16];
@@ -57,8 +61,7 @@ impl Secret {
     }
 
     fn from_bytes(bytes: &[u8]) -> Self {
-        let text = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes), text)
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes), hexadecimal(bytes))
     }
 
     /// Its text, for the process that is to share it.
@@ -110,6 +113,15 @@ pub fn nonce() -> Nonce {
     let mut nonce = Nonce::default();
     fill(&mut nonce);
     nonce
+}
+
+/// A short text that stands for some bytes: nobody can find others with the same, nor the bytes from it if they are secret.
+pub fn fingerprint(bytes: &[u8]) -> String {
+    hexadecimal(&digest(&SHA256, bytes).as_ref()[..FINGERPRINT_BYTES])
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn fill(bytes: &mut [u8]) {

@@ -106,7 +106,23 @@ impl EtcdElastin {
         self.launch(host, command, &["--listen", &format!("{address}:0")])
     }
 
-    fn launch(&mut self, name: &str, mut command: Command, more: &[&str]) -> anyhow::Result<()> {
+    /// Starts a server of this name with other certificates than this cluster's, in a directory.
+    pub fn add_stranger(&mut self, name: &str, certificates: &Path) -> anyhow::Result<()> {
+        self.launch_with(name, Command::new(&self.program), &[], certificates)
+    }
+
+    fn launch(&mut self, name: &str, command: Command, more: &[&str]) -> anyhow::Result<()> {
+        let certificates = self.certificates(name, true)?;
+        self.launch_with(name, command, more, &certificates)
+    }
+
+    fn launch_with(
+        &mut self,
+        name: &str,
+        mut command: Command,
+        more: &[&str],
+        certificates: &Path,
+    ) -> anyhow::Result<()> {
         command
             .env("RUST_LOG", &self.log_filter)
             .arg("node")
@@ -117,7 +133,7 @@ impl EtcdElastin {
             .args(["--period", "1"])
             .args(more)
             .arg("--certificates")
-            .arg(self.certificates(name, true)?);
+            .arg(certificates);
         for (store, certificates) in [
             ("etcd", self.etcd.certificates()),
             ("postgres", self.postgres.certificates()),

@@ -3,6 +3,7 @@
 
 mod actors;
 mod bell;
+mod caller;
 mod dice;
 mod embedded;
 mod etcd_cluster;
@@ -14,6 +15,7 @@ mod wait;
 
 pub use actors::{Burner, Feeder, Journal, Ledger, Log, SLOW_TURN_BEGAN};
 pub use bell::Bell;
+pub use caller::Caller;
 pub use dice::Dice;
 pub use embedded::{embedded, server_names};
 pub use etcd_cluster::EtcdElastin;

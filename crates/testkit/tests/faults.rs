@@ -1,6 +1,7 @@
 //! Faults on real processes over etcd and PostgreSQL, under load. Callers keep a history; what the ledgers hold in the end
 //! must agree with it, and does not if the fences are switched off.
 
+use std::io::Write;
 use std::time::Duration;
 
 use elastin::admin::AdminError;
@@ -38,6 +39,11 @@ async fn await_servers(cluster: &Cluster, count: usize) {
 /// Lets the load run for a while: what a fault meets is up to chance, so it is given some.
 async fn go_on(time: Duration) {
     tokio::time::sleep(time).await;
+}
+
+/// Says that a fault could not be made here. Straight to the terminal: what a test that passes prints is not shown.
+fn skipped(why: &str) {
+    writeln!(std::io::stderr(), "SKIPPED: {why}").expect("there is a terminal");
 }
 
 /// Ends the load: what the callers know.
@@ -163,7 +169,9 @@ async fn the_network_between_servers_is_cut() {
     let mut network = match Network::create() {
         Ok(network) => network,
         Err(error) => {
-            eprintln!("SKIPPED: the network is not cut, because this user may not make one: {error}");
+            skipped(&format!(
+                "the network is not cut, because this user may not make one: {error}"
+            ));
             return;
         }
     };
@@ -199,7 +207,9 @@ async fn the_disk_of_the_store_is_full_for_a_while() {
     let disk = match Disk::create(DISK_BYTES) {
         Ok(disk) => disk,
         Err(error) => {
-            eprintln!("SKIPPED: no disk is filled, because this user may not make one: {error}");
+            skipped(&format!(
+                "no disk is filled, because this user may not make one: {error}"
+            ));
             return;
         }
     };
@@ -244,7 +254,7 @@ async fn servers_whose_clocks_are_an_hour_off_work_like_others() {
     match elastin.add_server_with_clock("b", "+1h") {
         Ok(()) => {}
         Err(error) if matches!(error.downcast_ref(), Some(BackendError::NotInstalled { .. })) => {
-            eprintln!("SKIPPED: no clock is wrong: {error}");
+            skipped(&format!("no clock is wrong: {error}"));
             return;
         }
         Err(error) => panic!("{error}"),

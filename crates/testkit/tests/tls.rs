@@ -1,9 +1,10 @@
-//! A cluster whose etcd and PostgreSQL speak TLS only, set up from the command line.
+//! Clusters over etcd and PostgreSQL whose members know each other by certificates, and whose stores speak TLS.
 
 use std::time::Duration;
 
+use elastin::{Authority, Cluster, ClusterAddress};
 use elastin_backends::{EtcdCluster, PostgresServer};
-use elastin_testkit::{EtcdElastin, Ledger, app};
+use elastin_testkit::{Caller, EtcdElastin, Ledger, app, wait_for};
 
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -17,5 +18,38 @@ async fn a_cluster_keeps_what_it_has_behind_tls() {
     let cluster = elastin.connect().await.expect("there is a server to connect to");
     let ledger = cluster.client().actor::<Ledger>(1);
     assert_eq!(ledger.append(1, 1).deadline(CALL_DEADLINE).await, Ok(1));
+    cluster.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_a_certificate_of_another_authority_is_refused_and_nobody_else_notices() {
+    let program = env!("CARGO_BIN_EXE_testkit-server");
+    let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
+    elastin.add_server("a").unwrap();
+    let cluster = elastin.connect().await.expect("there is a server to connect to");
+    let caller = Caller::start(cluster.client().clone());
+    caller.goes_on().await;
+
+    // Another cluster of the same name, so that nothing but the authority tells them apart.
+    let theirs = Authority::create(app().cluster_name()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    theirs.issue("stranger", true, directory.path()).unwrap();
+    elastin.add_stranger("stranger", directory.path()).unwrap();
+    wait_for("the stranger to end", || elastin.has_ended("stranger")).await;
+    let refused = "the servers of this cluster know each other by certificates of the authority ";
+    let words = elastin.words_of("stranger");
+    assert!(words.contains(refused), "{words}");
+    assert_eq!(cluster.server_names(), ["a"]);
+
+    let address = ClusterAddress {
+        certificates: Some(directory.path().to_owned()),
+        ..elastin.address("caller").unwrap()
+    };
+    let error = Cluster::connect(&app(), &address, "caller")
+        .await
+        .err()
+        .expect("it is refused");
+    assert!(error.to_string().starts_with(refused), "{error}");
+    caller.end().await;
     cluster.leave().await;
 }

@@ -142,17 +142,6 @@ impl Schema {
             None => format!("#{:08x}/{}", actor.kind.number(), actor.key),
         }
     }
-
-    /// A function as people write it: `Folder.open`.
-    pub fn show_method(&self, kind: ActorType, method: Method) -> String {
-        let Some(actor) = self.actor_of(kind) else {
-            return format!("#{:08x}.#{:08x}", kind.number(), method.number());
-        };
-        match actor.functions.iter().find(|function| function.method() == method) {
-            Some(function) => format!("{}.{}", actor.name, function.name),
-            None => format!("{}.#{:08x}", actor.name, method.number()),
-        }
-    }
 }
 
 fn no_collision<'a>(names: impl Iterator<Item = (&'a str, u32)>) -> Result<(), SchemaError> {

@@ -37,14 +37,13 @@ impl Outside for Inner {
         None
     }
 
-    fn send(&self, message: Message, reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>) {
         if let Err(too_large) = check_size(size_of_message(&message)) {
             if let Some(reply) = reply {
                 reply.complete(Err(too_large));
             }
             return;
         }
-        let message = Arc::new(message);
         let input = Input::of_call(Event::Send { message }, reply);
         if self.hosts {
             self.machine.handle_now(input, self);

@@ -1,6 +1,6 @@
 //! What a node does about reminders: keeps those of its actors, and tells actors of theirs.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot};
@@ -91,7 +91,7 @@ impl Tell for Inner {
     fn call(&self, message: Message) -> impl Future<Output = Outcome> + Send + 'static {
         let (sender, receiver) = oneshot::channel();
         let slot = ReplySlot::new(move |outcome| drop(sender.send(outcome)));
-        self.send(message, Some(slot));
+        self.send(Arc::new(message), Some(slot));
         async { receiver.await.unwrap_or(Err(CallError::Cancelled)) }
     }
 }

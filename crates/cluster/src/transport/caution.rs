@@ -4,6 +4,10 @@
 /// the first it is one, and twice as many after each that follows: it may only have been the machine that was busy.
 const LEFT_MAX: u32 = 64;
 
+/// So many go to the workers after the first one that held others up, which is worse; and four times as many after each that
+/// follows.
+const LEFT_IF_HELD_UP: u32 = 8;
+
 /// How much a reader leaves to the workers.
 #[derive(Debug, Default)]
 pub(super) struct Caution {
@@ -29,8 +33,8 @@ impl Caution {
 
     /// An errand took so long that others had to read on.
     pub(super) fn was_held_up(&mut self) {
-        self.left_before = LEFT_MAX;
-        self.left = LEFT_MAX;
+        self.left_before = (self.left_before * 4).clamp(LEFT_IF_HELD_UP, LEFT_MAX);
+        self.left = self.left_before;
     }
 
     /// An errand took no longer than waking a worker would have.
@@ -64,7 +68,10 @@ mod tests {
         }
         caution.was_slow();
         assert_eq!(left_by(&mut caution), 1, "it is forgotten in time");
-        caution.was_held_up();
-        assert_eq!(left_by(&mut caution), 64);
+        let left = [(); 3].map(|()| {
+            caution.was_held_up();
+            left_by(&mut caution)
+        });
+        assert_eq!(left, [8, 32, 64]);
     }
 }

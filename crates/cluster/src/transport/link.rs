@@ -26,6 +26,10 @@ pub(super) const KEPT_BYTES_MAX: usize = 1 << 20;
 /// pays to gather them.
 const QUIET: Duration = Duration::from_micros(20);
 
+/// So many frames need not wait for more. Whoever sent the last of them writes them, even if the task has been told to: the
+/// thread that is about to run it may have lost its core.
+const FRAMES_ENOUGH: usize = 32;
+
 /// The sending thread writes no more than this itself: it has other things to do than to copy states.
 const OWN_WRITE_BYTES_MAX: usize = 16 << 10;
 
@@ -58,12 +62,22 @@ struct Outgoing {
     frames: usize,
     /// Lets the sending thread write, if the connection can be written to without more ado.
     direct: Option<Direct>,
-    /// The task that writes is at it, or has been told that there is something: everything has to go through it, in order.
-    task_writes: bool,
+    task: Task,
     /// It was told because frames come fast, so there will soon be more.
     gathers: bool,
     /// When something was last sent, or taken by the task.
     sent_at: Option<Instant>,
+}
+
+/// What the task that writes does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Task {
+    /// It waits to be told.
+    Waits,
+    /// It has been told that there is something, and will look.
+    Told,
+    /// It is at it: everything has to go through it, in order.
+    Writes,
 }
 
 impl Link {
@@ -75,7 +89,7 @@ impl Link {
                 said_bytes: 0,
                 frames: 0,
                 direct: None,
-                task_writes: false,
+                task: Task::Waits,
                 gathers: false,
                 sent_at: None,
             }),
@@ -125,11 +139,10 @@ impl Link {
     /// Sends what was put.
     pub(super) fn flush(&self) {
         let mut outgoing = self.outgoing.lock();
-        if outgoing.task_writes || outgoing.bytes.is_empty() {
+        if outgoing.bytes.is_empty() || !outgoing.may_be_written() || outgoing.write(&self.stages) {
             return;
         }
-        if !outgoing.write(&self.stages) {
-            outgoing.task_writes = true;
+        if std::mem::replace(&mut outgoing.task, Task::Told) == Task::Waits {
             drop(outgoing);
             self.filled.notify_one();
         }
@@ -152,10 +165,13 @@ impl Link {
         }
         let mut outgoing = self.outgoing.lock();
         std::mem::swap(batch, &mut outgoing.bytes);
-        outgoing.task_writes = !batch.is_empty();
-        if outgoing.task_writes {
-            outgoing.sent_at = Some(Instant::now());
-        }
+        outgoing.task = match batch.is_empty() {
+            true => Task::Waits,
+            false => {
+                outgoing.sent_at = Some(Instant::now());
+                Task::Writes
+            }
+        };
         std::mem::take(&mut outgoing.frames)
     }
 
@@ -194,11 +210,21 @@ impl Link {
 }
 
 impl Outgoing {
+    /// Whether the sending thread need not leave it to the task.
+    fn may_be_written(&self) -> bool {
+        match self.task {
+            Task::Waits => true,
+            Task::Told => self.frames >= FRAMES_ENOUGH,
+            Task::Writes => false,
+        }
+    }
+
     /// Writes on this thread, if the connection is quiet and takes it; whether nothing is left.
     fn write(&mut self, stages: &Stages) -> bool {
         let now = Instant::now();
         let sent_at = self.sent_at.replace(now);
-        self.gathers = sent_at.is_some_and(|at| now.duration_since(at) < QUIET);
+        let is_quiet = sent_at.is_none_or(|at| now.duration_since(at) >= QUIET);
+        self.gathers = !is_quiet && self.frames < FRAMES_ENOUGH;
         if self.gathers || self.bytes.len() > OWN_WRITE_BYTES_MAX {
             return false;
         }

@@ -19,6 +19,7 @@ use super::earlier;
 use super::supervisor::Supervisor;
 use super::{Embedded, REQUEST_TIME_MAX};
 use crate::PolicySource;
+use crate::known_by;
 use crate::member::{Member, MemberOptions};
 use crate::metrics::{Measures, MetricsError, MetricsServer};
 use crate::provision::ProcessProvisioner;
@@ -232,6 +233,8 @@ impl EmbeddedBuilder {
             .store(&*coordination)
             .await
             .map_err(|error| failed(error.into()))?;
+        // An earlier life had another secret.
+        known_by::agree(&coordination, &security).await.map_err(failed)?;
         let options = MemberOptions::new(
             "supervisor",
             Role::Supervisor,

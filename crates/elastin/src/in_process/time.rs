@@ -29,12 +29,21 @@ const QUICK_LOOKS: u32 = 200;
 /// That pause.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// After how many years a clock can't be moved ahead any more.
+const END_YEARS: u64 = Clock::SKIP_END.0 / (365 * 24 * 3600 * 1_000_000_000);
+
 /// Why the time of a cluster was not moved ahead, or not as far as it should be.
 #[derive(Debug, thiserror::Error)]
 pub enum TimeError {
     /// It is the real one.
     #[error("the cluster's time is the real one: `fake_time()` before `start()` gives it one that can be moved ahead")]
     Real,
+    /// It does not go so far. It was not moved.
+    #[error("the cluster's time can't be moved ahead by {by:?}: it ends {END_YEARS} years after the cluster's start")]
+    TooFar {
+        /// How far it should be moved.
+        by: Duration,
+    },
     /// Somebody does not get done with what is due. Time stands before what is due next.
     #[error("{who} still has something to do after {waited:?}")]
     Busy {
@@ -109,6 +118,9 @@ impl InProcess {
     pub async fn advance(&mut self, by: Duration) -> Result<(), TimeError> {
         let clock = self.fake.clone().ok_or(TimeError::Real)?;
         let end = clock.now() + by;
+        if end > Clock::SKIP_END {
+            return Err(TimeError::TooFar { by });
+        }
         loop {
             let next = self.until_quiet(&clock).await?;
             if next > end {
@@ -211,4 +223,51 @@ fn look(clock: &Clock, parts: &[Part<'_>]) -> Result<(Time, Happened), String> {
         }
     }
     Ok((next, happened))
+}
+
+#[cfg(test)]
+mod tests {
+    use elastin_protocol::membership::CLUSTER_PREFIX;
+    use elastin_protocol::store::{CoordinationReply, CoordinationRequest, RANGE_LIMIT_MAX};
+    use elastin_stores::CoordinationExt;
+
+    use super::*;
+    use crate::Elastin;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// Ends the lease of a server, as somebody may who operates what coordinates the cluster.
+    async fn end_lease(cluster: &InProcess, server: &str) {
+        let coordination = &cluster.servers.stores.coordination;
+        let all = CoordinationRequest::Range {
+            prefix: CLUSTER_PREFIX.into(),
+            after: None,
+            limit: RANGE_LIMIT_MAX,
+        };
+        let Ok(CoordinationReply::Entries { entries, .. }) = coordination.call(all).await else {
+            panic!("coordination is in this process, and answers");
+        };
+        let mut records = entries.iter().filter(|entry| entry.key.ends_with(server));
+        let lease = records.find_map(|record| record.lease);
+        let lease = lease.expect("a server's record is bound to its lease");
+        let revoked = coordination.call(CoordinationRequest::Revoke { lease }).await;
+        revoked.expect("there is such a lease");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_server_that_ends_on_the_way_is_named() {
+        let builder = Elastin::app().in_process().servers(2).fake_time();
+        let mut cluster = builder.start().await.unwrap();
+        end_lease(&cluster, "server-2").await;
+        let error = cluster.advance(HOUR).await.expect_err("a server has lost its lease");
+        assert!(matches!(error, TimeError::Ended { .. }), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "server-2 has ended: this server is no longer a member of its cluster"
+        );
+        // The rest goes on without it.
+        cluster.advance(2 * HOUR).await.unwrap();
+        assert_eq!(cluster.server_names(), ["server-1"]);
+        cluster.shutdown().await;
+    }
 }

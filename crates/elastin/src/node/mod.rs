@@ -27,6 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::App;
 use crate::address::{ClusterAddress, Stores};
+use crate::known_by;
 use crate::member::MemberOptions;
 use crate::metrics::{LastPeriod, ServerMetrics};
 use crate::settings::ClusterSettings;
@@ -114,6 +115,7 @@ pub(crate) async fn serve(
         let settings = ClusterSettings::of_first_server(app.policy_source().clone(), options.period);
         settings.load_or_store(&coordination).await?
     };
+    known_by::agree(&coordination, &place.security).await?;
     let policy = Arc::new(app.compile(&settings.policy)?);
     #[cfg(feature = "planted-bugs")]
     let state = if options.planted.unfenced {

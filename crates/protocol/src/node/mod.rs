@@ -45,6 +45,7 @@ pub use sizes::TableSizes;
 use calls::PendingCall;
 use many_moves::WaitingMove;
 use parting::Parting;
+use repeating::OpenRequest;
 use settling::SettlingMove;
 
 /// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
@@ -66,7 +67,7 @@ pub struct Node {
     /// What the actors here know of requests that may come again.
     requests: Requests,
     /// Requests of callers here that may be made again.
-    open_requests: BTreeSet<u64>,
+    open_requests: BTreeMap<u64, OpenRequest>,
     last_request: u64,
     /// Messages that came through the directory and were delivered in the last event, and may bounce.
     landing: Vec<(ActorId, CallId, ActivationEpoch)>,
@@ -116,7 +117,7 @@ impl Node {
             routes_waiting: BTreeMap::new(),
             hosted: Map::default(),
             requests: Requests::default(),
-            open_requests: BTreeSet::new(),
+            open_requests: BTreeMap::new(),
             last_request: 0,
             landing: Vec::new(),
             limbo: BTreeSet::new(),

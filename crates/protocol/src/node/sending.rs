@@ -154,9 +154,12 @@ impl Node {
         self.open_if_clear(actor);
     }
 
+    /// Sends what has waited here. A call that nobody waits for any more need not run.
     fn send_all(&mut self, messages: VecDeque<Arc<Message>>) {
         for message in messages {
-            self.send_own(message);
+            if message.header.one_way || self.is_pending(message.header.call) {
+                self.send_own(message);
+            }
         }
     }
 

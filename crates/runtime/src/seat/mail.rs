@@ -105,7 +105,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Sends a turn to wherever the actor is.
     pub(super) fn send_out(&self, turn: AnyTurn<A>) {
         if let Some((message, reply)) = turn.encode(&self.id, &*self.shared) {
-            self.shared.send(message, reply);
+            self.shared.send(Arc::new(message), reply);
         }
     }
 

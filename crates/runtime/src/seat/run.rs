@@ -1,34 +1,16 @@
-//! Turns that workers run.
+//! One turn that a worker runs, or goes on with.
 
-use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use elastin_actor::{Actor, AtOnce, Body, Handlers, Hook, Persist, Scope, Target};
-use elastin_types::{CallError, NotDelivered, Time};
+use elastin_actor::{Actor, Body, Handlers, Hook, Persist, Scope, Target};
+use elastin_types::CallError;
 use parking_lot::MutexGuard;
 
-use super::{ActorSeat, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
+use super::{ActorSeat, drop_contained};
 use crate::entrusted::RunBy;
 use crate::mailbox::{Mailbox, Suspended};
-use crate::queue::{AnyTurn, Batch};
-
-/// How many turns a worker runs in one visit to an actor while others wait for a worker: a full mailbox. An actor that many
-/// call at once comes to the end of its mail that way, and goes on with calls that need no mailbox.
-const TURNS_PER_VISIT: u32 = 1024;
-
-/// The same while somebody waits for room in the mailbox: messages that are run soon after they are sent are still in the
-/// processor's cache. Also after how many turns a worker looks at the clock.
-const TURNS_FOR_ROOM: u32 = 128;
-
-/// How long a visit lasts about, for the same reason. A turn is never interrupted, so it may last longer.
-const VISIT_TIME_MAX: Duration = Duration::from_millis(1);
-
-/// How long a worker waits for more when it has run all that was told: who tells is most likely about to tell more, and finds
-/// the actor awake. Each message that found it asleep would cost its sender a wake-up.
-const LINGER: Duration = Duration::from_micros(1);
+use crate::queue::AnyTurn;
 
 /// What became of a turn that a worker ran.
 pub(super) enum Ran<A> {
@@ -43,168 +25,6 @@ pub(super) enum Ran<A> {
 }
 
 impl<A: Handlers> ActorSeat<A> {
-    /// A worker's visit: polls the suspended turn, or runs some turns out of the mailbox.
-    pub(super) fn visit(&self) {
-        let mut mailbox = self.mailbox.lock();
-        mailbox.scheduled = false;
-        if mailbox.orphan {
-            // The seat was scheduled for an activation that is gone; its last turn lets the next one go on.
-            return;
-        }
-        if let Some(suspended) = mailbox.rest_if_any().and_then(|rest| rest.suspended.take()) {
-            mailbox.woken = false;
-            self.idle.set_suspended(false);
-            drop(mailbox);
-            let ran = self.resume_turn(suspended, None);
-            return self.settle_turn(self.mailbox.lock(), ran, Vec::new());
-        }
-        if A::SHARES {
-            let rest = mailbox.rest_if_any();
-            if rest.is_some_and(|rest| rest.sharing.is_some()) {
-                return self.visit_sharers(mailbox);
-            }
-            let front = mailbox.rest_if_any().and_then(|rest| rest.queue.front());
-            if front.is_some_and(begins_sharing) && mailbox.waiting.is_some() {
-                return self.begin_sharing(mailbox);
-            }
-        }
-        let Some(body) = mailbox.waiting.take() else { return };
-        let rest = mailbox.rest();
-        let batch = rest.queue.take_batch();
-        let room = std::mem::take(&mut rest.room);
-        drop(mailbox);
-        let mut visit = Visit::begin(batch.waiting());
-        // Brief ones are run to the end of the mail, if that takes no longer than visits may: then calls need no mailbox again.
-        if self.idle.is_brief.is_sure() {
-            visit.turns_max = u32::MAX;
-        }
-        self.make_room(&mut visit, room);
-        self.run_batch(body, batch, visit);
-    }
-
-    fn run_batch(&self, mut body: Box<Body<A>>, mut batch: Batch<A>, mut visit: Visit) {
-        // Turns that are over but not saved: one save serves them all.
-        let mut unsaved = Vec::new();
-        let mut locked = None;
-        let ran = loop {
-            let Some(turn) = batch.next() else {
-                // What came meanwhile is part of the visit, unless something is to be done before.
-                if unsaved.is_empty() {
-                    locked = self.take_more(&mut batch, &mut visit);
-                    if locked.is_none() {
-                        continue;
-                    }
-                }
-                break Ran::Skipped(body);
-            };
-            if A::SHARES && begins_sharing(&turn) {
-                batch.put_back(turn);
-                break Ran::Skipped(body);
-            }
-            // A turn that waits has the body, so nothing could be saved meanwhile. It might even wait for a caller whom one
-            // of the unsaved replies would let go on.
-            if !unsaved.is_empty() && turn.may_wait() {
-                batch.put_back(turn);
-                break Ran::Skipped(body);
-            }
-            if !saves_each_turn::<A>() && !turn.may_wait() {
-                match self.run_plain_turns(body, turn, &mut batch, &mut visit) {
-                    ControlFlow::Continue(next) => body = next,
-                    ControlFlow::Break(ran) => break ran,
-                }
-                continue;
-            }
-            visit.turns += 1;
-            match self.run_turn(body, turn) {
-                Ran::Over(next, turn) => {
-                    body = next;
-                    if saves_each_turn::<A>() && body.changed {
-                        unsaved.push(turn);
-                    } else if let Some(over) = self.reply(turn) {
-                        batch.keep(over);
-                    }
-                }
-                Ran::Skipped(next) => body = next,
-                ran => break ran,
-            }
-            if self.ends(&mut visit) {
-                break Ran::Skipped(body);
-            }
-        };
-        self.count_turns(u64::from(visit.turns));
-        let mailbox = locked.unwrap_or_else(|| self.mailbox.lock());
-        self.end_visit(mailbox, ran, batch, unsaved);
-        visit.room.into_iter().for_each(Waker::wake);
-    }
-
-    /// Takes what has come since a batch was taken that is over. If there is nothing, gives the lock: nothing comes then before
-    /// the visit has ended.
-    fn take_more(&self, batch: &mut Batch<A>, visit: &mut Visit) -> Option<MutexGuard<'_, Mailbox<A>>> {
-        loop {
-            let mut mailbox = self.mailbox.lock();
-            if !mailbox.orphan && mailbox.queued() > 0 {
-                let rest = mailbox.rest();
-                rest.queue.exchange(batch);
-                let room = std::mem::take(&mut rest.room);
-                drop(mailbox);
-                self.make_room(visit, room);
-                return None;
-            }
-            if !visit.told || self.idle.is_brief.is_sure() || self.shared.scheduler.others_wait() {
-                return Some(mailbox);
-            }
-            drop(mailbox);
-            if !self.linger(visit) {
-                return Some(self.mailbox.lock());
-            }
-        }
-    }
-
-    /// Wakes those who wait for room in a mailbox out of which a batch was taken: all at once and before the batch runs, so that
-    /// they fill the mailbox again meanwhile. Where turns are brief, only the end of the visit wakes them: then they find the
-    /// actor idle, and run what they tell themselves.
-    fn make_room(&self, visit: &mut Visit, waiting: Vec<Waker>) {
-        if self.idle.is_brief.is_sure() {
-            visit.room.extend(waiting);
-            return;
-        }
-        if !waiting.is_empty() {
-            visit.turns_max = TURNS_FOR_ROOM;
-        }
-        waiting.into_iter().for_each(Waker::wake);
-    }
-
-    /// Waits a moment for more of what somebody tells. Says whether the visit may go on.
-    fn linger(&self, visit: &mut Visit) -> bool {
-        visit.told = false;
-        let end = self.shared.clock.now() + LINGER;
-        while self.shared.clock.now() < end {
-            std::hint::spin_loop();
-        }
-        !self.ends(visit)
-    }
-
-    /// Ends a visit: what was not run goes back to the front of the queue, under the same lock under which the actor
-    /// becomes available again, so that nothing overtakes it.
-    fn end_visit(
-        &self,
-        mut mailbox: MutexGuard<'_, Mailbox<A>>,
-        ran: Ran<A>,
-        batch: Batch<A>,
-        unsaved: Vec<AnyTurn<A>>,
-    ) {
-        if mailbox.orphan || mailbox.epoch.is_none() {
-            // The activation was discarded during the visit, and what was not run has no place here any longer.
-            self.settle_turn(mailbox, ran, unsaved);
-            for mut turn in batch.into_waiting() {
-                turn.as_mut().fail(CallError::NotDelivered(NotDelivered::NotHere));
-            }
-            return;
-        }
-        mailbox.rest().queue.give_back(batch);
-        self.settle_turn(mailbox, ran, unsaved);
-    }
-
     /// Decides what becomes of an actor and its turn that was polled. `unsaved` are turns before it that are over and whose
     /// effect is not saved.
     pub(super) fn settle_turn(&self, mailbox: MutexGuard<'_, Mailbox<A>>, ran: Ran<A>, mut unsaved: Vec<AnyTurn<A>>) {
@@ -244,81 +64,8 @@ impl<A: Handlers> ActorSeat<A> {
         }
     }
 
-    /// Runs turns that never wait, the one given and those that follow it, in one scope: to enter one for each would cost
-    /// more than most of them do themselves. Breaks when the visit is over.
-    fn run_plain_turns(
-        &self,
-        mut body: Box<Body<A>>,
-        mut turn: AnyTurn<A>,
-        batch: &mut Batch<A>,
-        visit: &mut Visit,
-    ) -> ControlFlow<Ran<A>, Box<Body<A>>> {
-        Scope::enter_visit(&mut body);
-        loop {
-            match turn.as_mut().run_at_once(&mut body) {
-                AtOnce::Told => {
-                    visit.told = true;
-                    batch.keep(turn);
-                }
-                AtOnce::Replies => {
-                    if let Some(over) = self.reply(turn) {
-                        batch.keep(over);
-                    }
-                }
-                AtOnce::Skipped => drop_contained(turn),
-                AtOnce::MayWait => {
-                    batch.put_back(turn);
-                    Scope::leave_visit(&mut body);
-                    return ControlFlow::Continue(body);
-                }
-                AtOnce::Panicked => {
-                    visit.turns += 1;
-                    return self.contain_plain_panic(body, turn);
-                }
-            }
-            visit.turns += 1;
-            if self.ends(visit) {
-                Scope::leave_visit(&mut body);
-                return ControlFlow::Break(Ran::Skipped(body));
-            }
-            match batch.next() {
-                Some(next) => turn = next,
-                None => {
-                    Scope::leave_visit(&mut body);
-                    return ControlFlow::Continue(body);
-                }
-            }
-        }
-    }
-
-    /// A turn that never waits panicked within a visit. An actor that it only read goes on.
-    #[cold]
-    fn contain_plain_panic(&self, mut body: Box<Body<A>>, mut turn: AnyTurn<A>) -> ControlFlow<Ran<A>, Box<Body<A>>> {
-        self.count_panic();
-        let then = if turn.read_only() {
-            Scope::end_in_visit(&mut body, || turn.method());
-            Scope::leave_visit(&mut body);
-            ControlFlow::Continue(body)
-        } else {
-            drop(Scope::leave());
-            drop_contained(body);
-            ControlFlow::Break(Ran::Lost(None))
-        };
-        turn.as_mut().fail(CallError::Panicked);
-        drop_contained(turn);
-        then
-    }
-
-    /// Whether a visit should end before its next turn.
-    #[inline]
-    fn ends(&self, visit: &mut Visit) -> bool {
-        self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0
-            || self.shared.scheduler.is_fenced()
-            || (visit.is_long(|| self.shared.clock.now()) && self.shared.scheduler.others_wait())
-    }
-
     /// Runs a turn out of the mailbox until it is over or waits.
-    fn run_turn(&self, mut body: Box<Body<A>>, mut turn: AnyTurn<A>) -> Ran<A> {
+    pub(super) fn run_turn(&self, mut body: Box<Body<A>>, mut turn: AnyTurn<A>) -> Ran<A> {
         let Some(carried) = turn.as_mut().open() else {
             return Ran::Skipped(body);
         };
@@ -391,58 +138,9 @@ impl<A: Handlers> ActorSeat<A> {
         drop_contained(turn);
         ran
     }
-
-    pub(super) fn count_turns(&self, turns: u64) {
-        self.shared.turns.fetch_add(turns, Ordering::Relaxed);
-    }
-}
-
-/// Whether a turn waits while others share its actor. One that shares it but never waits can as well have it for itself.
-fn begins_sharing<A>(turn: &AnyTurn<A>) -> bool {
-    turn.shared() && turn.may_wait()
 }
 
 /// Whether the state is saved before a reply leaves.
 pub(super) fn saves_each_turn<A: Actor>() -> bool {
     matches!(A::PERSIST, Persist::EachTurn)
-}
-
-/// How long a visit lasts already.
-pub(super) struct Visit {
-    pub(super) turns: u32,
-    turns_max: u32,
-    /// It began with one turn, for which the clock is not worth a look.
-    single: bool,
-    /// When the worker first looked at the clock.
-    since: Option<Time>,
-    /// Something was told since the worker last waited for more.
-    told: bool,
-    /// Who is woken at the end.
-    room: Vec<Waker>,
-}
-
-impl Visit {
-    /// A visit that begins with so many turns.
-    pub(super) fn begin(turns: usize) -> Self {
-        Self {
-            turns: 0,
-            turns_max: TURNS_PER_VISIT,
-            single: turns <= 1,
-            since: None,
-            told: false,
-            room: Vec::new(),
-        }
-    }
-
-    /// Whether others should get their turn. Looks at the clock after the first, second, fourth, … turn, so that a visit is
-    /// at most twice as long as it should be, and the clock costs little.
-    #[inline]
-    pub(super) fn is_long(&mut self, now: impl FnOnce() -> Time) -> bool {
-        let looks = self.turns.is_power_of_two() || self.turns.is_multiple_of(TURNS_FOR_ROOM);
-        if !looks || (self.single && self.turns == 1) {
-            return false;
-        }
-        let now = now();
-        self.turns >= self.turns_max || now.since(*self.since.get_or_insert(now)) >= VISIT_TIME_MAX
-    }
 }

@@ -8,8 +8,8 @@ use elastin_actor::{Handlers, Lent, Scope, Target};
 use elastin_types::CallError;
 use parking_lot::MutexGuard;
 
-use super::run::Visit;
 use super::sharing::refuse;
+use super::visit::Visit;
 use super::{ActorSeat, FREEZE, drop_contained};
 use crate::mailbox::Mailbox;
 use crate::queue::AnyTurn;
@@ -72,7 +72,7 @@ impl<A: Handlers> ActorSeat<A> {
         };
         sharing.polled = true;
         let lent = sharing.lent.clone();
-        let mut visit = Visit::begin(usize::MAX);
+        let mut visit = Visit::begin(usize::MAX, false);
         let (mut begun, mut spare) = (0, None);
         while let Some((place, step)) = self.next_step(&mut mailbox) {
             drop(mailbox);

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod log;
 pub(crate) mod pair;
 pub(crate) mod slow_store;
 

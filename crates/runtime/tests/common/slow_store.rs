@@ -39,7 +39,7 @@ impl Outside for SlowStore {
         })
     }
 
-    fn send(&self, message: Message, _reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, _reply: Option<ReplySlot>) {
         panic!("every actor is here, but {message:?} left");
     }
 

@@ -89,7 +89,7 @@ impl Endpoints {
             }
             Err(error) => {
                 self.failed(server);
-                Err(CallFailed::NotDone(told(&error)))
+                Err(self.named(server, CallFailed::NotDone(told(&error))))
             }
         }
     }
@@ -144,7 +144,18 @@ impl Endpoints {
         if !matches!(failed, CallFailed::Refused(_)) {
             self.failed(server);
         }
-        Err(failed)
+        Err(self.named(server, failed))
+    }
+
+    /// The same failure, with the name of the server, so that whoever reads of it knows where to look.
+    fn named(&self, server: usize, failed: CallFailed) -> CallFailed {
+        let uri = self.servers[server].uri().to_string();
+        let name = uri.trim_end_matches('/');
+        match failed {
+            CallFailed::NotDone(reason) => CallFailed::NotDone(format!("{name}: {reason}")),
+            CallFailed::InDoubt(reason) => CallFailed::InDoubt(format!("{name}: {reason}")),
+            CallFailed::Refused(status) => CallFailed::Refused(status),
+        }
     }
 }
 

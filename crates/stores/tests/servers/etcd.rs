@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_backends::{Certificates, EtcdCluster, Proxy};
+use elastin_backends::{Certificates, EtcdCluster, Proxy, free_port};
 use elastin_protocol::store::conformance::coordination_scripts;
 use elastin_protocol::store::{
     Change, Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, KeyState, LeaseId,
@@ -169,10 +169,30 @@ async fn a_member_that_hangs_in_mid_write_leaves_a_truthful_outcome() {
             panic!("nobody answers, but {written:?} came");
         };
         assert!(failure.may_be_applied(), "{failure:?}");
+        let address = proxy.address().to_string();
+        assert!(failure.to_string().contains(&address), "{failure}");
         proxy.silence(false);
         put_again(&store, "key", "3").unwrap();
         assert_eq!(value_of(&store, "key").as_deref(), Some("3"));
     });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_can_not_be_reached_are_named() {
+    // One with and one without a scheme, as both may be given.
+    let (one, other) = (free_port(), free_port());
+    let store = connect(vec![format!("http://127.0.0.1:{one}"), format!("127.0.0.1:{other}")]);
+    let refused = blocking(|| ask_coordination(&store, get("key"))).unwrap_err();
+    assert!(
+        matches!(&refused, CoordinationError::Failed(StoreFailure::Unreachable { .. })),
+        "{refused:?}"
+    );
+    for port in [one, other] {
+        assert!(
+            refused.to_string().contains(&format!("http://127.0.0.1:{port}: ")),
+            "{refused}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,9 +6,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use elastin_backends::Proxy;
 use elastin_protocol::store::{
-    Change, Commit, CoordinationError, CoordinationReply, Done, HISTORY_CHANGES_MAX, Revision, StateError, StateReply,
-    StateRequest, StateStore, StoreFailure, WRITES_MAX,
+    Change, Commit, CoordinationError, CoordinationReply, CoordinationRequest, Done, HISTORY_CHANGES_MAX, KeyState,
+    Revision, StateError, StateReply, StateRequest, StateStore, StoreFailure, WRITES_MAX,
 };
 use elastin_stores::memory::{MemoryCoordination, MemoryState};
 use elastin_stores::secret::{Secret, Side};
@@ -263,12 +264,14 @@ fn hello(version: u8) -> Vec<u8> {
     [&b"\x1a\0\0\0elastin\0"[..], &[version, 0], &[7; 16]].concat()
 }
 
+/// A length, "prove", a nonce and a proof.
+const CHALLENGE_BYTES: usize = 4 + 1 + 16 + 32;
+
 /// A connection whose client has proved that it has this secret.
 async fn greeted(address: SocketAddr, secret: &Secret) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(&hello(2)).await.unwrap();
-    // A length, "prove", a nonce and a proof.
-    let mut challenge = [0; 4 + 1 + 16 + 32];
+    let mut challenge = [0; CHALLENGE_BYTES];
     in_time("the challenge", stream.read_exact(&mut challenge))
         .await
         .unwrap();
@@ -301,6 +304,33 @@ async fn who_does_not_have_the_secret_gets_nowhere() {
     assert_eq!(say_on(greeted(server.address(), &other).await, b"").await, b"");
     let refused = StoreClient::connect(server.address(), &other).await.err();
     assert!(matches!(refused, Some(ConnectError::Secret { .. })), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_overheard_gets_nowhere_when_it_is_said_again() {
+    let server = serve_memory().await;
+    let proxy = Proxy::start(server.address()).unwrap();
+    let client = StoreClient::connect(proxy.address(), &secret()).await.unwrap();
+    let join = Commit::put("member", "here").when("member", KeyState::Absent);
+    in_time("a commit", CoordinationExt::call(&client, join)).await.unwrap();
+    let leave = Commit::delete("member");
+    in_time("a commit", CoordinationExt::call(&client, leave))
+        .await
+        .unwrap();
+    let heard = proxy.heard();
+    assert_eq!(heard.len(), 1, "one client has talked");
+
+    let answer = say(server.address(), &heard[0]).await;
+    assert!(
+        answer.len() <= CHALLENGE_BYTES,
+        "it is asked for a proof, and that is all"
+    );
+    let get = CoordinationRequest::Get { key: "member".into() };
+    let found = in_time("an answer", CoordinationExt::call(&client, get)).await;
+    assert!(
+        matches!(found, Ok(CoordinationReply::Got { entry: None, .. })),
+        "{found:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

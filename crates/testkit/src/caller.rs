@@ -1,0 +1,69 @@
+//! Somebody who calls all the time, and whose calls must all go well.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use elastin::Client;
+use tokio::task::JoinHandle;
+
+use crate::{Journal, wait_for};
+
+/// The actors that are called, by their keys from 0: enough that every server has some, and every part of the directory.
+const JOURNALS: u64 = 64;
+/// No machine is so slow.
+const CALL_DEADLINE: Duration = Duration::from_secs(30);
+/// How many calls show that it goes on: every actor is among them.
+const CALLS: u64 = 2 * JOURNALS;
+
+/// Calls actors one after the other, for tests in which nothing may happen to them. Each call must go well, and run once.
+pub struct Caller {
+    calls: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    calling: JoinHandle<()>,
+}
+
+impl Caller {
+    /// Begins to call.
+    pub fn start(client: Client) -> Caller {
+        let (calls, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let calling = tokio::spawn(call(client, Arc::clone(&calls), Arc::clone(&stop)));
+        Caller { calls, stop, calling }
+    }
+
+    /// Waits until it has called every actor again.
+    ///
+    /// # Panics
+    /// If a call did not go well.
+    pub async fn goes_on(&self) {
+        let before = self.calls.load(Ordering::SeqCst);
+        wait_for("calls to go on", || {
+            assert!(!self.calling.is_finished(), "a call did not go well");
+            self.calls.load(Ordering::SeqCst) > before + CALLS
+        })
+        .await;
+    }
+
+    /// Ends, when it has called every actor again.
+    ///
+    /// # Panics
+    /// If a call did not go well.
+    pub async fn end(self) {
+        self.goes_on().await;
+        self.stop.store(true, Ordering::SeqCst);
+        self.calling.await.expect("every call goes well");
+    }
+}
+
+async fn call(client: Client, calls: Arc<AtomicU64>, stop: Arc<AtomicBool>) {
+    for round in 1.. {
+        for key in 0..JOURNALS {
+            if stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let journal = client.actor::<Journal>(key);
+            assert_eq!(journal.append(1, round).deadline(CALL_DEADLINE).await, Ok(round));
+            calls.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
