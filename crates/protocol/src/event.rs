@@ -142,7 +142,8 @@ pub enum Event {
     Placed {
         /// The actor.
         actor: ActorId,
-        /// The node that shall host it; `None` if no node can.
+        /// The node that shall host it; `None` if none is known that can. If the view says that this node takes no actors, or
+        /// another does, the actor goes to one that does.
         node: Option<NodeId>,
     },
     /// This node is to go. It hosts nobody any more, and the view says that it takes nobody. Comes again and again until

@@ -66,10 +66,8 @@ pub(crate) enum Whereabouts {
 }
 
 /// An actor without a place.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Placing {
-    /// How often placement was asked.
-    pub(crate) asked: u32,
     /// The messages that wait for it, in order.
     pub(crate) held: VecDeque<Arc<Message>>,
 }

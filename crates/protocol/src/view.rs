@@ -310,6 +310,19 @@ impl View {
         }
     }
 
+    /// A node that takes new actors, if there is one: not the same for all slots of one owner.
+    pub(crate) fn any_place(&self, slot: Slot) -> Option<NodeId> {
+        let takers: Vec<NodeId> = self
+            .members
+            .keys()
+            .copied()
+            .filter(|node| self.takes_actors(*node))
+            .collect();
+        // Owners may have every so manieth slot.
+        let turn = slot.index() / takers.len().max(1);
+        takers.get(turn % takers.len().max(1)).copied()
+    }
+
     /// Who keeps the directory entry of an actor.
     pub fn directory_of(&self, actor: &ActorId) -> SlotOwner {
         self.slots.owner(Slot::of(actor))

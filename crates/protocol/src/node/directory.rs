@@ -12,9 +12,6 @@ use crate::hosted::FIRST_ATTEMPT_AFTER_MOVE;
 use crate::slots::{Placing, Question, SlotPhase, Whereabouts};
 use crate::{Body, Command, DirectoryBody, Slot};
 
-/// How often placement is asked about one actor before its callers are told that there is no place: an answer may name a
-/// node that has just died, but not for ever.
-const PLACEMENTS_MAX: u32 = 4;
 impl Node {
     /// A message came to be passed on to its actor; to the owner of the slot, if that is another node by now.
     pub(super) fn ask_directory(&mut self, message: Arc<Message>) {
@@ -96,25 +93,15 @@ impl Node {
             None => {}
         }
         let actor = message.target.clone();
-        let mut placing = Box::new(Placing::default());
-        placing.held.push_back(message);
-        let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has it");
-        owned.entries.insert(actor.clone(), Whereabouts::Placing(placing));
-        self.ask_placement(&actor);
-    }
-
-    /// Asks where an actor should go that messages wait for.
-    fn ask_placement(&mut self, actor: &ActorId) {
-        let Some(Whereabouts::Placing(placing)) = self.entry(actor) else {
-            unreachable!("only called for an actor without a place");
-        };
-        placing.asked += 1;
-        let first = &placing.held.front().expect("somebody sent to it").header;
         let command = Command::NeedPlacement {
             actor: actor.clone(),
-            caller: first.caller.clone(),
-            caller_node: first.call.origin,
+            caller: message.header.caller.clone(),
+            caller_node: message.header.call.origin,
         };
+        let held = VecDeque::from([message]);
+        let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has it");
+        let placing = Whereabouts::Placing(Box::new(Placing { held }));
+        owned.entries.insert(actor, placing);
         self.links.command(command);
     }
 
@@ -124,11 +111,13 @@ impl Node {
             // The slot went to another owner, who asks for itself.
             return;
         };
-        let asked = placing.asked;
         let held = std::mem::take(&mut placing.held);
         let slot = Slot::of(&actor);
-        match node {
-            Some(node) if self.links.view().may_take_actors(node) => {
+        let view = self.links.view();
+        let node = node.filter(|node| view.may_take_actors(*node));
+        // Placement may not know yet who has come and who has gone.
+        match node.or_else(|| view.any_place(slot)) {
+            Some(node) => {
                 let owned = self.slots.get_mut(&slot).expect("it has the entry");
                 let epoch = owned.grant();
                 if self.links.planted.is(Bug::ReuseEpoch) {
@@ -146,13 +135,7 @@ impl Node {
                     self.pass(message, node, epoch);
                 }
             }
-            Some(_) if asked < PLACEMENTS_MAX => {
-                if let Some(Whereabouts::Placing(placing)) = self.entry(&actor) {
-                    placing.held = held;
-                }
-                self.ask_placement(&actor);
-            }
-            _ => {
+            None => {
                 let owned = self.slots.get_mut(&slot).expect("it has the entry");
                 owned.entries.remove(&actor);
                 for message in held {

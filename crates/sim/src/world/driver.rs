@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use elastin_protocol::membership::Role;
 use elastin_protocol::{Command, Event};
 use elastin_types::{ActorId, NodeId};
 
@@ -141,8 +142,11 @@ impl World {
         }
     }
 
+    /// Whoever places actors hears late of who is about to go.
     fn place(&mut self, id: NodeId, actor: ActorId) {
-        let servers = self.servers();
+        let processes = self.processes.iter();
+        let servers = processes.filter(|(_, process)| process.role == Role::Server);
+        let servers: Vec<NodeId> = servers.map(|(node, _)| *node).collect();
         let node = self.random.pick(&servers).copied();
         let after = self.up_to(PLACEMENT_MOST);
         let event = Event::Placed { actor, node };
