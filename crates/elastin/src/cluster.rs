@@ -125,7 +125,8 @@ impl Cluster {
         until_arrived(ask).await.map(drop)
     }
 
-    /// Has a server emptied, after which it leaves; returns when it is gone.
+    /// Has a server emptied, after which it leaves; returns when it is gone. The last server stays until there is another that
+    /// can take over from it.
     pub async fn drain(&self, server: &str) -> Result<(), AdminError> {
         let node = self.named(server)?;
         self.ask(node, AdminRequest::Drain).await?;

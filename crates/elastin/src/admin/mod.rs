@@ -58,9 +58,6 @@ pub enum AdminError {
     /// No answer came in time, or the node that was to do it is gone. It may have been done.
     #[error("no answer came")]
     NoAnswer,
-    /// There is no other server that can take over from this one.
-    #[error("there is no other server that could take over from it")]
-    NobodyElse,
 }
 
 /// The outcome of a request.

@@ -10,7 +10,6 @@ use elastin_types::{ActorId, Time};
 
 use super::evacuation::Evacuation;
 use super::server::{Asked, Server};
-use crate::admin::AdminError;
 use crate::wire::ControlFrame;
 
 /// How long a server that was told to end may go without a single actor leaving it. Then it leaves with what it has.
@@ -32,13 +31,9 @@ pub(super) struct Leaving {
 }
 
 impl Server {
-    /// An operator wants this server to be emptied, after which it leaves. The last one stays.
-    pub(super) fn drain(&mut self) -> Result<(), AdminError> {
-        if !self.has_heirs() {
-            return Err(AdminError::NobodyElse);
-        }
+    /// This server is wanted no longer: it is emptied, and leaves. The last one stays until there is another.
+    pub(super) fn drain(&mut self) {
         self.begin_to_leave(true);
-        Ok(())
     }
 
     /// This server's process is to end: it is emptied, if somebody can take over from it, and leaves.
@@ -46,8 +41,7 @@ impl Server {
         self.begin_to_leave(false);
     }
 
-    /// Begins to empty this server, after which it leaves.
-    pub(super) fn begin_to_leave(&mut self, needs_heirs: bool) {
+    fn begin_to_leave(&mut self, needs_heirs: bool) {
         if let Some(leaving) = &mut self.leaving {
             leaving.needs_heirs &= needs_heirs;
         } else {
@@ -75,6 +69,8 @@ impl Server {
         let Some(leaving) = &mut self.leaving else { return };
         if has_heirs {
             leaving.had_heirs = now;
+        } else if leaving.needs_heirs {
+            leaving.at_the_latest = now + STUCK_TIME_MAX;
         }
         if is_empty && self.member.peer.may_go() {
             self.leave();

@@ -47,7 +47,7 @@ impl Server {
                 self.member.peer.move_actor(id, actor, to);
             }
             LemCommand::Record(decision) => self.keep_record(decision),
-            LemCommand::Leave => self.begin_to_leave(true),
+            LemCommand::Leave => self.drain(),
             LemCommand::Placed { request, placement } => {
                 if let Some(actor) = self.placements.remove(&request) {
                     self.member

@@ -229,8 +229,8 @@ impl Server {
                 self.member.peer.move_actor(id, actor, to);
             }
             Some(Errand::Drain { asker }) => {
-                let begun = self.drain();
-                answer(&self.member.peer, asker, begun.map(|()| AdminReply::Done));
+                self.drain();
+                answer(&self.member.peer, asker, Ok(AdminReply::Done));
             }
             Some(Errand::Status { asker }) => {
                 let result = match self.global.is_some() {
