@@ -78,10 +78,11 @@ fn a_cluster_is_set_up_looked_at_and_drained() {
         node.args(["demo-server", "node", "--name", name, "--period", "1", "--lease", "2"])
             .args(["--etcd", &etcd.endpoints().join(","), "--postgres", &postgres.url()])
             .arg("--certificates")
-            .arg(path(name));
+            .arg(path(name))
+            .env_remove("RUST_LOG");
         Process::start(&mut node, &path(&format!("{name}.log"))).unwrap()
     };
-    let _servers = [node("a"), node("b")];
+    let (mut a, _b) = (node("a"), node("b"));
     let status = || succeeds(&mut operate(&["status"], &etcd, &path("me")));
     await_status(status, |status| status.contains("\na ") && status.contains("\nb "));
 
@@ -106,6 +107,12 @@ fn a_cluster_is_set_up_looked_at_and_drained() {
     let drained = succeeds(&mut operate(&["drain", "a"], &etcd, &path("me")));
     assert_eq!(drained, "a is empty and has left\n");
     await_status(status, |status| !status.contains("\na ") && status.contains("\nb "));
+    assert!(a.wait(LIMIT), "its process ends");
+    let log = std::fs::read_to_string(path("a.log")).unwrap();
+    assert!(
+        log.contains("this server has joined") && log.contains("this server has left"),
+        "{log}"
+    );
 }
 
 #[test]

@@ -122,15 +122,25 @@ impl NodeArguments {
 
 /// Logs to standard error what the environment variable `RUST_LOG` asks for; nothing if it is not set.
 pub fn log_to_stderr() {
-    if std::env::var_os("RUST_LOG").is_some() {
-        let filter = tracing_subscriber::EnvFilter::from_default_env();
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(std::io::stderr)
-            .with_ansi(std::io::stderr().is_terminal())
-            .init();
-    }
+    log_to_stderr_or(None);
 }
+
+/// The same, or what `usually` asks for if the variable is not set.
+fn log_to_stderr_or(usually: Option<&str>) {
+    let filter = match usually {
+        _ if std::env::var_os("RUST_LOG").is_some() => tracing_subscriber::EnvFilter::from_default_env(),
+        Some(usually) => tracing_subscriber::EnvFilter::new(usually),
+        None => return,
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}
+
+/// What a server without a supervisor logs: what its operator would want to know.
+const LOGGED_BY_SERVERS: &str = "warn,elastin=info";
 
 /// Runs the program as its arguments say.
 pub(crate) fn main(app: App) -> ExitCode {
@@ -144,7 +154,10 @@ pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> Ex
 }
 
 fn carry_out(app: App, arguments: Arguments) -> ExitCode {
-    log_to_stderr();
+    match &arguments.command {
+        Command::Node(arguments) if !arguments.address.is_supervised() => log_to_stderr_or(Some(LOGGED_BY_SERVERS)),
+        _ => log_to_stderr(),
+    }
     let done = match arguments.command {
         Command::Cluster {
             servers,

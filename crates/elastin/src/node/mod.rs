@@ -159,6 +159,7 @@ pub(crate) async fn serve(
             told_to_leave.await;
         }
     };
+    tracing::info!(name = options.name, node = %member.me, "this server has joined");
     joined(&member.runtime, &member.peer);
     let (membership, runtime) = (member.membership.clone(), member.runtime.clone());
     let capacity = Capacity::find(options.cpu_share, options.net_mbit);
@@ -181,6 +182,7 @@ pub(crate) async fn serve(
         tracing::warn!("some actors did not come to an end in time");
     }
     membership.leave().await;
+    tracing::info!("this server has left");
     Ok(())
 }
 
