@@ -168,6 +168,20 @@ impl PostgresServer {
         Ok(())
     }
 
+    /// Ends the server as its operator does who does not wait for its clients to leave.
+    pub fn stop(&mut self) -> Result<(), BackendError> {
+        let Some(mut process) = self.process.take() else {
+            return Ok(());
+        };
+        process.signal("INT");
+        if process.wait(START_TIME_MAX) {
+            return Ok(());
+        }
+        let log = std::fs::read_to_string(self.directory.path().join("log"))?;
+        let what = "the server did not end".to_owned();
+        Err(BackendError::Failed { what, log })
+    }
+
     /// Kills the server, as a crash would.
     pub fn kill(&mut self) {
         if self.process.take().is_some() {

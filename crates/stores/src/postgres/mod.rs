@@ -7,6 +7,8 @@
 //! A batch is sent as a whole, from the begin to the commit, so it costs one round trip and one write to the server's
 //! disk however many requests it has. Epochs are compared where they are stored, in the statement that writes.
 
+mod layout;
+mod opening;
 mod session;
 mod statements;
 mod tls;
@@ -22,7 +24,8 @@ use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
 use crate::tls::StoreTls;
-use session::{CONNECT_TIME_MAX, FIRST_CONNECT_TIME_MAX, Session, unreachable_because};
+use opening::{PATIENCE, open, open_patiently};
+use session::{Session, unreachable_because};
 use tls::Tls;
 
 /// How many requests may wait.
@@ -53,7 +56,7 @@ pub enum PostgresError {
     /// The certificates are not ones.
     #[error("the certificates for the PostgreSQL server are not valid: {0}")]
     Certificates(String),
-    /// The server was not reached, or does not have what is needed. Its own words say what.
+    /// The server was not reached, or does not have what is needed: at which step, and in its own words what.
     #[error("the PostgreSQL server can't be used: {0}")]
     Unusable(String),
 }
@@ -74,7 +77,19 @@ impl PostgresState {
     /// of this name. Must be called inside a tokio runtime, whose tasks do the work.
     ///
     /// With certificates the server is spoken to in TLS, and must prove that it is the one that the address names.
+    ///
+    /// While the server can't be reached it is tried again, for half a minute.
     pub async fn connect(url: &str, schema: &str, tls: Option<&StoreTls>) -> Result<Self, PostgresError> {
+        Self::connect_with(url, schema, tls, PATIENCE).await
+    }
+
+    /// The same, but a server that can't be reached is tried again for as long as `patience`.
+    pub async fn connect_with(
+        url: &str,
+        schema: &str,
+        tls: Option<&StoreTls>,
+        patience: Duration,
+    ) -> Result<Self, PostgresError> {
         let mut config: Config = url.parse().map_err(PostgresError::Address)?;
         let tls = tls.map(Tls::new).transpose().map_err(PostgresError::Certificates)?;
         match tls {
@@ -93,9 +108,9 @@ impl PostgresState {
         if !is_plain(schema) {
             return Err(PostgresError::SchemaName(schema.to_owned()));
         }
-        let session = Session::open(&config, tls.as_ref(), schema, FIRST_CONNECT_TIME_MAX)
+        let session = open_patiently(&config, tls.as_ref(), schema, patience)
             .await
-            .map_err(PostgresError::Unusable)?;
+            .map_err(|failed| PostgresError::Unusable(failed.to_string()))?;
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
         let worker = Worker {
@@ -189,10 +204,10 @@ impl Worker {
         if Instant::now() < self.retry_at {
             return Err("the connection broke a moment ago".to_owned());
         }
-        let opened = Session::open(&self.config, self.tls.as_ref(), &self.schema, CONNECT_TIME_MAX).await;
-        if opened.is_err() {
+        let opened = open(&self.config, self.tls.as_ref(), &self.schema).await;
+        opened.map_err(|failed| {
             self.retry_at = Instant::now() + RECONNECT_AFTER;
-        }
-        opened
+            failed.to_string()
+        })
     }
 }

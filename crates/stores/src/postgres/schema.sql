@@ -1,6 +1,5 @@
--- What Elastin keeps in PostgreSQL, in a schema of its own (@schema@). Running this again changes nothing.
-
-CREATE SCHEMA IF NOT EXISTS @schema@;
+-- What Elastin keeps in PostgreSQL, in a schema of its own (@schema@). Running this again changes nothing: earlier versions
+-- made all of it without saying so in `layout`.
 
 -- Actors: who may write (the highest epoch that claimed or wrote, and the node that claimed it), and the state.
 -- Rows are never removed, because they keep the epoch.

@@ -6,40 +6,23 @@ use std::task::Poll;
 use std::time::Duration;
 
 use elastin_protocol::store::{StateError, StateReply, StateRequest, StoreFailure};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, Error, NoTls};
 
+use super::opening::Connected;
 use super::statements::{Answered, Statements};
-use super::tls::Tls;
 
 /// How long the server may take to do a batch. Longer than any disk takes to write it: the server hangs.
 const BATCH_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long opening a connection may take, with all that is prepared on it.
-pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// The same for the first one: the schema may have to be made, while other servers that start wait to do the same.
-pub(super) const FIRST_CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
 /// How often a transaction is tried that others have got in the way of.
 const TRIES_MAX: u32 = 5;
-/// Creating the schema excludes everybody else who does, by this number that nobody else uses.
-const SCHEMA_LOCK: i64 = 0x656c_6173_7469_6e00;
-
-const SCHEMA: &str = include_str!("schema.sql");
-
 pub(super) type StateResult = Result<StateReply, StateError>;
 
 /// A connection with its statements.
 pub(super) struct Session {
-    client: Client,
-    statements: Statements,
-    driving: JoinHandle<()>,
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.driving.abort();
-    }
+    pub(super) connected: Connected,
+    pub(super) statements: Statements,
 }
 
 /// What became of a batch.
@@ -53,51 +36,9 @@ enum Batch {
 }
 
 impl Session {
-    /// Connects, and makes sure that the schema is there.
-    pub(super) async fn open(
-        config: &Config,
-        tls: Option<&Tls>,
-        schema: &str,
-        time_max: Duration,
-    ) -> Result<Session, String> {
-        let opening = async {
-            let (client, driving) = match tls {
-                Some(tls) => {
-                    let (client, connection) = config.connect(tls.clone()).await?;
-                    (client, tokio::spawn(drive(connection)))
-                }
-                None => {
-                    let (client, connection) = config.connect(NoTls).await?;
-                    (client, tokio::spawn(drive(connection)))
-                }
-            };
-            let session = async {
-                create(&client, schema).await?;
-                let statements = Statements::prepare(&client, schema).await?;
-                Ok::<_, Error>(statements)
-            };
-            match session.await {
-                Ok(statements) => Ok(Session {
-                    client,
-                    statements,
-                    driving,
-                }),
-                Err(error) => {
-                    driving.abort();
-                    Err(error)
-                }
-            }
-        };
-        match timeout(time_max, opening).await {
-            Ok(Ok(session)) => Ok(session),
-            Ok(Err(error)) => Err(told(&error)),
-            Err(_) => Err(format!("no connection within {time_max:?}")),
-        }
-    }
-
     /// Whether the connection is still there, as far as one can know.
     pub(super) fn is_open(&self) -> bool {
-        !self.client.is_closed()
+        !self.connected.client.is_closed()
     }
 
     /// Carries out requests as one transaction, in order, and says how each ended. `None` if the connection can't be used
@@ -135,12 +76,12 @@ impl Session {
 
     /// Sends everything at once, from the begin to the commit, so that a batch costs one round trip.
     async fn transact(&self, requests: &[StateRequest]) -> Batch {
-        let begin = pin!(self.client.batch_execute("BEGIN"));
-        let commit = pin!(self.client.batch_execute("COMMIT"));
+        let begin = pin!(self.connected.client.batch_execute("BEGIN"));
+        let commit = pin!(self.connected.client.batch_execute("COMMIT"));
         let mut begin = Sent::new(begin);
         let mut sent: Vec<_> = requests
             .iter()
-            .map(|request| Sent::new(Box::pin(self.statements.run(&self.client, request))))
+            .map(|request| Sent::new(Box::pin(self.statements.run(&self.connected.client, request))))
             .collect();
         let mut commit = Sent::new(commit);
         // Each is sent when it is first polled, and they must be in order.
@@ -181,19 +122,12 @@ impl Session {
             ) => actor,
             (Answered::Fenced, other) => unreachable!("{other:?} is not fenced"),
         };
-        match timeout(BATCH_TIME_MAX, self.statements.epoch(&self.client, actor)).await {
+        match timeout(BATCH_TIME_MAX, self.statements.epoch(&self.connected.client, actor)).await {
             Ok(Ok(stored)) => Err(StateError::Fenced { stored }),
             // Nothing was changed, but by whom it was fenced off is not known.
             Ok(Err(error)) => Err(unreachable_because(told(&error)).into()),
             Err(_) => Err(unreachable_because("no answer in time".to_owned()).into()),
         }
-    }
-}
-
-/// Carries a connection until it ends.
-async fn drive(connection: impl Future<Output = Result<(), Error>>) {
-    if let Err(error) = connection.await {
-        tracing::debug!(%error, "the connection to PostgreSQL has ended");
     }
 }
 
@@ -224,15 +158,6 @@ impl<F: Future + Unpin> Sent<F> {
             None => self.future.await,
         }
     }
-}
-
-/// Makes sure that the schema is there, while nobody else does.
-async fn create(client: &Client, schema: &str) -> Result<(), Error> {
-    let text = SCHEMA.replace("@schema@", schema);
-    // The tables are there more often than not: then nothing is said.
-    let quiet = "SET client_min_messages = warning; SET synchronous_commit = on;";
-    let create = format!("{quiet} BEGIN; SELECT pg_advisory_xact_lock({SCHEMA_LOCK}); {text} COMMIT;");
-    client.batch_execute(&create).await
 }
 
 fn broken_or_rolled_back(error: Error) -> Batch {
@@ -279,7 +204,7 @@ fn failure(error: &Error) -> StoreFailure {
 }
 
 /// An error with its cause, for people.
-fn told(error: &Error) -> String {
+pub(super) fn told(error: &Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

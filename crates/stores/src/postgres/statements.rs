@@ -7,6 +7,7 @@ use elastin_protocol::store::{
 };
 use elastin_types::{ActivationEpoch, ActorId, NodeId, SlotEpoch};
 use std::time::Duration;
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::keys::{actor_key, space_prefix, value_key};
@@ -31,9 +32,41 @@ pub(super) enum Answered {
     Fenced,
 }
 
+/// Why the statements could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PrepareError {
+    /// The schema has something else than Elastin puts there.
+    #[error("the schema `{schema}` is not one of Elastin's: `{column}` is of type {found}, not {expected}")]
+    Foreign {
+        schema: String,
+        column: String,
+        found: Type,
+        expected: Type,
+    },
+    #[error(transparent)]
+    Server(#[from] Error),
+}
+
 impl Statements {
-    pub(super) async fn prepare(client: &Client, schema: &str) -> Result<Self, Error> {
-        let prepare = async |text: &str| client.prepare(&text.replace("@schema@", schema)).await;
+    pub(super) async fn prepare(client: &Client, schema: &str) -> Result<Self, PrepareError> {
+        const BYTES: Type = Type::BYTEA;
+        const LONG: Type = Type::INT8;
+        const INT: Type = Type::INT4;
+        let prepare = async |text: &str, parameters: &[Type], columns: &[Type]| {
+            let text = text.replace("@schema@", schema);
+            let statement = client.prepare_typed(&text, parameters).await?;
+            for (column, expected) in statement.columns().iter().zip(columns) {
+                if column.type_() != expected {
+                    return Err(PrepareError::Foreign {
+                        schema: schema.to_owned(),
+                        column: column.name().to_owned(),
+                        found: column.type_().clone(),
+                        expected: expected.clone(),
+                    });
+                }
+            }
+            Ok(statement)
+        };
         Ok(Self {
             claim: prepare(
                 "INSERT INTO @schema@.actors AS a (actor, slot, counter, claimer) VALUES ($1, $2, $3, $4)
@@ -42,9 +75,16 @@ impl Statements {
                     WHERE (a.slot, a.counter) < (excluded.slot, excluded.counter)
                        OR ((a.slot, a.counter) = (excluded.slot, excluded.counter) AND a.claimer = excluded.claimer)
                  RETURNING a.state",
+                &[BYTES, LONG, LONG, LONG],
+                &[BYTES],
             )
             .await?,
-            load: prepare("SELECT slot, counter, state FROM @schema@.actors WHERE actor = $1").await?,
+            load: prepare(
+                "SELECT slot, counter, state FROM @schema@.actors WHERE actor = $1",
+                &[BYTES],
+                &[LONG, LONG, BYTES],
+            )
+            .await?,
             write: prepare(
                 "INSERT INTO @schema@.actors AS a (actor, slot, counter, state) VALUES ($1, $2, $3, $4)
                  ON CONFLICT (actor) DO UPDATE
@@ -53,10 +93,22 @@ impl Statements {
                                        THEN a.claimer END
                     WHERE (a.slot, a.counter) <= (excluded.slot, excluded.counter)
                  RETURNING 1",
+                &[BYTES, LONG, LONG, BYTES],
+                &[INT],
             )
             .await?,
-            get: prepare("SELECT version, value FROM @schema@.shared WHERE key = $1").await?,
-            swap: prepare("SELECT outcome, version FROM @schema@.swap($1, $2, $3, $4, $5, $6)").await?,
+            get: prepare(
+                "SELECT version, value FROM @schema@.shared WHERE key = $1",
+                &[BYTES],
+                &[LONG, BYTES],
+            )
+            .await?,
+            swap: prepare(
+                "SELECT outcome, version FROM @schema@.swap($1, $2, $3, $4, $5, $6)",
+                &[BYTES, INT, LONG, BYTES, BYTES, LONG],
+                &[INT, LONG],
+            )
+            .await?,
             scan: prepare(
                 "SELECT key, version, value, rows_found FROM (
                     SELECT key, version, value, count(*) OVER () AS rows_found,
@@ -65,11 +117,18 @@ impl Statements {
                     FROM (SELECT * FROM @schema@.shared WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3) AS found
                  ) AS counted
                  WHERE bytes_before < $4 ORDER BY key",
+                &[BYTES, BYTES, LONG, LONG],
+                &[BYTES, LONG, BYTES, LONG],
             )
             .await?,
-            lock: prepare("SELECT token, remaining_us FROM @schema@.lock($1, $2)").await?,
-            renew: prepare("SELECT @schema@.renew($1, $2, $3)").await?,
-            unlock: prepare("SELECT @schema@.unlock($1, $2)").await?,
+            lock: prepare(
+                "SELECT token, remaining_us FROM @schema@.lock($1, $2)",
+                &[BYTES, LONG],
+                &[LONG, LONG],
+            )
+            .await?,
+            renew: prepare("SELECT @schema@.renew($1, $2, $3)", &[BYTES, LONG, LONG], &[Type::BOOL]).await?,
+            unlock: prepare("SELECT @schema@.unlock($1, $2)", &[BYTES, LONG], &[Type::BOOL]).await?,
         })
     }
 
@@ -107,12 +166,12 @@ impl Statements {
                     .query_one(&self.renew, &[&key, &token, &microseconds(*ttl)])
                     .await?;
                 let token = lock.token;
-                held(&row, StateReply::Locked { token })
+                held(&row, StateReply::Locked { token })?
             }
             StateRequest::Unlock { lock } => {
                 let (key, token) = lock_of(lock);
                 let row = client.query_one(&self.unlock, &[&key, &token]).await?;
-                held(&row, StateReply::Unlocked)
+                held(&row, StateReply::Unlocked)?
             }
         };
         Ok(Answered::Ended(ended))
@@ -121,7 +180,7 @@ impl Statements {
     /// The epoch that is stored for an actor.
     pub(super) async fn epoch(&self, client: &Client, actor: &ActorId) -> Result<ActivationEpoch, Error> {
         let row = client.query_one(&self.load, &[&actor_key(actor)]).await?;
-        Ok(epoch_in(&row))
+        epoch_in(&row)
     }
 
     async fn claim(
@@ -137,7 +196,7 @@ impl Statements {
             .query_opt(&self.claim, &[&actor_key(actor), &slot, &counter, &claimer])
             .await?;
         Ok(match row {
-            Some(row) => Answered::Ended(Ok(StateReply::Claimed { state: bytes(&row, 0) })),
+            Some(row) => Answered::Ended(Ok(StateReply::Claimed { state: bytes(&row, 0)? })),
             None => Answered::Fenced,
         })
     }
@@ -163,15 +222,16 @@ impl Statements {
 
     async fn load(&self, client: &Client, actor: &ActorId) -> Result<StateReply, Error> {
         let row = client.query_opt(&self.load, &[&actor_key(actor)]).await?;
-        Ok(StateReply::Loaded {
-            epoch: row.as_ref().map(epoch_in),
-            state: row.as_ref().and_then(|row| bytes(row, 2)),
-        })
+        let (epoch, state) = match &row {
+            Some(row) => (Some(epoch_in(row)?), bytes(row, 2)?),
+            None => (None, None),
+        };
+        Ok(StateReply::Loaded { epoch, state })
     }
 
     async fn get(&self, client: &Client, key: &ValueKey) -> Result<StateReply, Error> {
         let row = client.query_opt(&self.get, &[&value_key(key)]).await?;
-        Ok(StateReply::Value(row.map(|row| versioned(&row, 0))))
+        Ok(StateReply::Value(row.map(|row| versioned(&row, 0)).transpose()?))
     }
 
     async fn swap(
@@ -195,8 +255,9 @@ impl Statements {
                 &[&value_key(key), &expectation, &version, &value, &lock_key, &lock_token],
             )
             .await?;
-        let current = row.get::<_, Option<i64>>(1).map(|version| Version(version as u64));
-        Ok(match (row.get::<_, i32>(0), current) {
+        let current: Option<i64> = row.try_get(1)?;
+        let current = current.map(|version| Version(version as u64));
+        Ok(match (row.try_get::<_, i32>(0)?, current) {
             (0, Some(version)) => Ok(StateReply::Swapped { version }),
             (1, current) => Err(StateError::Conflict { current }),
             (2, _) => Err(StateError::LockLost),
@@ -225,16 +286,15 @@ impl Statements {
         let found = client
             .query(&self.scan, &[&first, &end, &looked_at, &(SCAN_BYTES_MAX as i64)])
             .await?;
-        let rows_found = found.first().map_or(0, |row| row.get::<_, i64>(3)) as usize;
-        let rows: Vec<(Bytes, Versioned)> = found
-            .iter()
-            .take(limit)
-            .map(|row| {
-                let key: &[u8] = row.get(0);
-                (Bytes::copy_from_slice(&key[prefix.len()..]), versioned(row, 1))
-            })
-            .collect();
-        let more = rows_found > rows.len();
+        let rows_found: i64 = found.first().map_or(Ok(0), |row| row.try_get(3))?;
+        let row = |row: &Row| {
+            let key: &[u8] = row.try_get(0)?;
+            // It is between two keys that start with the prefix.
+            let name = key.strip_prefix(&prefix[..]).unwrap_or(key);
+            Ok((Bytes::copy_from_slice(name), versioned(row, 1)?))
+        };
+        let rows: Vec<(Bytes, Versioned)> = found.iter().take(limit).map(row).collect::<Result<_, Error>>()?;
+        let more = rows_found as usize > rows.len();
         Ok(StateReply::Rows { rows, more })
     }
 
@@ -247,23 +307,20 @@ impl Statements {
         let row = client
             .query_one(&self.lock, &[&value_key(key), &microseconds(ttl)])
             .await?;
-        Ok(match row.get::<_, Option<i64>>(0) {
+        Ok(match row.try_get::<_, Option<i64>>(0)? {
             Some(token) => Ok(StateReply::Locked {
                 token: Version(token as u64),
             }),
             None => Err(StateError::LockHeld {
-                remaining: Duration::from_micros(row.get::<_, i64>(1).unsigned_abs()),
+                remaining: Duration::from_micros(row.try_get::<_, i64>(1)?.unsigned_abs()),
             }),
         })
     }
 }
 
-fn held(row: &Row, reply: StateReply) -> Result<StateReply, StateError> {
-    if row.get(0) {
-        Ok(reply)
-    } else {
-        Err(StateError::LockLost)
-    }
+fn held(row: &Row, reply: StateReply) -> Result<Result<StateReply, StateError>, Error> {
+    let held: bool = row.try_get(0)?;
+    Ok(if held { Ok(reply) } else { Err(StateError::LockLost) })
 }
 
 fn lock_of(lock: &LockToken) -> (Vec<u8>, i64) {
@@ -292,21 +349,21 @@ fn columns(epoch: ActivationEpoch) -> (i64, i64) {
     (i64::from(epoch.slot.0), i64::from(epoch.counter))
 }
 
-fn epoch_in(row: &Row) -> ActivationEpoch {
-    let (slot, counter): (i64, i64) = (row.get(0), row.get(1));
-    ActivationEpoch {
+fn epoch_in(row: &Row) -> Result<ActivationEpoch, Error> {
+    let (slot, counter): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    Ok(ActivationEpoch {
         slot: SlotEpoch(slot as u32),
         counter: counter as u32,
-    }
+    })
 }
 
-fn bytes(row: &Row, column: usize) -> Option<Bytes> {
-    row.get::<_, Option<Vec<u8>>>(column).map(Bytes::from)
+fn bytes(row: &Row, column: usize) -> Result<Option<Bytes>, Error> {
+    Ok(row.try_get::<_, Option<Vec<u8>>>(column)?.map(Bytes::from))
 }
 
-fn versioned(row: &Row, column: usize) -> Versioned {
-    Versioned {
-        version: Version(row.get::<_, i64>(column) as u64),
-        value: bytes(row, column + 1).unwrap_or_default(),
-    }
+fn versioned(row: &Row, column: usize) -> Result<Versioned, Error> {
+    Ok(Versioned {
+        version: Version(row.try_get::<_, i64>(column)? as u64),
+        value: bytes(row, column + 1)?.unwrap_or_default(),
+    })
 }

@@ -4,6 +4,7 @@
 mod blocking;
 mod etcd;
 mod postgres;
+mod postgres_opening;
 
 /// What a client needs that trusts these certificates' authority, with or without a certificate of its own.
 fn store_tls(certificates: &elastin_backends::Certificates, identity: bool) -> elastin_stores::StoreTls {
