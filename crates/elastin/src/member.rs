@@ -133,11 +133,22 @@ pub(crate) struct Member {
     pub(crate) membership: MembershipHandle,
     /// What it does wrong on purpose.
     pub(crate) planted: Planted,
+    /// How its calls leave, if it hosts nobody.
+    calls: Option<Arc<Retrying>>,
 }
 
-impl Member {
+/// A member that has joined, and has no runtime yet.
+struct Joined {
+    me: NodeId,
+    peer: Peer,
+    below: mpsc::UnboundedReceiver<Below>,
+    membership: Membership,
+    planted: Planted,
+}
+
+impl Joined {
     /// Joins the application's cluster.
-    pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Member> {
+    async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Joined> {
         let (listener, address) = match options.role {
             Role::Client => (None, None),
             Role::Server | Role::Supervisor => {
@@ -148,8 +159,6 @@ impl Member {
             }
         };
         let record = MemberRecord::new(options.name, options.role, address);
-        let hosts = options.role == Role::Server;
-        let planted = options.planted;
         let membership = Membership::join(options.coordination, record, options.lease_ttl, &options.clock).await?;
         let me = membership.me();
         let (pass_on, below) = mpsc::unbounded_channel();
@@ -157,44 +166,78 @@ impl Member {
             cluster: app.cluster_name().into(),
             node: NodeConfig {
                 me,
-                hosts,
+                hosts: options.role == Role::Server,
                 limits: Limits::default(),
             },
             saved_types: app.saved_types().clone(),
             security: options.security,
             listener,
             state: options.state,
-            planted,
+            planted: options.planted,
         };
-        let peer = Peer::new(config, Arc::new(PassOn(pass_on)));
+        Ok(Joined {
+            me,
+            peer: Peer::new(config, Arc::new(PassOn(pass_on))),
+            below,
+            membership,
+            planted: options.planted,
+        })
+    }
+
+    /// Takes part.
+    fn take_part(self, runtime: Runtime, calls: Option<Arc<Retrying>>) -> Member {
+        self.peer.attach(runtime.clone());
+        let (membership, heard) = self.membership.attend(self.peer.clone());
+        Member {
+            me: self.me,
+            peer: self.peer,
+            runtime,
+            below: Some(self.below),
+            heard: Some(heard),
+            membership,
+            planted: self.planted,
+            calls,
+        }
+    }
+}
+
+impl Member {
+    /// Joins the application's cluster.
+    pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Member> {
+        let (cpu_share, clock) = (options.cpu_share, options.clock.clone());
+        let hosts = options.role == Role::Server;
+        let joined = Joined::join(app, options).await?;
         let settings = Settings {
-            node: me,
-            cpu_share: options.cpu_share,
+            node: joined.me,
+            cpu_share,
             default_deadline: Some(DEADLINE),
             idle_max: app.idle_max(),
             ..Settings::default()
         };
-        let builder = Runtime::builder().settings(settings).clock(options.clock.clone());
+        let builder = Runtime::builder().settings(settings).clock(clock.clone());
         // Only a server knows the types: for everybody else every actor is elsewhere.
-        let runtime = if hosts {
-            app.register(builder).outside(peer.outside()).build()?
-        } else {
-            let outside = Retrying::over(peer.outside(), options.clock);
-            let runtime = builder.workers(1).outside(outside.clone()).build()?;
-            outside.attach(&runtime.host());
-            runtime
-        };
-        peer.attach(runtime.clone());
-        let (membership, heard) = membership.attend(peer.clone());
-        Ok(Member {
-            me,
-            peer,
-            runtime,
-            below: Some(below),
-            heard: Some(heard),
-            membership,
-            planted,
-        })
+        if hosts {
+            let runtime = app.register(builder).outside(joined.peer.outside()).build()?;
+            return Ok(joined.take_part(runtime, None));
+        }
+        let calls = Retrying::over(joined.me, joined.peer.outside(), clock);
+        let runtime = builder.workers(1).outside(calls.clone()).build()?;
+        calls.attach(&runtime.host());
+        Ok(joined.take_part(runtime, Some(calls)))
+    }
+
+    /// Joins again, as a new member, after this one has [ended](Peer::end). Whoever makes calls through this one's runtime makes
+    /// them as the new one.
+    ///
+    /// # Panics
+    /// If this one hosts actors: they ended with it.
+    pub(crate) async fn join_again(&self, app: &App, options: MemberOptions) -> anyhow::Result<Member> {
+        let calls = self.calls.clone().expect("a member that hosts nobody joins again");
+        let joined = Joined::join(app, options).await?;
+        let (me, outside) = (joined.me, joined.peer.outside());
+        let member = joined.take_part(self.runtime.clone(), Some(Arc::clone(&calls)));
+        calls.turn_to(me, outside);
+        Ok(member)
     }
 
     /// The next thing that it hears of its cluster, before anybody steers it.
