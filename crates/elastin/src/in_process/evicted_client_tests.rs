@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use elastin_types::Unknown;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::InProcess;
 use super::end_lease::end_lease;
@@ -100,9 +100,13 @@ async fn calls_made_while_the_lease_is_lost_run_once() {
     let app = Elastin::app().actor::<Tally>();
     let cluster = app.in_process().servers(2).start().await.unwrap();
     let client = cluster.client().clone();
+    let (is_over, mut over) = oneshot::channel();
     let calling = tokio::spawn(async move {
         let mut notes = Vec::new();
-        for number in 0..2000 {
+        for number in 0.. {
+            if over.try_recv().is_ok() {
+                break;
+            }
             let outcome = client.actor::<Tally>(number % 8).note(number).deadline(WAIT_MAX).await;
             notes.push((number, outcome));
         }
@@ -111,6 +115,7 @@ async fn calls_made_while_the_lease_is_lost_run_once() {
     for _ in 0..LOSSES {
         evict_client(&cluster).await;
     }
+    is_over.send(()).expect("it calls until it is told not to");
     let notes = within("the end of all calls", calling).await.unwrap();
     for key in 0..8 {
         let numbers = cluster.client().actor::<Tally>(key).numbers().await.unwrap();
