@@ -20,7 +20,8 @@ use crate::Peer;
 pub enum Heard {
     /// The cluster changed.
     Roster(Roster),
-    /// This member is one no longer: its lease ran out. It must end; a new life needs a new id.
+    /// This member is one no longer, though it did not want to leave: its lease ran out. It must end; a new life needs a new
+    /// id.
     Evicted,
 }
 
@@ -47,11 +48,6 @@ impl MembershipHandle {
     /// Ends the membership of a node whose process is certainly gone, so that nobody waits for its lease to run out.
     pub fn stopped(&self, node: NodeId) {
         self.tell(MembershipEvent::Stopped { node });
-    }
-
-    /// Ends the lease of a member that does not answer. It counts as there until it has certainly stopped.
-    pub fn suspect(&self, node: NodeId) {
-        self.tell(MembershipEvent::Suspect { node });
     }
 
     /// Leaves: the node stops acting at once, and the others need not wait for its lease to run out.
@@ -125,8 +121,8 @@ impl Membership {
                     MembershipCommand::Ended(why) => {
                         if why != MembershipEnd::Left {
                             tracing::warn!("{why}");
+                            let _ = heard.send(Heard::Evicted);
                         }
-                        let _ = heard.send(Heard::Evicted);
                         break;
                     }
                     other => tracing::debug!(?other, "nothing to do"),

@@ -271,6 +271,13 @@ impl Peer {
     pub fn close(&self) {
         self.inner.transport().close();
     }
+
+    /// This client is no longer a member: closes all connections, and lets every call end as far as its fate is known. Whoever
+    /// calls from now on is told that the call was not delivered.
+    pub fn end(&self) {
+        self.close();
+        self.inner.handle(Event::Evicted);
+    }
 }
 
 impl Inner {

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use elastin_actor::Client;
-use elastin_cluster::{Heard, Role, Roster};
+use elastin_cluster::{Role, Roster};
 use elastin_types::{ActorId, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::address::{ClusterAddress, Stores};
 use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, Asker, Office, until_arrived};
+use crate::client_membership::ClientMembership;
 use crate::control::global_manager;
 use crate::known_by;
-use crate::member::{Below, Member, MemberOptions};
+use crate::member::{Member, MemberOptions};
 use crate::{App, ServerStatus};
 
 /// How long an operator waits for an answer. A move may take ten seconds.
@@ -25,10 +26,12 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
 /// makes calls again that were not delivered (and no others) until their deadline, and its calls count as `client` in
 /// policies.
 ///
-/// It is a member of the cluster of its own kind, so that replies find it. Dropping it leaves that to its lease, which
-/// runs out; [`Cluster::leave`] says good-bye.
+/// It is a member of the cluster of its own kind, so that replies find it. If it loses its lease, because its process was
+/// stopped or cut off for longer than that, it joins again by itself, as a new member; clients and references go on working.
+/// Dropping it leaves the end of its membership to its lease, which runs out; [`Cluster::leave`] says good-bye.
 pub struct Cluster {
-    member: Arc<Member>,
+    /// What it is a member as. Shared with the task that joins again, which ends when nobody else has it.
+    present: Arc<Mutex<Arc<Member>>>,
     client: Client,
     office: Arc<Mutex<Office>>,
     roster: watch::Receiver<Roster>,
@@ -45,9 +48,8 @@ impl Cluster {
 
     /// Joins as a client.
     pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Cluster> {
-        let (coordination, security) = (Arc::clone(&options.coordination), options.security.clone());
-        let mut member = Member::join(app, options).await?;
-        if let Err(error) = known_by::check(&coordination, &security).await {
+        let mut member = Member::join(app, options.clone()).await?;
+        if let Err(error) = known_by::check(&options.coordination, &options.security).await {
             member.membership.leave().await;
             member.peer.close();
             return Err(error);
@@ -55,37 +57,22 @@ impl Cluster {
         let client = member.runtime.client();
         let (rosters, mut roster) = watch::channel(Roster::default());
         let office = Arc::new(Mutex::new(Office::default()));
-        let (mut below, mut heard) = member.take_ears();
-        let member = Arc::new(member);
-        tokio::spawn({
-            let (peer, office) = (member.peer.clone(), Arc::clone(&office));
-            async move {
-                loop {
-                    tokio::select! {
-                        Some(below) = below.recv() => if let Below::Frame { from, payload, .. } = below {
-                            let roster = rosters.borrow().clone();
-                            // Nobody asks anything of a client.
-                            office.lock().hear(&peer, &roster, from, &payload);
-                        },
-                        heard = heard.recv() => match heard {
-                            Some(Heard::Roster(roster)) => {
-                                office.lock().meet(&peer, &roster);
-                                if rosters.send(roster).is_err() {
-                                    return;
-                                }
-                            }
-                            Some(Heard::Evicted) | None => return,
-                        },
-                    }
-                }
-            }
-        });
+        let ears = member.take_ears();
+        let present = Arc::new(Mutex::new(Arc::new(member)));
+        let membership = ClientMembership {
+            app: app.clone(),
+            options,
+            present: Arc::downgrade(&present),
+            rosters,
+            office: Arc::clone(&office),
+        };
+        tokio::spawn(membership.keep(ears));
         let known = roster.wait_for(|roster| !roster.members.is_empty());
         tokio::time::timeout(CONNECT_TIME_MAX, known).await.map_err(|_| {
             anyhow::anyhow!("the cluster has no server that could be reached within {CONNECT_TIME_MAX:?}")
         })??;
         Ok(Cluster {
-            member,
+            present,
             client,
             office,
             roster,
@@ -117,7 +104,7 @@ impl Cluster {
     pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), AdminError> {
         let to = self.named(server)?;
         let ask = async || {
-            let view = self.member.peer.view().ok_or(AdminError::NoAnswer)?;
+            let view = self.member().peer.view().ok_or(AdminError::NoAnswer)?;
             let actor = actor.clone();
             self.ask(view.directory_of(&actor).node, AdminRequest::Move { actor, to })
                 .await
@@ -147,13 +134,17 @@ impl Cluster {
 
     /// Leaves the cluster, so that nobody waits for the lease to run out.
     pub async fn leave(self) {
-        self.member.membership.leave().await;
-        self.member.peer.close();
+        // From now on it does not join again.
+        let Cluster { present, .. } = self;
+        let member = Arc::clone(&present.lock());
+        drop(present);
+        member.membership.leave().await;
+        member.peer.end();
     }
 
-    /// What it is made of.
-    pub(crate) fn member(&self) -> &Member {
-        &self.member
+    /// What it is a member as.
+    pub(crate) fn member(&self) -> Arc<Member> {
+        Arc::clone(&self.present.lock())
     }
 
     fn named(&self, server: &str) -> Result<NodeId, AdminError> {
@@ -165,7 +156,7 @@ impl Cluster {
         let (answer, answered) = oneshot::channel();
         self.office
             .lock()
-            .ask_of(&self.member.peer, node, Asker::Local(answer), what);
+            .ask_of(&self.member().peer, node, Asker::Local(answer), what);
         match tokio::time::timeout(ANSWER_TIME_MAX, answered).await {
             Ok(Ok(result)) => result,
             _ => Err(AdminError::NoAnswer),

@@ -24,9 +24,14 @@
 //! }
 //! ```
 
+// So that actors can be written in this crate's own tests.
+#[cfg(test)]
+extern crate self as elastin;
+
 mod address;
 pub mod admin;
 mod app;
+mod client_membership;
 mod cluster;
 mod command;
 mod control;

@@ -133,30 +133,32 @@ pub(crate) struct Member {
     pub(crate) membership: MembershipHandle,
     /// What it does wrong on purpose.
     pub(crate) planted: Planted,
+    /// How its calls leave, if it hosts nobody.
+    calls: Option<Arc<Retrying>>,
 }
 
-impl Member {
+/// A member that has joined, and has no runtime yet.
+struct Joined {
+    me: NodeId,
+    peer: Peer,
+    below: mpsc::UnboundedReceiver<Below>,
+    membership: Membership,
+    planted: Planted,
+}
+
+impl Joined {
     /// Joins the application's cluster.
-    pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Member> {
-        let listener = match options.role {
-            Role::Client => None,
-            Role::Server | Role::Supervisor => Some(TcpListener::bind(options.listen).await?),
+    async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Joined> {
+        let (listener, address) = match options.role {
+            Role::Client => (None, None),
+            Role::Server | Role::Supervisor => {
+                check_addresses(options.listen, options.advertise, options.security.is_plain())?;
+                let listener = TcpListener::bind(options.listen).await?;
+                let address = options.advertise.map_or_else(|| listener.local_addr(), Ok)?;
+                (Some(listener), Some(address))
+            }
         };
-        let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let address = address.map(|own| options.advertise.unwrap_or(own));
-        anyhow::ensure!(
-            !address.is_some_and(|address| address.ip().is_unspecified()),
-            "others can't reach {}: say with `--advertise` where they can",
-            options.listen
-        );
-        anyhow::ensure!(
-            !options.security.is_plain() || address.is_none_or(|address| address.ip().is_loopback()),
-            "plain text does not leave the machine: to listen on {} give the members certificates",
-            options.listen
-        );
         let record = MemberRecord::new(options.name, options.role, address);
-        let hosts = options.role == Role::Server;
-        let planted = options.planted;
         let membership = Membership::join(options.coordination, record, options.lease_ttl, &options.clock).await?;
         let me = membership.me();
         let (pass_on, below) = mpsc::unbounded_channel();
@@ -164,44 +166,78 @@ impl Member {
             cluster: app.cluster_name().into(),
             node: NodeConfig {
                 me,
-                hosts,
+                hosts: options.role == Role::Server,
                 limits: Limits::default(),
             },
             saved_types: app.saved_types().clone(),
             security: options.security,
             listener,
             state: options.state,
-            planted,
+            planted: options.planted,
         };
-        let peer = Peer::new(config, Arc::new(PassOn(pass_on)));
+        Ok(Joined {
+            me,
+            peer: Peer::new(config, Arc::new(PassOn(pass_on))),
+            below,
+            membership,
+            planted: options.planted,
+        })
+    }
+
+    /// Takes part.
+    fn take_part(self, runtime: Runtime, calls: Option<Arc<Retrying>>) -> Member {
+        self.peer.attach(runtime.clone());
+        let (membership, heard) = self.membership.attend(self.peer.clone());
+        Member {
+            me: self.me,
+            peer: self.peer,
+            runtime,
+            below: Some(self.below),
+            heard: Some(heard),
+            membership,
+            planted: self.planted,
+            calls,
+        }
+    }
+}
+
+impl Member {
+    /// Joins the application's cluster.
+    pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Member> {
+        let (cpu_share, clock) = (options.cpu_share, options.clock.clone());
+        let hosts = options.role == Role::Server;
+        let joined = Joined::join(app, options).await?;
         let settings = Settings {
-            node: me,
-            cpu_share: options.cpu_share,
+            node: joined.me,
+            cpu_share,
             default_deadline: Some(DEADLINE),
             idle_max: app.idle_max(),
             ..Settings::default()
         };
-        let builder = Runtime::builder().settings(settings).clock(options.clock.clone());
+        let builder = Runtime::builder().settings(settings).clock(clock.clone());
         // Only a server knows the types: for everybody else every actor is elsewhere.
-        let runtime = if hosts {
-            app.register(builder).outside(peer.outside()).build()?
-        } else {
-            let outside = Retrying::over(peer.outside(), options.clock);
-            let runtime = builder.workers(1).outside(outside.clone()).build()?;
-            outside.attach(&runtime.host());
-            runtime
-        };
-        peer.attach(runtime.clone());
-        let (membership, heard) = membership.attend(peer.clone());
-        Ok(Member {
-            me,
-            peer,
-            runtime,
-            below: Some(below),
-            heard: Some(heard),
-            membership,
-            planted,
-        })
+        if hosts {
+            let runtime = app.register(builder).outside(joined.peer.outside()).build()?;
+            return Ok(joined.take_part(runtime, None));
+        }
+        let calls = Retrying::over(joined.me, joined.peer.outside(), clock);
+        let runtime = builder.workers(1).outside(calls.clone()).build()?;
+        calls.attach(&runtime.host());
+        Ok(joined.take_part(runtime, Some(calls)))
+    }
+
+    /// Joins again, as a new member, after this one has [ended](Peer::end). Whoever makes calls through this one's runtime makes
+    /// them as the new one.
+    ///
+    /// # Panics
+    /// If this one hosts actors: they ended with it.
+    pub(crate) async fn join_again(&self, app: &App, options: MemberOptions) -> anyhow::Result<Member> {
+        let calls = self.calls.clone().expect("a member that hosts nobody joins again");
+        let joined = Joined::join(app, options).await?;
+        let (me, outside) = (joined.me, joined.peer.outside());
+        let member = joined.take_part(self.runtime.clone(), Some(Arc::clone(&calls)));
+        calls.turn_to(me, outside);
+        Ok(member)
     }
 
     /// The next thing that it hears of its cluster, before anybody steers it.
@@ -216,5 +252,75 @@ impl Member {
     pub(crate) fn take_ears(&mut self) -> (mpsc::UnboundedReceiver<Below>, mpsc::UnboundedReceiver<Heard>) {
         let ears = self.below.take().zip(self.heard.take());
         ears.expect("a member is steered by one task")
+    }
+}
+
+/// Whether others can reach a member that listens at one address and says that it is at another, and whether nobody else can:
+/// in plain text whoever reaches it is served. Both count, because nobody has to go by what it says.
+fn check_addresses(listen: SocketAddr, advertise: Option<SocketAddr>, is_plain: bool) -> anyhow::Result<()> {
+    let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+    let reached_at = advertise.unwrap_or(listen);
+    anyhow::ensure!(
+        !reached_at.ip().to_canonical().is_unspecified(),
+        "others can't reach {reached_at}: say with `--advertise` where they can"
+    );
+    let leaves = [listen, reached_at].into_iter().find(|address| !is_loopback(*address));
+    match leaves {
+        Some(address) if is_plain => anyhow::bail!(
+            "plain text does not leave the machine: {address} is not on the loopback interface, such as 127.0.0.1; to be reached \
+             there a member needs `--certificates`, which `elastin ca issue` makes"
+        ),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(listen: &str, advertise: Option<&str>, is_plain: bool) -> Result<(), String> {
+        let parse = |text: &str| text.parse().unwrap();
+        check_addresses(parse(listen), advertise.map(parse), is_plain).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn plain_text_stays_on_the_loopback_interface_whatever_is_advertised() {
+        for (listen, advertise) in [
+            ("127.0.0.1:0", None),
+            ("127.0.0.1:7700", Some("127.0.0.1:7701")),
+            ("[::1]:0", None),
+            ("[::ffff:127.0.0.1]:0", None),
+        ] {
+            assert_eq!(check(listen, advertise, true), Ok(()), "{listen} {advertise:?}");
+        }
+        for (listen, advertise, named) in [
+            ("0.0.0.0:7700", Some("127.0.0.1:7700"), "0.0.0.0:7700"),
+            ("[::]:7700", Some("[::1]:7700"), "[::]:7700"),
+            ("10.0.0.11:7700", None, "10.0.0.11:7700"),
+            ("10.0.0.11:7700", Some("127.0.0.1:7700"), "10.0.0.11:7700"),
+            ("127.0.0.1:7700", Some("10.0.0.11:7700"), "10.0.0.11:7700"),
+        ] {
+            let refused = check(listen, advertise, true).expect_err("others could reach it");
+            assert!(
+                refused.contains(&format!("{named} is not on the loopback interface"))
+                    && refused.contains("`--certificates`"),
+                "{refused}"
+            );
+            assert_eq!(check(listen, advertise, false), Ok(()), "{listen} {advertise:?} in TLS");
+        }
+    }
+
+    #[test]
+    fn a_member_says_where_others_reach_it() {
+        for (listen, advertise) in [
+            ("0.0.0.0:7700", None),
+            ("[::]:7700", None),
+            ("[::ffff:0.0.0.0]:7700", None),
+            ("10.0.0.11:7700", Some("0.0.0.0:7700")),
+        ] {
+            let refused = check(listen, advertise, false).expect_err("nobody can reach it");
+            assert!(refused.contains("`--advertise`"), "{refused}");
+        }
+        assert_eq!(check("0.0.0.0:7700", Some("10.0.0.11:7700"), false), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! What makes a client's calls again that certainly have not run.
+//! What makes a client's calls again that certainly have not run, and sends them as the member that the client is at present.
 //!
 //! ```text
 //!   runtime ── send ──► Retrying ── send ──► peer ──► cluster
@@ -8,6 +8,9 @@
 //!
 //! Each try is a message of its own, with an id of its own: paths are kept in order by what becomes of each message. So a call
 //! that is made again comes after what the client has sent to the actor meanwhile.
+//!
+//! A client that loses its lease joins again as a new member, with a new id. Its runtime, and so all that the application has
+//! of it, stays as it is: what it sends gets the present member's id here, on its way out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,8 +20,8 @@ use bytes::Bytes;
 use elastin_actor::{Host, ReminderDone, ReminderRequest, ReplySlot};
 use elastin_clock::Clock;
 use elastin_runtime::{Grant, Outside, SaveDone};
-use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Time};
-use parking_lot::Mutex;
+use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, ChainId, Message, NodeId, Outcome, Time};
+use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
 /// How long to wait before the first further try: about what a cluster needs to agree on a change.
@@ -31,7 +34,8 @@ const TRIES_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// The world of a client: as it is, except that calls that were not delivered are made again.
 pub(crate) struct Retrying {
-    outside: Arc<dyn Outside>,
+    /// What the client is a member as. While it is none, whatever is sent comes back.
+    life: RwLock<Life>,
     handle: Handle,
     clock: Clock,
     /// Set once, when there is a runtime. It knows this in turn.
@@ -39,6 +43,35 @@ pub(crate) struct Retrying {
     /// Calls that are being made again, by the id that their callers know: the id of the present try.
     again: Mutex<HashMap<CallId, CallId>>,
     this: Weak<Retrying>,
+}
+
+/// One time for which the client is a member.
+#[derive(Clone)]
+struct Life {
+    me: NodeId,
+    outside: Arc<dyn Outside>,
+}
+
+impl Life {
+    /// Lets a message come from this member, whichever it was made for.
+    fn stamp(&self, message: &mut Arc<Message>) {
+        if message.header.call.origin == self.me {
+            return;
+        }
+        let header = &mut Arc::make_mut(message).header;
+        // Numbers of calls are never used again in this process, so they name the call in this life as well.
+        header.call = self.own(header.call);
+        header.chain = ChainId(self.own(header.chain.0));
+        header.caller = Caller::Client(self.me);
+    }
+
+    /// What a call of this client is called in this life.
+    fn own(&self, call: CallId) -> CallId {
+        CallId {
+            origin: self.me,
+            ..call
+        }
+    }
 }
 
 /// A call, on its way or about to be made again.
@@ -54,10 +87,10 @@ struct Attempt {
 }
 
 impl Retrying {
-    /// Must be called inside a tokio runtime, whose tasks wait between tries.
-    pub(crate) fn over(outside: Arc<dyn Outside>, clock: Clock) -> Arc<Retrying> {
+    /// For a client that is this member at first. Must be called inside a tokio runtime, whose tasks wait between tries.
+    pub(crate) fn over(me: NodeId, outside: Arc<dyn Outside>, clock: Clock) -> Arc<Retrying> {
         Arc::new_cyclic(|this| Retrying {
-            outside,
+            life: RwLock::new(Life { me, outside }),
             handle: Handle::current(),
             clock,
             host: OnceLock::new(),
@@ -71,7 +104,18 @@ impl Retrying {
         assert!(self.host.set(Arc::downgrade(host)).is_ok(), "a client has one runtime");
     }
 
-    fn attempt(&self, attempt: Attempt) {
+    /// The client is another member from now on. What it sent as the one before must have ended, or must end by itself.
+    pub(crate) fn turn_to(&self, me: NodeId, outside: Arc<dyn Outside>) {
+        *self.life.write() = Life { me, outside };
+    }
+
+    fn life(&self) -> Life {
+        self.life.read().clone()
+    }
+
+    fn attempt(&self, mut attempt: Attempt) {
+        let life = self.life();
+        life.stamp(&mut attempt.message);
         let message = Arc::clone(&attempt.message);
         let this = self.this.clone();
         let ended = move |outcome: Outcome| match (outcome, this.upgrade()) {
@@ -85,7 +129,7 @@ impl Retrying {
                 attempt.reply.complete(outcome);
             }
         };
-        self.outside.send(message, Some(ReplySlot::new(ended)));
+        life.outside.send(message, Some(ReplySlot::new(ended)));
     }
 
     /// Makes a call again after a while, or lets its caller know if it is too late for that.
@@ -130,10 +174,10 @@ impl Retrying {
 
 impl Outside for Retrying {
     fn may_activate_here(&self, actor: &ActorId) -> Option<Grant> {
-        self.outside.may_activate_here(actor)
+        self.life().outside.may_activate_here(actor)
     }
 
-    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>) {
+    fn send(&self, mut message: Arc<Message>, reply: Option<ReplySlot>) {
         match reply {
             Some(reply) => self.attempt(Attempt {
                 first: message.header.call,
@@ -143,36 +187,43 @@ impl Outside for Retrying {
                 until: None,
             }),
             // Nobody would hear that a tell was not delivered.
-            None => self.outside.send(message, None),
+            None => {
+                let life = self.life();
+                life.stamp(&mut message);
+                life.outside.send(message, None);
+            }
         }
     }
 
     fn keeps_deadlines(&self) -> bool {
-        self.outside.keeps_deadlines()
+        // In every life the protocol does, and no try is made later.
+        true
     }
 
     fn give_up(&self, call: CallId) {
         let present = self.again.lock().remove(&call).unwrap_or(call);
-        self.outside.give_up(present);
+        let life = self.life();
+        // A call of an earlier life has ended.
+        life.outside.give_up(life.own(present));
     }
 
     fn reply(&self, call: CallId, outcome: Outcome) {
-        self.outside.reply(call, outcome);
+        self.life().outside.reply(call, outcome);
     }
 
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
-        self.outside.save(actor, epoch, state, done);
+        self.life().outside.save(actor, epoch, state, done);
     }
 
     fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {
-        self.outside.remind(actor, request, done);
+        self.life().outside.remind(actor, request, done);
     }
 
     fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {
-        self.outside.last_known_node(actor)
+        self.life().outside.last_known_node(actor)
     }
 
     fn passivated(&self, actor: &ActorId, epoch: ActivationEpoch) {
-        self.outside.passivated(actor, epoch);
+        self.life().outside.passivated(actor, epoch);
     }
 }

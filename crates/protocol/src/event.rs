@@ -149,6 +149,10 @@ pub enum Event {
     /// This node is to go. It hosts nobody any more, and the view says that it takes nobody. Comes again and again until
     /// [`may_go`](crate::Node::may_go) says that nobody will send to it.
     Part,
+    /// This node, which is a client's, is no longer a member, and never will be again. Every call of a caller here ends:
+    /// with `NotDelivered` if it certainly never left or came back, with `Unknown` else. Whoever sends from now on is
+    /// turned away; nothing else matters to it any more.
+    Evicted,
     /// The time that [`Node::next_timer`](crate::Node::next_timer) named has come. Too early or too often does no harm.
     Timer,
 }

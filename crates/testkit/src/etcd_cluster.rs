@@ -153,6 +153,17 @@ impl EtcdElastin {
         Ok(())
     }
 
+    /// Starts a process of the program that is no server but a client of this name, for programs that can be one:
+    /// `call NAME ETCD CERTIFICATES`. [`EtcdElastin::words_of`] has what it says.
+    pub fn start_client(&self, name: &str) -> anyhow::Result<Process> {
+        let mut command = Command::new(&self.program);
+        command
+            .env("RUST_LOG", &self.log_filter)
+            .args(["call", name, &self.etcd.endpoints().join(",")])
+            .arg(self.certificates(name, false)?);
+        Ok(Process::start(&mut command, &self.log_file(name))?)
+    }
+
     /// A server's process.
     ///
     /// # Panics

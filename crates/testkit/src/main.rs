@@ -1,25 +1,31 @@
 //! The program whose processes are the servers of clusters in tests. `set-bells DIRECTORY COUNT` is a whole cluster of its
-//! own, which a test kills.
+//! own, which a test kills. `call NAME ETCD CERTIFICATES` is a client, which calls until it is told to end and then looks
+//! whether what it knows agrees with what the actors hold.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use elastin_testkit::{Bell, app};
+use elastin::{Cluster, ClusterAddress};
+use elastin_testkit::{Bell, Load, app, await_service, violations};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// How long after they were set the bells are due: long enough that the cluster is killed before.
 const DUE_AFTER_MS: u64 = 2000;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.as_slice() {
-        [command, directory, count] if command == "set-bells" => match set_bells(directory, count) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        },
-        _ => app().main(),
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments.as_slice() {
+        ["set-bells", directory, count] => set_bells(directory, count),
+        ["call", name, etcd, certificates] => call(name, etcd, certificates),
+        _ => return app().main(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -34,4 +40,28 @@ async fn set_bells(directory: &str, count: &str) -> anyhow::Result<()> {
     }
     std::io::stdout().write_all(b"set\n")?;
     std::future::pending().await
+}
+
+/// Calls ledgers until it gets SIGTERM; then says what can't be, given what it knows, or that there is nothing.
+#[tokio::main(flavor = "current_thread")]
+async fn call(name: &str, etcd: &str, certificates: &str) -> anyhow::Result<()> {
+    elastin::log_to_stderr();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let address = ClusterAddress {
+        etcd: etcd.split(',').map(str::to_owned).collect(),
+        certificates: Some(certificates.into()),
+        ..ClusterAddress::default()
+    };
+    let cluster = Cluster::connect(&app(), &address, name).await?;
+    let client = cluster.client();
+    await_service(client).await;
+    let load = Load::start(client);
+    std::io::stdout().write_all(b"calls\n")?;
+    terminate.recv().await;
+    let history = load.end().await;
+    let found = violations(&history, client).await;
+    anyhow::ensure!(found.is_empty(), "{}", found.join("\n"));
+    writeln!(std::io::stdout(), "nothing is wrong: {:?}", history.counts())?;
+    cluster.leave().await;
+    Ok(())
 }

@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use elastin_actor::Client;
-use elastin_cluster::{MembershipHandle, Role, Security};
+use elastin_cluster::{Role, Security};
 use elastin_control::{Capacity, Decision};
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_types::ActorId;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::App;
 use crate::admin::{AdminError, AdminResult, until_arrived};
-use crate::member::{Member, MemberOptions};
+use crate::member::MemberOptions;
 use crate::metrics::MetricsServer;
 use crate::status::{ServerStatus, Status};
+use crate::{App, Cluster};
 
 pub use builder::{EmbeddedBuilder, EmbeddedError};
 use supervisor::Request;
@@ -40,7 +40,7 @@ pub struct Embedded {
     security: Security,
     requests: mpsc::UnboundedSender<Request>,
     status: Arc<Mutex<Status>>,
-    clients: Mutex<Vec<MembershipHandle>>,
+    clients: Mutex<Vec<Cluster>>,
     clients_made: AtomicU64,
     // Serves the stores for as long as the cluster lives.
     stores: elastin_stores::served::Server,
@@ -61,13 +61,9 @@ impl Embedded {
             Arc::clone(&self.state),
             self.security.clone(),
         );
-        let mut member = Member::join(&self.app, options).await?;
-        let client = member.runtime.client();
-        self.clients.lock().push(member.membership.clone());
-        // It is ready when it knows who is there.
-        let (_, mut heard) = member.take_ears();
-        let _ = heard.recv().await;
-        tokio::spawn(async move { while heard.recv().await.is_some() {} });
+        let cluster = Cluster::join(&self.app, options).await?;
+        let client = cluster.client().clone();
+        self.clients.lock().push(cluster);
         Ok(client)
     }
 

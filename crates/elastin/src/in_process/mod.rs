@@ -1,5 +1,9 @@
 //! A cluster whose servers are all in this process, for an application's own tests.
 
+#[cfg(test)]
+mod end_lease;
+#[cfg(test)]
+mod evicted_client_tests;
 mod servers;
 mod tasks;
 mod time;

@@ -66,8 +66,8 @@ pub enum TimeError {
 struct Part<'a> {
     name: &'a str,
     tasks: &'a Tasks,
-    runtime: &'a Runtime,
-    peer: &'a Peer,
+    runtime: Runtime,
+    peer: Peer,
 }
 
 /// What has happened so far: if it is the same in two looks, nothing has happened in between.
@@ -181,15 +181,15 @@ impl InProcess {
         let servers = self.servers.running.iter().map(|(name, running)| Part {
             name,
             tasks: &running.tokio,
-            runtime: &running.runtime,
-            peer: &running.peer,
+            runtime: running.runtime.clone(),
+            peer: running.peer.clone(),
         });
         let client = self.cluster.member();
         let client = Part {
             name: "the client",
             tasks: &self.tasks,
-            runtime: &client.runtime,
-            peer: &client.peer,
+            runtime: client.runtime.clone(),
+            peer: client.peer.clone(),
         };
         servers.chain([client]).collect()
     }
@@ -227,32 +227,11 @@ fn look(clock: &Clock, parts: &[Part<'_>]) -> Result<(Time, Happened), String> {
 
 #[cfg(test)]
 mod tests {
-    use elastin_protocol::membership::CLUSTER_PREFIX;
-    use elastin_protocol::store::{CoordinationReply, CoordinationRequest, RANGE_LIMIT_MAX};
-    use elastin_stores::CoordinationExt;
-
     use super::*;
     use crate::Elastin;
+    use crate::in_process::end_lease::end_lease;
 
     const HOUR: Duration = Duration::from_secs(3600);
-
-    /// Ends the lease of a server, as somebody may who operates what coordinates the cluster.
-    async fn end_lease(cluster: &InProcess, server: &str) {
-        let coordination = &cluster.servers.stores.coordination;
-        let all = CoordinationRequest::Range {
-            prefix: CLUSTER_PREFIX.into(),
-            after: None,
-            limit: RANGE_LIMIT_MAX,
-        };
-        let Ok(CoordinationReply::Entries { entries, .. }) = coordination.call(all).await else {
-            panic!("coordination is in this process, and answers");
-        };
-        let mut records = entries.iter().filter(|entry| entry.key.ends_with(server));
-        let lease = records.find_map(|record| record.lease);
-        let lease = lease.expect("a server's record is bound to its lease");
-        let revoked = coordination.call(CoordinationRequest::Revoke { lease }).await;
-        revoked.expect("there is such a lease");
-    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_server_that_ends_on_the_way_is_named() {

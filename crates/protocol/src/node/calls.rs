@@ -19,6 +19,13 @@ pub(super) struct PendingCall {
     or_at: Vec<NodeId>,
 }
 
+impl PendingCall {
+    /// Whether it is at this node, and can't be anywhere else.
+    pub(super) fn is_only_at(&self, node: NodeId) -> bool {
+        self.at == node && self.or_at.is_empty()
+    }
+}
+
 impl Node {
     /// A caller here made a call: it will get an outcome. A tell gets none.
     pub(super) fn expect_outcome(&mut self, message: &Message) {

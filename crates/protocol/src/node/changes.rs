@@ -69,7 +69,7 @@ impl Node {
 
     /// Of what certainly never left, the messages of callers here. What was being passed on for others is lost: its origin
     /// has been told that it went to the dead node, and has given the call its outcome.
-    fn messages_to_send_again(&mut self, bodies: Vec<Body>) -> Vec<Arc<Message>> {
+    pub(super) fn messages_to_send_again(&mut self, bodies: Vec<Body>) -> Vec<Arc<Message>> {
         let mut messages = Vec::new();
         for body in bodies {
             if let Body::Message { message, .. } = body

@@ -5,11 +5,12 @@
 //! `releasing`, `group_moves`, `many_moves`, `moving_in`, `settling` (when a moved actor may run), `repeating`
 //! (calls that are made again),
 //! `measures` (what is counted), `parting` (how a node goes),
-//! `directory` (slots owned here), `slot_changes` (how they change hands).
+//! `directory` (slots owned here), `slot_changes` (how they change hands), `ending` (what becomes of a client's calls).
 
 mod calls;
 mod changes;
 mod directory;
+mod ending;
 mod granting;
 mod group_moves;
 mod hearing;
@@ -102,6 +103,8 @@ pub struct Node {
     parting: Parting,
     /// Peers that are about to go: no path leads to them.
     parting_peers: BTreeSet<NodeId>,
+    /// Whether this node is no longer a member.
+    evicted: bool,
 }
 
 impl Node {
@@ -136,6 +139,7 @@ impl Node {
             turned_away: TurnedAway::default(),
             parting: Parting::No,
             parting_peers: BTreeSet::new(),
+            evicted: false,
         }
     }
 
@@ -183,6 +187,9 @@ impl Node {
     }
 
     fn dispatch(&mut self, event: Event) {
+        if self.evicted {
+            return self.dispatch_evicted(event);
+        }
         match event {
             Event::Send { message } => self.on_send(message),
             Event::Settle { request } => self.on_settle(request),
@@ -205,6 +212,7 @@ impl Node {
             Event::MoveTogether(moves) => self.on_move_together(moves),
             Event::Placed { actor, node } => self.on_placed(actor, node),
             Event::Part => self.on_part(),
+            Event::Evicted => self.on_evicted(),
             Event::Timer => self.on_timer(),
         }
     }
