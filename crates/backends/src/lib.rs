@@ -2,7 +2,7 @@
 //! between, a network that can be cut, a disk that can be filled, and clocks that are wrong.
 //!
 //! Each runs in a directory and on ports of its own and ends with the value that stands for it. The programs come from
-//! the system: Debian's packages `etcd-server`, `postgresql` and `faketime`.
+//! the system: Debian's packages `etcd-server`, `postgresql`, `iproute2`, `nftables` and `faketime`.
 
 mod certificates;
 mod clock;
@@ -13,6 +13,7 @@ mod port;
 mod postgres;
 mod process;
 mod proxy;
+mod skip;
 mod turn;
 
 pub use certificates::Certificates;
@@ -24,3 +25,4 @@ pub use port::free_port;
 pub use postgres::PostgresServer;
 pub use process::{BackendError, Process};
 pub use proxy::Proxy;
+pub use skip::skipped;

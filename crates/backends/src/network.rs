@@ -4,12 +4,20 @@
 //!   this process, servers ── bridge 10.x.y.1 ──┬── host 10.x.y.2
 //!                                              └── host 10.x.y.3
 //! ```
+//!
+//! All that changes is in the hosts' own namespaces: nothing of the machine's own network is touched.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
 use crate::process::{BackendError, run};
+
+/// What the hub is known by on the cables: one of the addresses that anybody may use on a network of his own.
+const HUB_MAC: &str = "02:00:00:00:00:01";
+/// Where packets can be dropped: at the door of a host, on their way in or out.
+const DOORS: &str = "table ip doors { chain in { type filter hook input priority 0; }; \
+                     chain out { type filter hook output priority 0; }; }";
 
 /// A network of hosts. It and its hosts go when it is dropped.
 #[derive(Debug)]
@@ -33,7 +41,9 @@ impl Network {
             hosts: BTreeMap::new(),
         };
         let bridge = network.bridge();
-        ip(&["link", "add", &bridge, "type", "bridge"])?;
+        // A bridge without an address of its own takes the lowest of its cables', which changes when a host comes: hosts that
+        // know it by the old one do not reach the hub any more, for half a minute.
+        ip(&["link", "add", &bridge, "address", HUB_MAC, "type", "bridge"])?;
         ip(&["addr", "add", &format!("{}/24", network.hub()), "dev", &bridge])?;
         ip(&["link", "set", &bridge, "up"])?;
         Ok(network)
@@ -58,6 +68,7 @@ impl Network {
         ip(&["-n", &space, "addr", "add", &format!("{address}/24"), "dev", "eth0"])?;
         ip(&["-n", &space, "link", "set", "lo", "up"])?;
         ip(&["-n", &space, "link", "set", "eth0", "up"])?;
+        self.nft(name, &[DOORS])?;
         Ok(address)
     }
 
@@ -68,7 +79,7 @@ impl Network {
         command
     }
 
-    /// Cuts two hosts off from each other: what one sends the other does not get.
+    /// Cuts two hosts off from each other: who sends is told at once that there is no way.
     pub fn cut(&self, one: &str, other: &str) -> Result<(), BackendError> {
         self.route(one, "add", other)?;
         self.route(other, "add", one)
@@ -89,6 +100,35 @@ impl Network {
     pub fn isolate(&self, host: &str, isolated: bool) -> Result<(), BackendError> {
         let state = if isolated { "down" } else { "up" };
         ip(&["-n", &self.space(host), "link", "set", "eth0", state])
+    }
+
+    /// Lets so many of a hundred packets from one host to another get lost, without a word. The other way is as it was.
+    pub fn lose(&self, from: &str, to: &str, percent: u8) -> Result<(), BackendError> {
+        let (from, percent) = (self.hosts[from].to_string(), percent.to_string());
+        let lost = ["numgen", "random", "mod", "100", "<", &percent, "drop"];
+        let rule = [&["add", "rule", "ip", "doors", "in", "ip", "saddr", &from], &lost[..]];
+        self.nft(to, &rule.concat())
+    }
+
+    /// Lets everything get lost, without a word, between a host and what the hub has at a port.
+    pub fn lose_port(&self, host: &str, port: u16) -> Result<(), BackendError> {
+        let (hub, port) = (self.hub().to_string(), port.to_string());
+        let (add, drop) = (["add", "rule", "ip", "doors"], "drop");
+        let out = ["out", "ip", "daddr", &hub, "tcp", "dport", &port, drop];
+        let back = ["in", "ip", "saddr", &hub, "tcp", "sport", &port, drop];
+        self.nft(host, &[&add, &out[..]].concat())?;
+        self.nft(host, &[&add, &back[..]].concat())
+    }
+
+    /// From now on nothing gets lost any more.
+    pub fn lose_nothing(&self) -> Result<(), BackendError> {
+        let mut hosts = self.hosts.keys();
+        hosts.try_for_each(|host| self.nft(host, &["flush", "table", "ip", "doors"]))
+    }
+
+    /// Changes what happens to packets at a host's door.
+    fn nft(&self, host: &str, arguments: &[&str]) -> Result<(), BackendError> {
+        run(self.command(host, "nft").args(arguments))
     }
 
     fn bridge(&self) -> String {
@@ -124,4 +164,26 @@ impl Drop for Network {
 
 fn ip(arguments: &[&str]) -> Result<(), BackendError> {
     run(Command::new("ip").args(arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mac(link: &str) -> String {
+        std::fs::read_to_string(format!("/sys/class/net/{link}/address")).expect("there is such a link")
+    }
+
+    #[test]
+    fn the_hub_stays_where_it_is_when_hosts_come() {
+        let mut network = match Network::create() {
+            Ok(network) => network,
+            Err(error) => return crate::skipped(&format!("this user may not make a network: {error}")),
+        };
+        let hub = mac(&network.bridge());
+        for host in ["a", "b"] {
+            network.add_host(host).expect("a host can be added");
+            assert_eq!(mac(&network.bridge()), hub);
+        }
+    }
 }

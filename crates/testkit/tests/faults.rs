@@ -1,12 +1,11 @@
 //! Faults on real processes over etcd and PostgreSQL, under load. Callers keep a history; what the ledgers hold in the end
 //! must agree with it, and does not if the fences are switched off.
 
-use std::io::Write;
 use std::time::Duration;
 
 use elastin::admin::AdminError;
 use elastin::{Cluster, MoveError};
-use elastin_backends::{BackendError, Disk, EtcdCluster, Network, PostgresServer};
+use elastin_backends::{BackendError, Disk, EtcdCluster, Network, PostgresServer, skipped};
 use elastin_testkit::{
     EtcdElastin, History, LEDGERS, Ledger, Load, SLOW_TURN_BEGAN, app, await_service, violations, wait_for,
 };
@@ -39,11 +38,6 @@ async fn await_servers(cluster: &Cluster, count: usize) {
 /// Lets the load run for a while: what a fault meets is up to chance, so it is given some.
 async fn go_on(time: Duration) {
     tokio::time::sleep(time).await;
-}
-
-/// Says that a fault could not be made here. Straight to the terminal: what a test that passes prints is not shown.
-fn skipped(why: &str) {
-    writeln!(std::io::stderr(), "SKIPPED: {why}").expect("there is a terminal");
 }
 
 /// Ends the load: what the callers know.
