@@ -61,6 +61,12 @@ pub enum FrameError {
     /// The class is none that this version knows.
     #[error("a frame of unknown class {0}")]
     UnknownClass(u8),
+    /// The payload is none of its class.
+    #[error("a frame that can't be decoded: {0}")]
+    Undecodable(String),
+    /// Frames of this class are not sent on a connection that is open.
+    #[error("a frame of class {0:?} out of place")]
+    OutOfPlace(Class),
 }
 
 /// How long the frame with this payload is.
@@ -187,6 +193,11 @@ impl<'a> Frames<'a> {
             max,
             error: None,
         }
+    }
+
+    /// Whoever takes them in can't make sense of the last one: there are no more, and the connection ends.
+    pub fn refuse(&mut self, error: FrameError) {
+        self.error.get_or_insert(error);
     }
 
     /// Passes over those that were not taken, and says what there was.

@@ -3,9 +3,13 @@
 //!
 //! INVARIANT: commands are carried out in the order in which the machine gave them, by one thread at a time. Carrying one
 //! out may bring new events on the same thread: they wait in the queue, so nothing here is entered twice.
+//!
+//! A panic ends the one event, or the one command, that it came of, and is told to the [`Hands`]. The machine goes on: it serves
+//! all peers, and what one of them has brought about must not end what the others have.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use elastin_actor::ReplySlot;
 use elastin_protocol::{Command, Event, Node};
@@ -69,6 +73,9 @@ pub(crate) trait Hands {
 
     /// Carries out one command.
     fn carry_out(&self, command: Command, desk: &mut Desk);
+
+    /// A panic came of what is named here.
+    fn failed(&self, doing: &str);
 
     /// The machine wants to be woken at this time.
     fn wake_at(&self, at: Option<Time>);
@@ -160,14 +167,14 @@ impl Machine {
 
     /// Takes in what waits, then these, then what has come meanwhile.
     fn drain(&self, mut worker: MutexGuard<'_, Worker>, inputs: impl IntoIterator<Item = Input>, hands: &impl Hands) {
-        DRAINING.set(true);
+        let draining = Draining::begin();
         self.drain_queue(&mut worker, hands);
         for input in inputs {
             worker.take_in(input, hands);
         }
         self.drain_queue(&mut worker, hands);
         worker.desk.outbox.send_off();
-        DRAINING.set(false);
+        drop(draining);
         hands.wake_at(worker.node.next_timer());
         let ended = worker.desk.callers.take_ended();
         drop(worker);
@@ -210,11 +217,40 @@ impl Worker {
 
     fn take_in_one(&mut self, event: Event, hands: &impl Hands) {
         tracing::trace!(?event, "takes in");
-        self.node.handle(hands.now(), event, &mut self.commands);
-        for command in self.commands.drain(..) {
-            tracing::trace!(?command, "carries out");
-            hands.carry_out(command, &mut self.desk);
+        let Self {
+            node, commands, desk, ..
+        } = self;
+        let handled = catch_unwind(AssertUnwindSafe(|| node.handle(hands.now(), event, commands)));
+        if handled.is_err() {
+            hands.failed("taking in an event");
         }
+        let mut commands = commands.drain(..);
+        let mut carry_out = || {
+            for command in commands.by_ref() {
+                tracing::trace!(?command, "carries out");
+                hands.carry_out(command, desk);
+            }
+        };
+        // What follows the command that failed is carried out all the same.
+        while catch_unwind(AssertUnwindSafe(&mut carry_out)).is_err() {
+            hands.failed("carrying out a command");
+        }
+    }
+}
+
+/// This thread is carrying out commands for as long as this lives, however that ends.
+struct Draining;
+
+impl Draining {
+    fn begin() -> Self {
+        DRAINING.set(true);
+        Self
+    }
+}
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        DRAINING.set(false);
     }
 }
 
@@ -222,3 +258,6 @@ thread_local! {
     /// This thread is carrying out commands: what it brings waits in the queue that it drains.
     static DRAINING: Cell<bool> = const { Cell::new(false) };
 }
+
+#[cfg(test)]
+mod tests;

@@ -96,6 +96,12 @@ pub enum Command {
         /// The new activation, or why the actor stays.
         result: Result<ActivationEpoch, MoveError>,
     },
+    /// A peer has said what only servers and owners of slots say, and is neither. It was ignored; somebody should know. Given
+    /// once for each peer.
+    Refused {
+        /// The peer.
+        from: NodeId,
+    },
 }
 
 // Every call passes several of these on: up to this size they are copied in place, without a call.

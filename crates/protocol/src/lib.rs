@@ -55,6 +55,7 @@ mod node;
 mod parts;
 pub mod reminders;
 mod requests;
+mod rights;
 mod route;
 mod session;
 mod slots;

@@ -220,6 +220,15 @@ impl Links {
         self.sessions.get_mut(&from)?.next(known)
     }
 
+    /// Says to the driver that a peer has said what it may not say; once is enough.
+    pub(crate) fn refuse(&mut self, from: NodeId) {
+        if let Some(session) = self.sessions.get_mut(&from)
+            && !std::mem::replace(&mut session.is_refused, true)
+        {
+            self.out.push(Command::Refused { from });
+        }
+    }
+
     /// A frame was handled; true if its acknowledgement is news.
     pub(crate) fn frame_done(&mut self, from: NodeId, acknowledged: u64) -> bool {
         let session = self
@@ -346,11 +355,11 @@ impl Links {
         }
     }
 
-    /// What was sent in views up to this one can be handled.
-    fn known_revision(&self) -> u64 {
+    /// What was sent in views up to this one can be handled; without a view nothing can.
+    fn known_revision(&self) -> Option<u64> {
         match self.planted.is(Bug::IgnoreViews) {
-            true => u64::MAX,
-            false => self.revision(),
+            true => self.view.as_ref().map(|_| u64::MAX),
+            false => self.view.as_ref().map(|view| view.revision),
         }
     }
 

@@ -64,6 +64,8 @@ pub(crate) struct Session {
     pub(crate) acknowledge_now: bool,
     /// When a timer will send the acknowledgement; there may be later ones that nobody needs.
     pub(crate) acknowledges_at: Option<Time>,
+    /// Whether the peer has said something that it may not say.
+    pub(crate) is_refused: bool,
     /// Whether a timer runs that will transmit again, and what was acknowledged when it was set.
     pub(crate) retransmit_timer: Option<u64>,
 }
@@ -88,6 +90,7 @@ impl Session {
             acknowledgement_sent: 0,
             acknowledge_now: false,
             acknowledges_at: None,
+            is_refused: false,
             retransmit_timer: None,
         }
     }
@@ -133,7 +136,13 @@ impl Session {
 
     /// Takes in a frame. A body that came before, or that leaves a gap, is not kept but answered (or asked for) again. If it is
     /// the next one to be handled, gives it as [`Session::next`] would, without a stop among those that wait.
-    pub(crate) fn take(&mut self, now: Time, frame: Frame, waiting_max: usize, revision: u64) -> Option<(u64, Body)> {
+    pub(crate) fn take(
+        &mut self,
+        now: Time,
+        frame: Frame,
+        waiting_max: usize,
+        known: Option<u64>,
+    ) -> Option<(u64, Body)> {
         let Frame {
             number,
             acknowledged,
@@ -146,7 +155,7 @@ impl Session {
         let is_next = number == expected || self.planted.is(Bug::HandleTwice) && number < expected;
         match body {
             Some(body) if is_next && self.waiting.len() < waiting_max => {
-                if self.waiting.is_empty() && is_of_view(&body, revision) {
+                if self.waiting.is_empty() && is_of_view(&body, known) {
                     return Some((acknowledged, body));
                 }
                 self.waiting.push_back((acknowledged, body));
@@ -162,9 +171,9 @@ impl Session {
     }
 
     /// The next frame to be handled, if this node knows the view that it was sent in.
-    pub(crate) fn next(&mut self, revision: u64) -> Option<(u64, Body)> {
+    pub(crate) fn next(&mut self, known: Option<u64>) -> Option<(u64, Body)> {
         let (_, body) = self.waiting.front()?;
-        match is_of_view(body, revision) {
+        match is_of_view(body, known) {
             true => self.waiting.pop_front(),
             false => None,
         }
@@ -295,9 +304,9 @@ impl Session {
     }
 }
 
-/// Whether something can be handled by a node that knows this view.
-fn is_of_view(body: &Body, revision: u64) -> bool {
-    !matches!(body, Body::ViewIs { revision: theirs } if *theirs > revision)
+/// Whether something can be handled by a node that knows this view. Without a view nothing can.
+fn is_of_view(body: &Body, known: Option<u64>) -> bool {
+    known.is_some_and(|known| !matches!(body, Body::ViewIs { revision } if *revision > known))
 }
 
 #[cfg(test)]

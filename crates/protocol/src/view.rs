@@ -15,7 +15,25 @@ pub const SLOT_COUNT: usize = 4096;
 
 /// A part of the directory: all actors whose id hashes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "u16")]
 pub struct Slot(u16);
+
+/// A number that is none of a slot's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are {SLOT_COUNT} slots, not {0}")]
+pub struct NotASlot(u16);
+
+// INVARIANT: every slot is one of `SLOT_COUNT`, also those that peers name; tables are indexed by them.
+impl TryFrom<u16> for Slot {
+    type Error = NotASlot;
+
+    fn try_from(number: u16) -> Result<Self, NotASlot> {
+        match usize::from(number) < SLOT_COUNT {
+            true => Ok(Self(number)),
+            false => Err(NotASlot(number)),
+        }
+    }
+}
 
 impl Slot {
     /// The slot of an actor: a hash that is the same on every machine and in every build, because nodes must agree.
@@ -177,6 +195,12 @@ impl SlotTable {
         self.owners.iter().any(|owner| owner.node == node)
     }
 
+    /// Whether a node owns any slot, or was the last to own one before its present owner.
+    fn is_or_was_owner(&self, node: NodeId) -> bool {
+        let mut owners = self.owners.iter();
+        owners.any(|owner| owner.node == node || owner.previous == Some(node))
+    }
+
     /// The slots that have another owner, or an owner of another epoch, than in an earlier table.
     pub fn changed_since<'a>(&'a self, before: &'a SlotTable) -> impl Iterator<Item = Slot> + 'a {
         let same = Arc::ptr_eq(&self.owners, &before.owners);
@@ -310,6 +334,12 @@ impl View {
         }
     }
 
+    /// Whether a node hosts actors, or owns (or just owned) a part of the directory: a client does neither.
+    pub(crate) fn is_server_or_owner(&self, node: NodeId) -> bool {
+        let member = self.members.get(&node);
+        member.is_some_and(|member| member.hosts || self.slots.is_or_was_owner(node))
+    }
+
     /// A node that takes new actors, if there is one: not the same for all slots of one owner.
     pub(crate) fn any_place(&self, slot: Slot) -> Option<NodeId> {
         let takers: Vec<NodeId> = self
@@ -347,6 +377,14 @@ mod tests {
         let of = |key: Key| Slot::of(&ActorId::new(folder, key)).index();
         // These numbers are agreed on between nodes of different builds: a change here splits a cluster.
         assert_eq!([of(7.into()), of("a/b".into()), of([9; 16].into())], [3011, 1914, 3764]);
+    }
+
+    #[test]
+    fn a_slot_that_is_none_can_not_be_decoded() {
+        let decode = |number: u16| postcard::from_bytes::<Slot>(&postcard::to_stdvec(&number).unwrap());
+        assert_eq!(decode(4095), Ok(Slot::new(4095)));
+        assert!(decode(4096).is_err());
+        assert!(decode(u16::MAX).is_err());
     }
 
     #[test]

@@ -110,7 +110,7 @@ pub(crate) fn actor_of_command(command: &Command) -> Option<&ActorId> {
         | Command::Resume { actor, .. }
         | Command::Release { actor, .. }
         | Command::NeedPlacement { actor, .. } => Some(actor),
-        Command::Complete { .. } | Command::MoveEnded { .. } => None,
+        Command::Complete { .. } | Command::MoveEnded { .. } | Command::Refused { .. } => None,
     }
 }
 

@@ -231,7 +231,7 @@ async fn a_member_that_talks_nonsense_is_cut_off() {
     let truncated = frame(PROTOCOL, &[0; 100]);
     end_with(served.greeted().await, &truncated[..50]).await;
     end_with(served.greeted().await, &frame(PROTOCOL, &[0xff; 100])).await;
-    served.logs("a frame could not be decoded").await;
+    served.logs("a frame that can't be decoded").await;
     served.end(connections).await;
 }
 

@@ -10,7 +10,7 @@ use elastin_types::NodeId;
 use tokio::runtime::Handle;
 
 use super::Inner;
-use crate::frame::{Class, Frames};
+use crate::frame::{Class, FrameError, Frames};
 use crate::machine::Hands;
 use crate::transport::Receiver;
 
@@ -22,17 +22,27 @@ impl Receiver for Ear {
         let inner = self.0.upgrade()?;
         let mut others = Vec::new();
         // What came together is taken in together, so that its answers leave together.
-        let events = frames.filter_map(|(class, payload)| match class {
-            Class::Protocol => decode(from, payload),
-            class => {
-                others.push((class, payload));
-                None
+        let events = std::iter::from_fn(|| {
+            loop {
+                match frames.next()? {
+                    (Class::Protocol, payload) => match postcard::from_bytes(payload) {
+                        Ok(frame) => return Some(Event::Frame { from, frame }),
+                        Err(error) => {
+                            // It would be said again for ever, and nothing that follows it can be heard.
+                            frames.refuse(FrameError::Undecodable(error.to_string()));
+                            return None;
+                        }
+                    },
+                    other => others.push(other),
+                }
             }
         });
         let errand = inner.runtime().bring(|| inner.machine.handle_all(events, &*inner));
         // Apart, because whoever hears of these may look at the machine.
         for (class, payload) in others {
-            inner.hear(from, class, payload);
+            if let Err(error) = inner.hear(from, class, payload) {
+                frames.refuse(error);
+            }
         }
         errand
     }
@@ -62,28 +72,19 @@ impl Receiver for Ear {
     }
 }
 
-/// A frame of the protocol, as an event.
-fn decode(from: NodeId, payload: &[u8]) -> Option<Event> {
-    match postcard::from_bytes(payload) {
-        Ok(frame) => Some(Event::Frame { from, frame }),
-        Err(error) => {
-            tracing::warn!(%from, %error, "a frame could not be decoded");
-            None
-        }
-    }
-}
-
 impl Inner {
     /// Takes in a frame that is none of the protocol's.
-    fn hear(&self, from: NodeId, class: Class, payload: &[u8]) {
+    fn hear(&self, from: NodeId, class: Class, payload: &[u8]) -> Result<(), FrameError> {
         match class {
             Class::Control | Class::Admin => self.above.frame(from, class, Bytes::copy_from_slice(payload)),
-            Class::Reminder => match postcard::from_bytes(payload) {
-                Ok(note) => self.reminders.note(note),
-                Err(error) => tracing::warn!(%from, %error, "a note of a reminder could not be decoded"),
-            },
-            Class::Handshake | Class::Protocol => tracing::warn!(%from, ?class, "a frame out of place was ignored"),
+            Class::Reminder => {
+                let note = postcard::from_bytes(payload);
+                let note = note.map_err(|error| FrameError::Undecodable(error.to_string()))?;
+                self.reminders.note(note);
+            }
+            Class::Handshake | Class::Protocol => return Err(FrameError::OutOfPlace(class)),
         }
+        Ok(())
     }
 }
 

@@ -47,7 +47,18 @@ impl Hands for Inner {
                 self.above.need_placement(actor, caller, caller_node);
             }
             Command::MoveEnded { id, result } => self.above.move_ended(id, result),
+            Command::Refused { from } => {
+                tracing::warn!(%from, "a peer says what only servers say, and is none: it is not listened to");
+            }
         }
+    }
+
+    fn failed(&self, doing: &str) {
+        // Where it was is said by the hook that all panics go through.
+        tracing::error!(
+            doing,
+            "a panic, which is a bug: what was being done is lost, and the node goes on"
+        );
     }
 
     fn wake_at(&self, at: Option<Time>) {

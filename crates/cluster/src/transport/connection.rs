@@ -109,7 +109,7 @@ async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, secured: Secured) {
     if inner.has_address(peer) {
         let link = inner.link(peer);
         let reading = Reading::new(&inner, peer, &link, secured.reader);
-        reading.keeping(secured.writer).run().await;
+        read(&inner, peer, &link, reading.keeping(secured.writer)).await;
     } else {
         let link = inner.adopt(peer);
         carry_both_ways(&inner, peer, secured, &link).await;
@@ -119,9 +119,23 @@ async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, secured: Secured) {
 async fn carry_both_ways(inner: &Arc<Inner>, peer: NodeId, secured: Secured, link: &Arc<Link>) {
     link.open(secured.direct);
     inner.receiver.link_up(peer);
+    let reading = Reading::new(inner, peer, link, secured.reader);
+    let (reader, its_link) = (Arc::clone(inner), Arc::clone(link));
     // Apart, because whoever reads may be held up by what it runs.
-    tokio::spawn(Reading::new(inner, peer, link, secured.reader).run());
+    tokio::spawn(async move { read(&reader, peer, &its_link, reading).await });
     write_frames(inner, peer, secured.writer, link).await;
+}
+
+/// Reads a connection until it ends; if the peer has talked nonsense, only after a pause.
+async fn read(inner: &Inner, peer: NodeId, link: &Link, reading: Reading) {
+    let pause = inner.pause_before_reading(peer);
+    if !pause.is_zero() {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = link.closed() => return,
+        }
+    }
+    reading.run().await;
 }
 
 async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link: &Arc<Link>) {

@@ -12,6 +12,7 @@
 
 mod caution;
 mod connection;
+mod distrust;
 mod link;
 mod lookout;
 mod outbox;
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use elastin_runtime::Errand;
 use elastin_types::NodeId;
@@ -32,6 +33,7 @@ use tokio::net::TcpListener;
 use crate::frame::{self, Class, Frames};
 use crate::handshake::Identity;
 use crate::security::Security;
+use distrust::Distrust;
 use link::Link;
 use lookout::Lookout;
 use stages::Stages;
@@ -110,6 +112,7 @@ struct Inner {
 struct Peers {
     addresses: BTreeMap<NodeId, SocketAddr>,
     links: BTreeMap<NodeId, Arc<Link>>,
+    distrust: Distrust,
     closed: bool,
 }
 
@@ -154,6 +157,7 @@ impl Transport {
         let link = {
             let mut peers = self.inner.peers.lock();
             peers.addresses.remove(&peer);
+            peers.distrust.forget(peer);
             peers.links.remove(&peer)
         };
         if let Some(link) = link {
@@ -241,6 +245,16 @@ impl Inner {
 
     fn is_closed(&self) -> bool {
         self.peers.lock().closed
+    }
+
+    /// A peer has talked nonsense.
+    fn distrust(&self, peer: NodeId) {
+        self.peers.lock().distrust.note(peer, Instant::now());
+    }
+
+    /// How long a new connection with a peer is not read, because it has talked nonsense.
+    fn pause_before_reading(&self, peer: NodeId) -> Duration {
+        self.peers.lock().distrust.pause(peer, Instant::now())
     }
 
     /// Ends the pair's connections and says so, once for each link.

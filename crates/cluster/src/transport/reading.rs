@@ -77,6 +77,7 @@ impl Reading {
                 Ok(heard) => heard,
                 Err(error) => {
                     tracing::warn!(%peer, %error, "dropped a connection");
+                    self.inner.distrust(peer);
                     return End::Broken;
                 }
             };

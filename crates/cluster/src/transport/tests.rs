@@ -7,11 +7,14 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::authority::Authority;
-use crate::frame;
+use crate::frame::{self, FrameError};
 use crate::handshake::WIRE_VERSIONS;
 use crate::security::Certificates;
 use bytes::Bytes;
 use elastin_stores::secret::Secret;
+
+/// What an [`Ear`] can't make sense of.
+const NONSENSE: &[u8] = b"nonsense";
 
 #[derive(Debug, PartialEq)]
 enum Heard {
@@ -24,8 +27,12 @@ struct Ear(mpsc::UnboundedSender<Heard>);
 
 impl Receiver for Ear {
     fn frames(&self, from: NodeId, frames: &mut Frames<'_>) -> Option<Errand> {
-        for (_, payload) in frames {
-            let _ = self.0.send(Heard::Frame(from, Bytes::copy_from_slice(payload)));
+        while let Some((_, payload)) = frames.next() {
+            if payload == NONSENSE {
+                frames.refuse(FrameError::Undecodable("on purpose".into()));
+            } else {
+                let _ = self.0.send(Heard::Frame(from, Bytes::copy_from_slice(payload)));
+            }
         }
         None
     }
@@ -320,4 +327,29 @@ async fn garbage_ends_its_own_connection_only() {
     }
     near.sends(2, "still there");
     far.hears(frame_from(1, "still there")).await;
+}
+
+#[tokio::test]
+async fn nonsense_ends_the_connection_and_the_next_one_is_read_after_a_pause() {
+    let (mut client, mut node) = (Node::start(1, false).await, Node::start(2, true).await);
+    client.transport.learn_address(NodeId(2), node.address.unwrap());
+    client.hears(Heard::Up(NodeId(2))).await;
+    node.hears(Heard::Up(NodeId(1))).await;
+    let mut pause = distrust::PAUSE_MIN;
+    for _ in 0..3 {
+        let began = Instant::now();
+        for text in ["before", "nonsense", "behind"] {
+            client.sends(2, text);
+        }
+        node.hears(frame_from(1, "before")).await;
+        node.hears(Heard::Down(NodeId(1))).await;
+        client.hears(Heard::Down(NodeId(2))).await;
+        // It dials again by itself.
+        client.hears(Heard::Up(NodeId(2))).await;
+        node.hears(Heard::Up(NodeId(1))).await;
+        client.sends(2, "again");
+        node.hears(frame_from(1, "again")).await;
+        assert!(began.elapsed() >= pause, "{:?} is too soon", began.elapsed());
+        pause *= 2;
+    }
 }

@@ -54,6 +54,12 @@ fn stage_families(text: &mut Text, peer: &PeerMeasures) {
         "Events, such as frames, that wait for the thread that runs the protocol.",
         peer.events_queued,
     );
+    text.single(
+        "elastin_receive_refused_total",
+        "counter",
+        "Frames of processes that are no servers, with what only servers say.",
+        peer.node.refused,
+    );
     stage(text, "send", "written", &transport.sent);
     text.single(
         "elastin_send_queued_bytes",

@@ -12,11 +12,8 @@ impl Node {
     /// The membership changed. What depended on the dead is settled first, then who owns the directory, then what waited
     /// for a view this new.
     pub(super) fn on_view(&mut self, view: View) {
-        let before = self.links.view.take();
-        if let Some(before) = &before
-            && before.revision >= view.revision
-        {
-            self.links.view = Some(before.clone());
+        let before = self.links.view.clone();
+        if before.as_ref().is_some_and(|before| before.revision >= view.revision) {
             return;
         }
         let known = before.iter().flat_map(|before| before.members.keys().copied());

@@ -239,7 +239,7 @@ impl Node {
             && *node == source
             && *now == epoch
         {
-            *attempts_void = (*attempts_void).max(attempt + 1);
+            *attempts_void = (*attempts_void).max(attempt.saturating_add(1));
         }
         self.say_decided(source, &actor, epoch, attempt, source);
     }

@@ -33,6 +33,8 @@ pub struct TurnedAway {
 pub struct NodeMeasures {
     /// What was turned away since the node began.
     pub turned_away: TurnedAway,
+    /// How often peers said what only servers and owners of slots say, and were neither.
+    pub refused: u64,
     /// Frames that were sent to peers and are not acknowledged.
     pub unacknowledged: usize,
     /// The bytes of arguments, replies and states in them: the credit that is in use.
@@ -45,6 +47,7 @@ impl Node {
         let (unacknowledged, unacknowledged_bytes) = self.links.credit_in_use();
         NodeMeasures {
             turned_away: self.turned_away,
+            refused: self.refused,
             unacknowledged,
             unacknowledged_bytes,
         }

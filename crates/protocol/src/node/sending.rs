@@ -134,7 +134,9 @@ impl Node {
         if let Path::Asking(asking) = &mut route.path
             && asking.call == call
         {
-            asking.at.push(to);
+            if !asking.at.contains(&to) {
+                asking.at.push(to);
+            }
             if dead {
                 self.ask_next(&actor);
             }
@@ -209,6 +211,9 @@ impl Node {
         place: Option<(NodeId, ActivationEpoch)>,
     ) {
         let call = message.header.call;
+        if call.origin != self.links.me {
+            return;
+        }
         if !message.header.one_way && !self.is_pending(call) {
             // Nobody waits for it any more, so it need not run; but others may wait for it to be out of the way.
             return self.is_gone(&message.target, call);

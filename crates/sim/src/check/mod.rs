@@ -109,6 +109,12 @@ impl Checkers {
         self.note(result);
     }
 
+    /// A node refuses what another said. All are honest here.
+    pub(crate) fn refused(&mut self, node: NodeId, from: NodeId) {
+        let what = format!("{node} refuses what {from} says");
+        self.note(Violation::of("nobody is refused", None, what));
+    }
+
     /// Somebody has a view in which this node has stopped: a turn that it had begun may end unseen.
     pub(crate) fn taken_over(&mut self, node: NodeId, now: Time) {
         if self.lease.taken_over(node, now) {

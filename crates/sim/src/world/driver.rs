@@ -139,6 +139,7 @@ impl World {
                 let before = moving.ended.replace((now, result));
                 assert!(before.is_none(), "a move ends once: {id:?}");
             }
+            Command::Refused { from } => self.checkers.refused(id, from),
         }
     }
 
