@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use elastin_actor::ReplySlot;
-use elastin_types::{CallId, Outcome};
+use elastin_types::{CallError, CallId, Outcome, Unknown};
 use foldhash::fast::RandomState;
 
 /// Callers on this node, and the outcomes that some of them are about to hear of.
@@ -29,6 +29,14 @@ impl Callers {
         if let Some(caller) = self.waiting.remove(&call) {
             self.ended.0.push((caller, outcome));
         }
+    }
+
+    /// What becomes of all calls will never be known here.
+    pub(crate) fn end_all(&mut self) {
+        let lost = || Err(CallError::Unknown(Unknown::NodeLost));
+        self.ended
+            .0
+            .extend(self.waiting.drain().map(|(_, caller)| (caller, lost())));
     }
 
     /// Takes the calls that are over, whose callers have not heard of it.

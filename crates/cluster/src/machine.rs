@@ -4,8 +4,8 @@
 //! INVARIANT: commands are carried out in the order in which the machine gave them, by one thread at a time. Carrying one
 //! out may bring new events on the same thread: they wait in the queue, so nothing here is entered twice.
 //!
-//! A panic ends the one event, or the one command, that it came of, and is told to the [`Hands`]. The machine goes on: it serves
-//! all peers, and what one of them has brought about must not end what the others have.
+//! A panic is a bug, and what it leaves behind may be wrong: the machine stops for good and tells the [`Hands`], so that others take
+//! over from this node as if it had crashed.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use elastin_actor::ReplySlot;
 use elastin_protocol::{Command, Event, Node};
-use elastin_types::{CallError, Time};
+use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::callers::Callers;
@@ -52,6 +52,8 @@ struct Worker {
     /// Room for inputs that are taken from those that wait, all at once.
     batch: VecDeque<Input>,
     desk: Desk,
+    /// A panic came of something: nothing is taken in any more.
+    stopped: bool,
 }
 
 /// What whoever carries out commands has at hand.
@@ -74,8 +76,8 @@ pub(crate) trait Hands {
     /// Carries out one command.
     fn carry_out(&self, command: Command, desk: &mut Desk);
 
-    /// A panic came of what is named here.
-    fn failed(&self, doing: &str);
+    /// A panic came of something, and the machine has stopped for good.
+    fn stopped(&self);
 
     /// The machine wants to be woken at this time.
     fn wake_at(&self, at: Option<Time>);
@@ -90,6 +92,7 @@ impl Machine {
                 commands: Vec::new(),
                 batch: VecDeque::new(),
                 desk: Desk::default(),
+                stopped: false,
             }),
         }
     }
@@ -175,7 +178,9 @@ impl Machine {
         self.drain_queue(&mut worker, hands);
         worker.desk.outbox.send_off();
         drop(draining);
-        hands.wake_at(worker.node.next_timer());
+        if !worker.stopped {
+            hands.wake_at(worker.node.next_timer());
+        }
         let ended = worker.desk.callers.take_ended();
         drop(worker);
         ended.tell();
@@ -204,6 +209,12 @@ impl Worker {
     /// Takes in an event, and those that come of carrying out its commands.
     fn take_in(&mut self, input: Input, hands: &impl Hands) {
         let Input { event, caller } = input;
+        if self.stopped {
+            if let Some(caller) = caller {
+                caller.complete(Err(CallError::NotDelivered(NotDelivered::Unreachable)));
+            }
+            return;
+        }
         match (&event, caller) {
             (Event::Send { message }, Some(caller)) => self.desk.callers.expect(message.header.call, caller),
             (Event::GiveUp { call }, _) => self.desk.callers.end(*call, Err(CallError::Cancelled)),
@@ -220,21 +231,24 @@ impl Worker {
         let Self {
             node, commands, desk, ..
         } = self;
-        let handled = catch_unwind(AssertUnwindSafe(|| node.handle(hands.now(), event, commands)));
-        if handled.is_err() {
-            hands.failed("taking in an event");
-        }
-        let mut commands = commands.drain(..);
-        let mut carry_out = || {
-            for command in commands.by_ref() {
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            node.handle(hands.now(), event, commands);
+            for command in commands.drain(..) {
                 tracing::trace!(?command, "carries out");
                 hands.carry_out(command, desk);
             }
-        };
-        // What follows the command that failed is carried out all the same.
-        while catch_unwind(AssertUnwindSafe(&mut carry_out)).is_err() {
-            hands.failed("carrying out a command");
+        }));
+        if done.is_err() {
+            self.stop(hands);
         }
+    }
+
+    #[cold]
+    fn stop(&mut self, hands: &impl Hands) {
+        self.stopped = true;
+        self.desk.next.clear();
+        self.desk.callers.end_all();
+        hands.stopped();
     }
 }
 

@@ -20,8 +20,8 @@ use crate::Peer;
 pub enum Heard {
     /// The cluster changed.
     Roster(Roster),
-    /// This member is one no longer, though it did not want to leave: its lease ran out. It must end; a new life needs a new
-    /// id.
+    /// This member is one no longer, though it did not want to leave: its lease ran out, or a panic has stopped it. It must end; a
+    /// new life needs a new id.
     Evicted,
 }
 
@@ -100,8 +100,18 @@ impl Membership {
         tokio::spawn(async move {
             // Nobody is told who is there before this node can reach them.
             let mut waits = Some(Roster::default());
+            let mut failed = false;
             while !ends.is_closed() {
-                match self.driver.next().await {
+                let command = tokio::select! {
+                    command = self.driver.next() => command,
+                    () = peer.failed(), if !failed => {
+                        failed = true;
+                        // It does nothing any more, so nobody need wait for its lease to run out.
+                        let _ = self.driver.events.send(MembershipEvent::Leave);
+                        continue;
+                    }
+                };
+                match command {
                     MembershipCommand::MayActUntil(until) => peer.may_act_until(until),
                     MembershipCommand::Fence => peer.fence(),
                     MembershipCommand::Roster(roster) => {
@@ -121,6 +131,8 @@ impl Membership {
                     MembershipCommand::Ended(why) => {
                         if why != MembershipEnd::Left {
                             tracing::warn!("{why}");
+                        }
+                        if failed || why != MembershipEnd::Left {
                             let _ = heard.send(Heard::Evicted);
                         }
                         break;

@@ -19,6 +19,7 @@ use elastin_runtime::{Outside, Runtime};
 use elastin_types::{ActivationEpoch, ActorId, ActorType, Caller, NodeId, Time};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::alarm::Alarm;
 use crate::frame::{Class, FRAME_BYTES_MAX};
@@ -69,6 +70,8 @@ struct Inner {
     reminders: reminders::Desk,
     /// Until when the lease is good, on the runtime's clock: looked at before each save.
     may_act_until: AtomicU64,
+    /// The machine has stopped after a panic.
+    failed: watch::Sender<bool>,
     me: NodeId,
     /// Whether actors can be here.
     hosts: bool,
@@ -131,6 +134,7 @@ impl Peer {
             ringer: OnceLock::new(),
             reminders: reminders::Desk::new(),
             may_act_until: AtomicU64::new(0),
+            failed: watch::Sender::new(false),
             me,
             hosts,
             network: Mutex::new(Some(network)),
@@ -212,6 +216,9 @@ impl Peer {
 
     /// The lease is good until this time on this process's clock: from then on nothing is saved and nothing leaves.
     pub fn may_act_until(&self, until: Time) {
+        if *self.inner.failed.borrow() {
+            return;
+        }
         let until = if self.inner.planted.is_unfenced() {
             Time(u64::MAX)
         } else {
@@ -265,6 +272,12 @@ impl Peer {
             node: inner.machine.look(&**inner, Node::measures),
             events_queued: inner.machine.queued(),
         }
+    }
+
+    /// Waits until a panic has stopped this node. It does nothing any more then: whoever steers it must end it.
+    pub async fn failed(&self) {
+        // The sender lives in `self`, so waiting can't fail.
+        let _ = self.inner.failed.subscribe().wait_for(|failed| *failed).await;
     }
 
     /// Closes all connections.

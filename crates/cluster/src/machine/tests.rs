@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use elastin_protocol::{Limits, Member, NodeConfig, SlotTable, View};
-use elastin_types::{ActorId, ActorType, NodeId, SlotEpoch};
+use elastin_types::{ActorId, ActorType, NodeId, SlotEpoch, Unknown};
 
 use super::*;
 
@@ -15,7 +15,7 @@ const ME: NodeId = NodeId(1);
 struct Clumsy {
     to_fail: Cell<bool>,
     needed: Mutex<Vec<ActorId>>,
-    failures: Mutex<Vec<String>>,
+    stops: Cell<u32>,
 }
 
 impl Hands for Clumsy {
@@ -30,8 +30,8 @@ impl Hands for Clumsy {
         }
     }
 
-    fn failed(&self, doing: &str) {
-        self.failures.lock().push(doing.to_owned());
+    fn stopped(&self) {
+        self.stops.set(self.stops.get() + 1);
     }
 
     fn wake_at(&self, _: Option<Time>) {}
@@ -61,6 +61,15 @@ fn machine(hands: &Clumsy) -> Machine {
 
 /// A tell to this actor, which is nowhere yet.
 fn tell(key: u64) -> Event {
+    message(key, true)
+}
+
+/// A call to this actor, which is nowhere yet.
+fn call(key: u64) -> Event {
+    message(key, false)
+}
+
+fn message(key: u64, one_way: bool) -> Event {
     use elastin_types::{CallId, Caller, ChainId, Header, Message, Method, TenantId};
     let call = CallId {
         origin: ME,
@@ -72,7 +81,7 @@ fn tell(key: u64) -> Event {
         caller: Caller::Client(ME),
         tenant: TenantId::default(),
         deadline: None,
-        one_way: true,
+        one_way,
         expected_cost: None,
         trace: None,
         source_time_ms: 0,
@@ -91,18 +100,29 @@ fn tell(key: u64) -> Event {
 }
 
 #[test]
-fn a_panic_ends_one_command_and_nothing_else() {
+fn a_panic_stops_the_machine_and_every_caller_hears_of_it() {
     let hands = Clumsy::default();
     let machine = machine(&hands);
+    let outcomes = Arc::new(Mutex::new(Vec::new()));
+    let caller = |key| {
+        let outcomes = Arc::clone(&outcomes);
+        ReplySlot::new(move |outcome| outcomes.lock().push((key, outcome)))
+    };
+    machine.handle(Input::of_call(call(1), Some(caller(1))), &hands);
     hands.to_fail.set(true);
-    // The second one comes in the same batch, and must not be lost with the first.
-    machine.handle_all([tell(1), tell(2)], &hands);
-    assert_eq!(*hands.failures.lock(), ["carrying out a command"]);
-    assert_eq!(*hands.needed.lock(), [actor(2)]);
+    machine.handle_all([tell(2), tell(3)], &hands);
+    assert_eq!(hands.stops.get(), 1);
+    assert_eq!(*hands.needed.lock(), [actor(1)], "nothing is carried out any more");
     // A thread that still seemed to drain would leave this to itself for ever.
-    machine.handle_now(tell(3).into(), &hands);
-    assert_eq!(*hands.needed.lock(), [actor(2), actor(3)]);
-    assert_eq!(machine.queued(), 0);
+    machine.handle_now(Input::of_call(call(4), Some(caller(4))), &hands);
+    assert_eq!(
+        *outcomes.lock(),
+        [
+            (1, Err(CallError::Unknown(Unknown::NodeLost))),
+            (4, Err(CallError::NotDelivered(NotDelivered::Unreachable))),
+        ]
+    );
+    assert_eq!((machine.queued(), hands.stops.get()), (0, 1));
 }
 
 #[test]

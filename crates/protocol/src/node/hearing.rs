@@ -84,7 +84,6 @@ impl Node {
 
     #[inline]
     fn handle_frame(&mut self, from: NodeId, acknowledged: u64, body: Body) {
-        self.in_hand = Some((from, acknowledged));
         if may_say(self.links.view(), from, &body) {
             self.on_body(from, body);
         } else {
@@ -94,17 +93,8 @@ impl Node {
         // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged; that mail
         // bounces follows too, so a frame that delivered some is acknowledged with the next event at the earliest.
         self.drain_loopback();
-        self.in_hand = None;
         if self.links.frame_done(from, acknowledged) {
             self.on_acknowledged(from);
-        }
-    }
-
-    /// If the event before this one ended in a panic while a frame was handled, the frame counts as handled: it would only
-    /// do the same again, and what follows it has its number already.
-    pub(super) fn put_down_frame(&mut self) {
-        if let Some((from, acknowledged)) = self.in_hand.take() {
-            self.links.frame_done(from, acknowledged);
         }
     }
 
@@ -130,63 +120,5 @@ impl Node {
             self.links.loopback_done();
             self.settle_routes_waiting_for(self.links.me);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use elastin_types::{SlotEpoch, Time};
-
-    use super::*;
-    use crate::{Command, Event, Limits, Member, NodeConfig, SlotTable, View};
-
-    const ME: NodeId = NodeId(1);
-    const PEER: NodeId = NodeId(2);
-
-    #[test]
-    fn after_a_panic_the_frame_counts_as_handled_and_nothing_is_left_undone() {
-        let mut node = Node::new(NodeConfig {
-            me: ME,
-            hosts: true,
-            limits: Limits::default(),
-        });
-        let mut out = Vec::new();
-        let members = [ME, PEER].map(|node| (node, Member::SERVER));
-        let view = View {
-            revision: 2,
-            members: Arc::new(members.into()),
-            slots: SlotTable::owned_by(ME, SlotEpoch(1)),
-        };
-        for event in [Event::MayActUntil(Time(u64::MAX)), Event::View(view)] {
-            node.handle(Time::ZERO, event, &mut out);
-        }
-        let ping = |number| Event::Frame {
-            from: PEER,
-            frame: Frame {
-                number,
-                acknowledged: 0,
-                body: Some(Body::Ping),
-            },
-        };
-        // As a panic leaves it: the first frame was taken, a command given, and no more.
-        node.links.take_frame(
-            PEER,
-            Frame {
-                number: 1,
-                acknowledged: 0,
-                body: Some(Body::Ping),
-            },
-        );
-        node.in_hand = Some((PEER, 0));
-        node.links.command(Command::Refused { from: PEER });
-        out.clear();
-        node.handle(Time::ZERO, ping(2), &mut out);
-        let handled = out.iter().map(|command| match command {
-            Command::Transmit { frame, .. } => Some(frame.acknowledged),
-            _ => None,
-        });
-        assert_eq!(handled.collect::<Vec<_>>(), [None, Some(2)], "{out:?}");
     }
 }

@@ -101,8 +101,6 @@ pub struct Node {
     turned_away: TurnedAway,
     /// How often peers said what they may not say.
     refused: u64,
-    /// The frame that is being handled: who sent it, and its acknowledgement.
-    in_hand: Option<(NodeId, u64)>,
     /// Whether this node is about to go.
     parting: Parting,
     /// Peers that are about to go: no path leads to them.
@@ -142,7 +140,6 @@ impl Node {
             recovery_wanted: BTreeSet::new(),
             turned_away: TurnedAway::default(),
             refused: 0,
-            in_hand: None,
             parting: Parting::No,
             parting_peers: BTreeSet::new(),
             evicted: false,
@@ -178,13 +175,10 @@ impl Node {
 
     /// Takes in one event and appends what is to be done to `out`. `now` never goes back.
     ///
-    /// A panic is a bug here. A driver that goes on after one loses what the event was about, but nothing else: what was to be
-    /// done by then comes with the next event.
+    /// A panic is a bug here, and leaves the node in no defined state: its driver must stop it for good.
     pub fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Command>) {
         self.links.now = self.links.now.max(now);
         std::mem::swap(&mut self.links.out, out);
-        self.links.out.append(out);
-        self.put_down_frame();
         self.links.look_at_lease(matches!(event, Event::Timer));
         if !matches!(event, Event::Bounced { .. }) {
             self.links.nothing_bounces();

@@ -1,0 +1,116 @@
+//! A node whose driver panics, which is a bug, ends as if it had crashed: it acts no more, and others need not wait for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use elastin_actor::ReplySlot;
+use elastin_clock::Clock;
+use elastin_cluster::{Above, Class, Heard, MemberRecord, Membership, Peer, PeerConfig, Planted, Role, Security};
+use elastin_protocol::store::Coordination;
+use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
+use elastin_runtime::{Runtime, Settings};
+use elastin_stores::memory::{MemoryCoordination, MemoryState};
+use elastin_types::{
+    ActivationEpoch, ActorId, ActorType, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId,
+    NotDelivered, Outcome, TenantId, Unknown,
+};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// How long anything here may take.
+const TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Panics when an actor needs a place.
+struct Clumsy;
+
+impl Above for Clumsy {
+    fn frame(&self, _: NodeId, _: Class, _: Bytes) {}
+
+    fn need_placement(&self, _: ActorId, _: Caller, _: NodeId) {
+        panic!("on purpose");
+    }
+
+    fn move_ended(&self, _: MoveId, _: Result<ActivationEpoch, MoveError>) {}
+}
+
+/// Calls an actor that is nowhere.
+async fn call(peer: &Peer, sequence: u64) -> Outcome {
+    let call = CallId {
+        origin: peer.me(),
+        sequence,
+    };
+    let header = Header {
+        call,
+        chain: ChainId(call),
+        caller: Caller::Client(peer.me()),
+        tenant: TenantId::default(),
+        deadline: None,
+        one_way: false,
+        expected_cost: None,
+        trace: None,
+        source_time_ms: 0,
+        context: None,
+        request: None,
+    };
+    let message = Message {
+        target: ActorId::new(ActorType::of("Folder"), sequence),
+        header,
+        method: Method::of("open"),
+        body: Bytes::new(),
+    };
+    let (tell, told) = oneshot::channel();
+    let reply = ReplySlot::new(move |outcome| drop(tell.send(outcome)));
+    peer.outside().send(Arc::new(message), Some(reply));
+    let outcome = timeout(TIME_MAX, told).await;
+    outcome.expect("each call ends").expect("a call has one outcome")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_panics_is_a_member_no_longer() {
+    let clock = Clock::start();
+    let coordination: Arc<dyn Coordination> = Arc::new(MemoryCoordination::start());
+    let record = MemberRecord::new("one", Role::Server, None);
+    let lease = Duration::from_secs(3600);
+    let membership = Membership::join(coordination, record, lease, &clock).await.unwrap();
+    let me = membership.me();
+    let config = PeerConfig {
+        cluster: "test".into(),
+        node: NodeConfig {
+            me,
+            hosts: true,
+            limits: Limits::default(),
+        },
+        saved_types: BTreeSet::new(),
+        security: Security::Trusting,
+        listener: None,
+        state: Arc::new(MemoryState::start()),
+        planted: Planted::default(),
+    };
+    let peer = Peer::new(config, Arc::new(Clumsy));
+    let settings = Settings {
+        node: me,
+        ..Settings::default()
+    };
+    let builder = Runtime::builder().settings(settings).clock(clock);
+    peer.attach(builder.outside(peer.outside()).build().unwrap());
+    let (_handle, mut heard) = membership.attend(peer.clone());
+    let first = timeout(TIME_MAX, heard.recv()).await;
+    assert!(matches!(first, Ok(Some(Heard::Roster(_)))), "it has joined");
+
+    assert_eq!(call(&peer, 1).await, Err(CallError::Unknown(Unknown::NodeLost)));
+    let not_delivered = Err(CallError::NotDelivered(NotDelivered::Unreachable));
+    assert_eq!(call(&peer, 2).await, not_delivered);
+    // The lease would last for an hour.
+    let next = async {
+        loop {
+            match heard.recv().await {
+                Some(Heard::Roster(_)) => {}
+                Some(Heard::Evicted) => return true,
+                None => return false,
+            }
+        }
+    };
+    assert_eq!(timeout(TIME_MAX, next).await, Ok(true));
+}
