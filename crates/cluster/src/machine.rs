@@ -188,17 +188,18 @@ impl Machine {
 
     fn drain_queue(&self, worker: &mut Worker, hands: &impl Hands) {
         loop {
+            let mut inputs = self.inputs.lock();
+            if inputs.is_empty() {
+                return;
+            }
             let mut batch = std::mem::take(&mut worker.batch);
+            std::mem::swap(&mut *inputs, &mut batch);
             // The lock is held for the swap only: whoever carries out a command may bring events.
-            std::mem::swap(&mut *self.inputs.lock(), &mut batch);
-            let is_over = batch.is_empty();
+            drop(inputs);
             for input in batch.drain(..) {
                 worker.take_in(input, hands);
             }
             worker.batch = batch;
-            if is_over {
-                return;
-            }
             // Others may bring more for as long as this goes on: no caller waits for the end of it.
             worker.desk.callers.take_ended().tell();
         }
