@@ -15,7 +15,7 @@ use crate::frame::{self, Class, FrameError};
 
 /// The versions of frames and messages that this build speaks, the oldest first. Two nodes speak the newest that both do,
 /// so that a cluster can be upgraded one node after the other.
-pub const WIRE_VERSIONS: (u16, u16) = (3, 3);
+pub const WIRE_VERSIONS: (u16, u16) = (4, 4);
 
 /// A handshake is short: whoever sends more than this is no node.
 const HANDSHAKE_BYTES_MAX: usize = 1024;
@@ -287,10 +287,10 @@ mod tests {
     #[tokio::test]
     async fn nodes_of_one_cluster_meet() {
         let met = meet(identity("a", 1), NodeId(2), identity("a", 2)).await;
-        assert_eq!(met, ("version 3".into(), "from n1, version 3".into()));
+        assert_eq!(met, ("version 4".into(), "from n1, version 4".into()));
         let secret = Secret::generate();
         let met = meet(knowing(&secret, 1), NodeId(2), knowing(&secret, 2)).await;
-        assert_eq!(met, ("version 3".into(), "from n1, version 3".into()));
+        assert_eq!(met, ("version 4".into(), "from n1, version 4".into()));
     }
 
     #[tokio::test]

@@ -252,6 +252,7 @@ fn encoded(body: Option<Body>) -> Vec<u8> {
     let frame = Frame {
         number: 12,
         acknowledged: 11,
+        sent_at: Time(13),
         body,
     };
     let bytes = postcard::to_stdvec(&frame).expect("a frame can be encoded");

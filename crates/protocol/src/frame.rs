@@ -22,6 +22,8 @@ pub struct Frame {
     /// receiver has handled everything up to this frame's own number, so that nothing is acknowledged before what follows
     /// from it is known.
     pub acknowledged: u64,
+    /// When it was transmitted, on the sender's clock: the deadlines of messages in it are on that clock.
+    pub sent_at: Time,
     /// What it says; nothing if it only acknowledges.
     pub body: Option<Body>,
 }
@@ -313,13 +315,8 @@ impl Body {
         }
     }
 
-    /// Makes deadlines relative, as they travel between processes whose clocks differ.
-    pub(crate) fn make_relative(&mut self, now: Time) {
-        self.each_with_deadline(|header| header.to_wire(now));
-    }
-
-    /// Undoes [`Body::make_relative`] on the receiver's clock.
-    pub(crate) fn make_absolute(&mut self, now: Time) {
-        self.each_with_deadline(|header| header.from_wire(now));
+    /// It came from a node whose clock showed `theirs` when it left, and `ours` is now on this one's.
+    pub(crate) fn change_clock(&mut self, theirs: Time, ours: Time) {
+        self.each_with_deadline(|header| header.change_clock(theirs, ours));
     }
 }

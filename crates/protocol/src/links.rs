@@ -199,7 +199,7 @@ impl Links {
     /// something to be handled all the same.
     pub(crate) fn take_frame(&mut self, from: NodeId, mut frame: Frame) -> Option<(u64, Body)> {
         if let Some(body) = &mut frame.body {
-            body.make_absolute(self.now);
+            body.change_clock(frame.sent_at, self.now);
         }
         let waiting_max = self.limits.unacknowledged_per_peer;
         let known = self.known_revision();
@@ -260,7 +260,7 @@ impl Links {
             return;
         }
         if session.acknowledgement_is_urgent() && session.is_settled() {
-            session.acknowledge(&mut self.out);
+            session.acknowledge(self.now, &mut self.out);
             return;
         }
         let at = match session.acknowledgement_is_urgent() {
@@ -287,7 +287,7 @@ impl Links {
         };
         session.acknowledges_at = None;
         if !self.fenced && session.owes_acknowledgement() {
-            session.acknowledge(&mut self.out);
+            session.acknowledge(self.now, &mut self.out);
         }
     }
 
@@ -342,7 +342,7 @@ impl Links {
         for session in self.sessions.values_mut() {
             session.connected(self.now, &mut self.out);
             if session.owes_acknowledgement() {
-                session.acknowledge(&mut self.out);
+                session.acknowledge(self.now, &mut self.out);
             }
         }
     }

@@ -23,9 +23,6 @@ const RETRANSMIT_BURST: usize = 64;
 struct Said {
     /// What had been handled by then.
     acknowledged: u64,
-    /// When it was.
-    at: Time,
-    /// Deadlines in it are relative to that time, so that it can be transmitted as it is.
     body: Body,
 }
 
@@ -116,16 +113,14 @@ impl Session {
     }
 
     /// Says something, and returns its number.
-    pub(crate) fn say(&mut self, now: Time, mut body: Body, fenced: bool, out: &mut Vec<Command>) -> u64 {
+    pub(crate) fn say(&mut self, now: Time, body: Body, fenced: bool, out: &mut Vec<Command>) -> u64 {
         let number = self.acknowledged + self.unacknowledged.len() as u64 + 1;
         self.unacknowledged_bytes += body.payload_bytes();
-        body.make_relative(now);
         if body.is_of_call() {
             self.carried_call_at = Some(now);
         }
         self.unacknowledged.push_back(Said {
             acknowledged: self.settled,
-            at: now,
             body,
         });
         if self.connected && !fenced && self.transmitted + 1 == number {
@@ -147,6 +142,7 @@ impl Session {
             number,
             acknowledged,
             body,
+            ..
         } = frame;
         if body.as_ref().is_some_and(Body::is_of_call) {
             self.carried_call_at = Some(now);
@@ -230,7 +226,7 @@ impl Session {
     }
 
     /// Transmits an acknowledgement alone.
-    pub(crate) fn acknowledge(&mut self, out: &mut Vec<Command>) {
+    pub(crate) fn acknowledge(&mut self, now: Time, out: &mut Vec<Command>) {
         self.acknowledgement_sent = self.settled;
         self.acknowledge_now = false;
         out.push(Command::Transmit {
@@ -238,6 +234,7 @@ impl Session {
             frame: Frame {
                 number: self.acknowledged + self.unacknowledged.len() as u64,
                 acknowledged: self.settled,
+                sent_at: now,
                 body: None,
             },
         });
@@ -265,11 +262,7 @@ impl Session {
     /// What certainly never left, taken out, oldest first.
     pub(crate) fn take_never_sent(&mut self) -> Vec<Body> {
         let kept = (self.transmitted - self.acknowledged) as usize;
-        let never_sent = self.unacknowledged.drain(kept..).map(|mut said| {
-            said.body.make_absolute(said.at);
-            said.body
-        });
-        let never_sent: Vec<Body> = never_sent.collect();
+        let never_sent: Vec<Body> = self.unacknowledged.drain(kept..).map(|said| said.body).collect();
         self.unacknowledged_bytes -= never_sent.iter().map(Body::payload_bytes).sum::<usize>();
         never_sent
     }
@@ -284,10 +277,6 @@ impl Session {
     fn transmit(&mut self, now: Time, number: u64, out: &mut Vec<Command>) {
         let said = &self.unacknowledged[(number - self.acknowledged - 1) as usize];
         let (acknowledged, mut body) = (said.acknowledged, said.body.clone());
-        if said.at < now {
-            body.make_absolute(said.at);
-            body.make_relative(now);
-        }
         if self.planted.is(Bug::LoseTells) && number <= self.transmitted && body.is_tell() {
             body = Body::Ping;
         }
@@ -298,6 +287,7 @@ impl Session {
             frame: Frame {
                 number,
                 acknowledged,
+                sent_at: now,
                 body: Some(body),
             },
         });

@@ -213,6 +213,7 @@ fn numbers_from_nowhere_disturb_nobody() {
             let frame = Frame {
                 number,
                 acknowledged,
+                sent_at: Time::ZERO,
                 body,
             };
             let commands = driven.happens(Event::Frame { from: CLIENT, frame });

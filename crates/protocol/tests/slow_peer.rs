@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use common::{Driven, servers};
 use elastin_protocol::{Body, Command, DirectoryBody, Event, Frame, Limits, Member};
-use elastin_types::{ActivationEpoch, ActorId, ActorType, CallError, CallId, NodeId, Overloaded, SlotEpoch};
+use elastin_types::{ActivationEpoch, ActorId, ActorType, CallError, CallId, NodeId, Overloaded, SlotEpoch, Time};
 
 const OWNER: NodeId = NodeId(1);
 const HOST: NodeId = NodeId(2);
@@ -87,6 +87,7 @@ fn check(limits: Limits, replies_max: usize) {
     let frame = Frame {
         number: host.driven.frames[&SLOW],
         acknowledged: replies_max as u64 + 2,
+        sent_at: Time::ZERO,
         body: None,
     };
     host.driven.happens(Event::Frame { from: SLOW, frame });

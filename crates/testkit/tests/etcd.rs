@@ -149,7 +149,7 @@ async fn a_rolling_upgrade_of_all_servers_under_load_loses_nothing_and_keeps_ord
     for (old, new) in [("a", "d"), ("b", "e"), ("c", "f")] {
         tokio::task::block_in_place(|| elastin.end_server(old));
         // Of a later build, which speaks a newer version of the wire with its like and the old one with the others.
-        elastin.add_server_with(new, &["--wire-newest", "4"]).unwrap();
+        elastin.add_server_with(new, &["--wire-newest", "5"]).unwrap();
         names.retain(|name| *name != old);
         names.push(new);
         await_servers(&cluster, &names).await;

@@ -31,7 +31,7 @@ pub struct Header {
     pub caller: Caller,
     /// On whose account it runs.
     pub tenant: TenantId,
-    /// When the caller stops waiting, on this process's clock (between processes: see [`Header::to_wire`]).
+    /// When the caller stops waiting, on the clock of the process that has the message (see [`Header::change_clock`]).
     pub deadline: Option<Time>,
     /// Nobody waits for a reply (a tell).
     pub one_way: bool,
@@ -57,14 +57,10 @@ pub struct Request {
 }
 
 impl Header {
-    /// Makes the deadline relative to `now`, as it travels between processes whose clocks differ.
-    pub fn to_wire(&mut self, now: Time) {
-        self.deadline = self.deadline.map(|at| Time(at.0.saturating_sub(now.0)));
-    }
-
-    /// Undoes [`Header::to_wire`] on the receiving process's clock.
-    pub fn from_wire(&mut self, now: Time) {
-        self.deadline = self.deadline.map(|left| Time(now.0.saturating_add(left.0)));
+    /// The message came from a process whose clock showed `theirs` when it left, and `ours` is now on this one's.
+    pub fn change_clock(&mut self, theirs: Time, ours: Time) {
+        let left = |deadline: Time| deadline.0.saturating_sub(theirs.0);
+        self.deadline = self.deadline.map(|at| Time(ours.0.saturating_add(left(at))));
     }
 }
 

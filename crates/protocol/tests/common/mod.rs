@@ -48,6 +48,7 @@ impl Driven {
         let frame = Frame {
             number: *number,
             acknowledged: 0,
+            sent_at: Time::ZERO,
             body: Some(body),
         };
         self.happens(Event::Frame { from, frame })
