@@ -6,25 +6,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use elastin::prelude::*;
 
-/// Carries bytes about and measures for how long it could not run while it moved.
-#[derive(Actor, Serialize, Deserialize, Default)]
-pub(crate) struct Mover {
+/// The bytes that an actor carries about, and when and where it last ran.
+#[derive(Serialize, Deserialize, Default)]
+struct Carried {
     load: Bytes,
     process: u32,
     ran_at_ns: u64,
 }
 
-#[handlers]
-impl Mover {
-    /// Gives it so many bytes to carry.
-    async fn fill(&mut self, length: u32) {
+impl Carried {
+    fn fill(&mut self, length: u32) {
         self.load = vec![7; length as usize].into();
         self.process = std::process::id();
         self.ran_at_ns = now_ns();
     }
 
-    /// Runs. If it has moved since it last ran, says how many nanoseconds lie between.
-    async fn touch(&mut self) -> Option<u64> {
+    fn touch(&mut self) -> Option<u64> {
         let now = now_ns();
         let here = std::process::id();
         let moved = self.process != here;
@@ -32,6 +29,46 @@ impl Mover {
         self.process = here;
         self.ran_at_ns = now;
         pause
+    }
+}
+
+/// Carries bytes about and measures for how long it could not run while it moved.
+#[derive(Actor, Serialize, Deserialize, Default)]
+pub(crate) struct Mover {
+    carried: Carried,
+}
+
+#[handlers]
+impl Mover {
+    /// Gives it so many bytes to carry.
+    async fn fill(&mut self, length: u32) {
+        self.carried.fill(length);
+    }
+
+    /// Runs. If it has moved since it last ran, says how many nanoseconds lie between.
+    async fn touch(&mut self) -> Option<u64> {
+        self.carried.touch()
+    }
+}
+
+/// The same, of a persistent type: where it moves to it is claimed in the store before it runs. It saves nothing by itself, so
+/// that only claims are asked of the store.
+#[derive(Actor, Serialize, Deserialize, Default)]
+#[actor(persist(on_request))]
+pub(crate) struct Keeper {
+    carried: Carried,
+}
+
+#[handlers]
+impl Keeper {
+    /// Gives it so many bytes to carry.
+    async fn fill(&mut self, length: u32) {
+        self.carried.fill(length);
+    }
+
+    /// Runs. If it has moved since it last ran, says how many nanoseconds lie between.
+    async fn touch(&mut self) -> Option<u64> {
+        self.carried.touch()
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use bench_table::{Goal, Row, Samples};
 use elastin::{Client, Embedded};
+use elastin_testkit::{EtcdElastin, LEASE_SECONDS, wait_for};
 use tokio::task::JoinSet;
 
 use crate::bodies::Counter;
@@ -14,7 +15,8 @@ use crate::ours;
 
 const DRAINED: u64 = 100_000;
 const LOST: u64 = 10_000;
-const CALLERS: u32 = 8;
+/// So many tasks call the actors, each those that are its own.
+const CALLERS: u32 = 64;
 /// So many actors are activated at once.
 const ACTIVATED_AT_ONCE: u64 = 256;
 /// Beyond this a drain has failed.
@@ -58,24 +60,27 @@ pub(crate) async fn drain() -> Result<Row> {
         calls += caller.context("a call failed, or ran out of order, during the drain")?;
     }
     cluster.shutdown().await;
-    let name = format!("actors drained, {calls} calls, none failed or reordered");
+    let name = format!("actors drained, each called, {calls} calls, none failed or reordered");
     let (mut ours, mut none) = (Samples::default(), Samples::default());
     ours.add(DRAINED as f64 / seconds);
     none.add(1.0);
     Ok(Row::new(name, "/s", &ours, "one a second", &none))
 }
 
-/// Calls all actors in turn, and checks that each has seen this caller's last number before the next.
+/// Tells and calls its share of all actors in turn, each at least once since the drain began. The call follows the tell at once,
+/// and must find that the tell has run, and before that this caller's last call.
 async fn call_in_order(client: Client, caller: u32, over: Arc<AtomicBool>) -> Result<u64> {
     let mut calls = 0;
-    // Each caller has a set of its own that it comes back to soon, so that most are met before, during and after.
-    let mine: Vec<u64> = (0..DRAINED).skip(caller as usize).step_by(997).collect();
-    for number in 1.. {
-        for key in &mine {
-            let before = client.actor::<Counter>(*key).next(caller, number).await?;
-            ensure!(before == number - 1, "actor {key} had {before} before {number}");
-            calls += 1;
-            if over.load(Ordering::Relaxed) {
+    let mine = (u64::from(caller - 1)..DRAINED).step_by(CALLERS as usize);
+    for round in 0.. {
+        for key in mine.clone() {
+            let counter = client.actor::<Counter>(key);
+            let (told, called) = (2 * round + 1, 2 * round + 2);
+            counter.next(caller, told).tell().await?;
+            let before = counter.next(caller, called).await?;
+            ensure!(before == told, "actor {key} had {before} before {called}");
+            calls += 2;
+            if round > 0 && over.load(Ordering::Relaxed) {
                 return Ok(calls);
             }
         }
@@ -83,7 +88,7 @@ async fn call_in_order(client: Client, caller: u32, over: Arc<AtomicBool>) -> Re
     Ok(calls)
 }
 
-/// A server with some actors is killed; how long it takes until one of them answers again.
+/// A server with some actors is killed, which its supervisor notices at once; how long it takes until one of them answers again.
 pub(crate) async fn crash() -> Result<Row> {
     let cluster = ours::app()
         .embedded()
@@ -99,18 +104,43 @@ pub(crate) async fn crash() -> Result<Row> {
     eprintln!("the server of {LOST} actors is killed");
     let start = Instant::now();
     ensure!(cluster.kill(&victim).await, "there is no server to kill");
-    loop {
-        if client.actor::<Counter>(1).next(1, 1).await.is_ok() {
-            break;
-        }
+    let taken = back_after(&client, start).await?;
+    cluster.shutdown().await;
+    Ok(crash_row("", taken, RECOVERY))
+}
+
+/// The same over etcd: nobody notices before the server's lease has run out.
+pub(crate) async fn crash_over_etcd() -> Result<Row> {
+    let mut elastin = EtcdElastin::start(ours::app(), std::env::current_exe()?, 1)?;
+    elastin.add_server("victim")?;
+    let cluster = elastin.connect().await?;
+    let client = cluster.client();
+    activate(client, LOST).await?;
+    elastin.add_server("other")?;
+    wait_for("the other server to be there", || cluster.server_names().len() == 2).await;
+    eprintln!("the server of {LOST} actors is killed, over etcd");
+    let start = Instant::now();
+    elastin.kill_server("victim");
+    let taken = back_after(client, start).await?;
+    cluster.leave().await;
+    let limit = Duration::from_secs(u64::from(LEASE_SECONDS) + 1);
+    Ok(crash_row(", over etcd", taken, limit))
+}
+
+/// How long after the crash a lost actor answers.
+async fn back_after(client: &Client, start: Instant) -> Result<f64> {
+    while client.actor::<Counter>(1).next(1, 1).await.is_err() {
         ensure!(start.elapsed() < DRAIN_TIME_MAX, "the actors did not come back");
     }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn crash_row(over: &str, seconds: f64, allowed: Duration) -> Row {
     let (mut ours, mut limit) = (Samples::default(), Samples::default());
-    ours.add(start.elapsed().as_secs_f64());
-    limit.add(RECOVERY.as_secs_f64());
-    cluster.shutdown().await;
-    let name = format!("first good call after a crash with {LOST} actors");
-    Ok(Row::new(name, "s", &ours, "lease time and 1 s", &limit).goal(Goal::AtMost(1.0)))
+    ours.add(seconds);
+    limit.add(allowed.as_secs_f64());
+    let name = format!("first good call after a crash with {LOST} actors{over}");
+    Row::new(name, "s", &ours, "lease time and 1 s", &limit).goal(Goal::AtMost(1.0))
 }
 
 fn name_of_the_only_server(cluster: &Embedded) -> Result<String> {

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod calls;
+mod claims;
 mod contestant;
 mod floor;
 mod load;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
         ["node", ..] => return ours::app().main(),
         ["spin"] => spinner::spin(),
         ["serve", what] => block_on(serve(what)),
-        [] => block_on(measure("calls tls moves interleaving drain crash")),
+        [] => block_on(measure("calls tls moves claims interleaving drain crash")),
         ["alone", who, in_flight] => block_on(calls::alone(who, in_flight)),
         ["only", parts] => block_on(measure(parts)),
         other => Err(anyhow::anyhow!("unknown arguments: {}", other.join(" "))),
@@ -64,11 +65,12 @@ async fn measure(parts: &str) -> Result<()> {
         match part {
             "calls" => rows.extend(calls::rows().await?),
             "floors" => rows.extend(calls::floors().await?),
-            "tls" => rows.push(calls::encrypted().await?),
+            "tls" => rows.extend(calls::encrypted().await?),
             "moves" => rows.extend(moves::rows().await?),
+            "claims" => rows.extend(claims::rows().await?),
             "interleaving" => rows.push(moves::interleaving().await?),
             "drain" => rows.push(losses::drain().await?),
-            "crash" => rows.push(losses::crash().await?),
+            "crash" => rows.extend([losses::crash().await?, losses::crash_over_etcd().await?]),
             other => bail!("there is no part called {other}"),
         }
     }

@@ -96,7 +96,7 @@ pub(crate) async fn interleaving() -> Result<Row> {
 }
 
 /// A percentile, as the one thing that was measured.
-fn at(times: &[f64], percent: usize) -> Samples {
+pub(crate) fn at(times: &[f64], percent: usize) -> Samples {
     let mut samples = Samples::default();
     samples.add(times[(times.len() - 1) * percent / 100]);
     samples

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use elastin::prelude::*;
 use elastin::{App, Embedded, EmbeddedBuilder};
 
-use crate::bodies::{Counter, Mover, Prober, Taker};
+use crate::bodies::{Counter, Keeper, Mover, Prober, Taker};
 use crate::contestant::{Connected, Remote};
 
 /// Gives back what it is given.
@@ -25,6 +25,7 @@ pub(crate) fn app() -> App {
         .name("bench-remote")
         .actor::<Echo>()
         .actor::<Mover>()
+        .actor::<Keeper>()
         .actor::<Prober>()
         .actor::<Taker>()
         .actor::<Counter>()

@@ -1,6 +1,7 @@
 //! An etcd cluster.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -25,6 +26,8 @@ pub struct EtcdCluster {
     members: Vec<Member>,
     directory: TempDir,
     certificates: Option<Certificates>,
+    /// How much a member keeps at most, if not as much as usual.
+    quota_bytes: Option<u64>,
     // Last, so that the next cluster starts when all of this one has ended.
     _turn: Turn,
 }
@@ -45,26 +48,41 @@ impl EtcdCluster {
 
     /// The same, at an address of this machine.
     pub fn start_at(address: Ipv4Addr, members: usize) -> Result<EtcdCluster, BackendError> {
-        Self::start_with(address, members, false)
+        Self::start_with(address, members, false, None)
+    }
+
+    /// A member that keeps only so many bytes, history included.
+    pub fn start_small(quota_bytes: u64) -> Result<EtcdCluster, BackendError> {
+        Self::start_with(Ipv4Addr::LOCALHOST, 1, false, Some(quota_bytes))
     }
 
     /// The same, with members that speak to clients in TLS only, and only to those who have a certificate.
     pub fn start_secured(members: usize) -> Result<EtcdCluster, BackendError> {
-        Self::start_with(Ipv4Addr::LOCALHOST, members, true)
+        Self::start_with(Ipv4Addr::LOCALHOST, members, true, None)
     }
 
-    fn start_with(address: Ipv4Addr, members: usize, secured: bool) -> Result<EtcdCluster, BackendError> {
+    fn start_with(
+        address: Ipv4Addr,
+        members: usize,
+        secured: bool,
+        quota_bytes: Option<u64>,
+    ) -> Result<EtcdCluster, BackendError> {
         let mut tried = 0;
         loop {
             tried += 1;
-            match Self::try_start(address, members, secured) {
+            match Self::try_start(address, members, secured, quota_bytes) {
                 Err(BackendError::Failed { .. }) if tried < STARTS_MAX => {}
                 started => return started,
             }
         }
     }
 
-    fn try_start(address: Ipv4Addr, members: usize, secured: bool) -> Result<EtcdCluster, BackendError> {
+    fn try_start(
+        address: Ipv4Addr,
+        members: usize,
+        secured: bool,
+        quota_bytes: Option<u64>,
+    ) -> Result<EtcdCluster, BackendError> {
         let member = |index| Member {
             name: format!("etcd-{index}"),
             client: free_port(),
@@ -76,6 +94,7 @@ impl EtcdCluster {
             members: (0..members).map(member).collect(),
             directory: tempfile::tempdir()?,
             certificates: secured.then(|| Certificates::make(address)).transpose()?,
+            quota_bytes,
             _turn: Turn::wait(),
         };
         for index in 0..members {
@@ -116,6 +135,9 @@ impl EtcdCluster {
                 .arg("--trusted-ca-file")
                 .arg(certificates.authority())
                 .arg("--client-cert-auth");
+        }
+        if let Some(bytes) = self.quota_bytes {
+            command.args(["--quota-backend-bytes", &bytes.to_string()]);
         }
         Process::start(&mut command, &self.log(index)).map_err(|error| match error {
             BackendError::Io(io) if io.kind() == std::io::ErrorKind::NotFound => BackendError::NotInstalled {
@@ -167,6 +189,44 @@ impl EtcdCluster {
         self.kill(member);
         self.members[member].process = Some(self.launch(member)?);
         self.await_member(member)
+    }
+
+    /// Forgets the history up to this revision.
+    pub fn compact(&self, revision: u64) -> Result<(), BackendError> {
+        let request = format!(r#"{{"revision":"{revision}","physical":true}}"#);
+        self.manage("/v3/kv/compaction", &request).map(drop)
+    }
+
+    /// What an operator does when a member has no room left: forgets the history, gives back what it took, and tells the member
+    /// that it may write again.
+    pub fn make_room(&self, revision: u64) -> Result<(), BackendError> {
+        self.compact(revision)?;
+        self.manage("/v3/maintenance/defragment", "{}")?;
+        let alarms = self.manage("/v3/maintenance/alarm", r#"{"action":"GET"}"#)?;
+        for alarm in alarms.split(r#""memberID":""#).skip(1) {
+            let member = alarm.split('"').next().unwrap_or_default();
+            let disarm = format!(r#"{{"action":"DEACTIVATE","memberID":"{member}","alarm":"NOSPACE"}}"#);
+            self.manage("/v3/maintenance/alarm", &disarm)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the first member for something that only operators do. Its answer, as it came.
+    fn manage(&self, path: &str, request: &str) -> Result<String, BackendError> {
+        let address = self.address(0);
+        let mut stream = TcpStream::connect(address)?;
+        let length = request.len();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{request}"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        if answer.starts_with("HTTP/1.1 200") {
+            return Ok(answer);
+        }
+        let what = format!("{path} {request} was refused");
+        Err(BackendError::Failed { what, log: answer })
     }
 
     /// A member's process.

@@ -11,6 +11,9 @@
 //! on a thread of their own, a served store sends the requests to such a one; the others are held to the models by the
 //! conformance scripts. Nothing here knows actors.
 
+#[cfg(test)]
+#[path = "../tests/stores/blocking.rs"]
+mod blocking;
 mod call;
 mod coordination_engine;
 pub mod embedded;

@@ -95,10 +95,17 @@ impl MeasuredState {
 
 impl StateStore for MeasuredState {
     fn submit(&self, request: StateRequest, done: Done<StateReply, StateError>) {
-        add(&self.counts.requests[request_index(&request)], 1);
+        let kind = request_index(&request);
+        add(&self.counts.requests[kind], 1);
         let (counts, began) = (Arc::clone(&self.counts), Instant::now());
         let measured = move |result: Result<StateReply, StateError>| {
-            counts.ended(began.elapsed(), result.as_ref().err());
+            let took = began.elapsed();
+            tracing::trace!(
+                kind = REQUESTS[kind],
+                micros = took.as_micros() as u64,
+                "a request to the state store has ended"
+            );
+            counts.ended(took, result.as_ref().err());
             done(result);
         };
         self.store.submit(request, Box::new(measured));

@@ -54,8 +54,13 @@ pub(crate) enum NotTaken<Job> {
 }
 
 impl<Job: Send + 'static> Worker<Job> {
-    /// Starts a thread with this name around an engine, whose time is that of the clock.
+    /// Starts a thread with this name around an engine, whose time is that of the clock. If the system has no thread left, all
+    /// jobs are refused as those of a worker that was closed.
     pub(crate) fn start(name: &str, clock: Clock, engine: impl Engine<Job>) -> Self {
+        Self::start_as(thread::Builder::new(), name, clock, engine)
+    }
+
+    fn start_as(thread: thread::Builder, name: &str, clock: Clock, engine: impl Engine<Job>) -> Self {
         let shared = Arc::new(Shared {
             clock,
             queue: Mutex::new(Queue {
@@ -68,18 +73,22 @@ impl<Job: Send + 'static> Worker<Job> {
         });
         let weak: Weak<Shared<Job>> = Arc::downgrade(&shared);
         shared.clock.register(name, weak);
-        let thread = thread::Builder::new()
-            .name(name.to_owned())
-            .spawn({
-                let shared = shared.clone();
-                move || {
-                    // If the engine panics, later jobs are refused instead of waiting for ever.
-                    let _close = CloseOnDrop(&shared);
-                    work(&shared, engine);
-                }
-            })
-            .expect("the system can start another thread");
-        let thread = Some(thread);
+        let started = thread.name(name.to_owned()).spawn({
+            let shared = shared.clone();
+            move || {
+                // If the engine panics, later jobs are refused instead of waiting for ever.
+                let _close = CloseOnDrop(&shared);
+                work(&shared, engine);
+            }
+        });
+        let thread = match started {
+            Ok(thread) => Some(thread),
+            Err(error) => {
+                tracing::error!(name, %error, "a store is closed: its thread could not be started");
+                close(&shared);
+                None
+            }
+        };
         Self { shared, thread }
     }
 
@@ -277,5 +286,15 @@ mod tests {
         permit.send(()).unwrap();
         drop(worker);
         assert_eq!(seen.try_recv().unwrap(), [2]);
+    }
+
+    #[test]
+    fn without_a_thread_jobs_are_refused() {
+        let (batches, _seen) = mpsc::channel();
+        let (_permit, go_on) = mpsc::channel();
+        // More than any machine has.
+        let thread = thread::Builder::new().stack_size(1 << 60);
+        let worker = Worker::start_as(thread, "test", Clock::start(), Recorder { batches, go_on });
+        assert!(matches!(worker.push(1, 0), Err(NotTaken::Closed(1))));
     }
 }

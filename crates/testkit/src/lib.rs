@@ -18,7 +18,7 @@ pub use bell::Bell;
 pub use caller::Caller;
 pub use dice::Dice;
 pub use embedded::{embedded, server_names};
-pub use etcd_cluster::EtcdElastin;
+pub use etcd_cluster::{EtcdElastin, LEASE_SECONDS};
 pub use gate::Gate;
 pub use history::{Counts, History, Known};
 pub use load::{LEDGERS, Load, await_service, violations};

@@ -301,6 +301,18 @@ impl CoordinationRequest {
         )
     }
 
+    /// Tells a reply that this request can have from one that must be to another.
+    pub fn expects(&self) -> fn(&CoordinationReply) -> bool {
+        match self {
+            CoordinationRequest::Grant { .. } => |reply| matches!(reply, CoordinationReply::Granted { .. }),
+            CoordinationRequest::KeepAlive { .. } => |reply| matches!(reply, CoordinationReply::KeptAlive { .. }),
+            CoordinationRequest::Revoke { .. } => |reply| matches!(reply, CoordinationReply::Revoked),
+            CoordinationRequest::Commit(_) => |reply| matches!(reply, CoordinationReply::Committed { .. }),
+            CoordinationRequest::Get { .. } => |reply| matches!(reply, CoordinationReply::Got { .. }),
+            CoordinationRequest::Range { .. } => |reply| matches!(reply, CoordinationReply::Entries { .. }),
+        }
+    }
+
     /// The bytes that it carries in keys and values.
     pub fn payload_bytes(&self) -> usize {
         match self {

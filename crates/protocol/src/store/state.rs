@@ -175,6 +175,23 @@ impl StateRequest {
         )
     }
 
+    /// Tells a reply that this request can have from one that must be to another.
+    pub fn expects(&self) -> fn(&StateReply) -> bool {
+        match self {
+            StateRequest::Claim { .. } => |reply| matches!(reply, StateReply::Claimed { .. }),
+            StateRequest::Load { .. } => |reply| matches!(reply, StateReply::Loaded { .. }),
+            StateRequest::Save { .. } => |reply| matches!(reply, StateReply::Saved),
+            StateRequest::Delete { .. } => |reply| matches!(reply, StateReply::Deleted),
+            StateRequest::Get { .. } => |reply| matches!(reply, StateReply::Value(_)),
+            StateRequest::Swap { .. } => |reply| matches!(reply, StateReply::Swapped { .. }),
+            StateRequest::Scan { .. } => |reply| matches!(reply, StateReply::Rows { .. }),
+            StateRequest::Lock { .. } | StateRequest::Renew { .. } => {
+                |reply| matches!(reply, StateReply::Locked { .. })
+            }
+            StateRequest::Unlock { .. } => |reply| matches!(reply, StateReply::Unlocked),
+        }
+    }
+
     /// Whether it keeps the limits: what every implementation refuses, whatever it holds.
     pub fn check(&self) -> Result<(), StateError> {
         match self {

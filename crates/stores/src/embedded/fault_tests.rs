@@ -5,12 +5,12 @@ use std::io;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Duration;
 
+use elastin_protocol::store::conformance::{coordination_scripts, state_scripts};
 use elastin_protocol::store::{
-    Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, Revision, StateError, StateReply,
-    StateRequest, StateStore, StoreFailure,
+    Commit, CoordinationError, CoordinationReply, CoordinationRequest, Revision, StateError, StateReply, StateRequest,
+    StateStore, StoreFailure,
 };
 use elastin_types::{ActivationEpoch, ActorId, ActorType};
 use parking_lot::Mutex;
@@ -19,8 +19,7 @@ use redb::{BackendError, StorageBackend};
 
 use super::file::{Opener, StoreFile, builder};
 use super::{EmbeddedCoordination, EmbeddedState};
-
-const LIMIT: Duration = Duration::from_secs(20);
+use crate::blocking::{CoordinationUnderTest, StateUnderTest, Watching, ask_coordination, ask_state};
 
 /// What is wrong with the disk at the moment.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +28,8 @@ enum Fault {
     Full,
     /// Every write and sync ends with this error.
     Broken(io::ErrorKind),
+    /// Every sync takes this long.
+    Slow(Duration),
 }
 
 type CurrentFault = Arc<Mutex<Option<Fault>>>;
@@ -67,6 +68,10 @@ impl StorageBackend for FaultyDisk {
 
     fn sync_data(&self) -> io::Result<()> {
         self.check(0)?;
+        let fault = *self.fault.lock();
+        if let Some(Fault::Slow(time)) = fault {
+            std::thread::sleep(time);
+        }
         self.file.sync_data()
     }
 
@@ -108,21 +113,6 @@ fn faulty_file(path: &Path, fault: &CurrentFault) -> StoreFile {
     StoreFile::open_with("faulty", opener(path, fault)).unwrap()
 }
 
-fn ask(store: &dyn StateStore, request: StateRequest) -> Result<StateReply, StateError> {
-    let (sender, receiver) = mpsc::channel();
-    store.submit(request, Box::new(move |result| sender.send(result).unwrap()));
-    receiver.recv_timeout(LIMIT).expect("the store replies")
-}
-
-fn coordinate(
-    store: &dyn Coordination,
-    request: impl Into<CoordinationRequest>,
-) -> Result<CoordinationReply, CoordinationError> {
-    let (sender, receiver) = mpsc::channel();
-    store.submit(request.into(), Box::new(move |result| sender.send(result).unwrap()));
-    receiver.recv_timeout(LIMIT).expect("the store replies")
-}
-
 fn actor(key: u64) -> ActorId {
     ActorId::new(ActorType::of("Folder"), key)
 }
@@ -143,7 +133,7 @@ fn loaded(state: Option<&str>) -> Result<StateReply, StateError> {
 }
 
 fn load(store: &dyn StateStore, key: u64) -> Result<StateReply, StateError> {
-    ask(store, StateRequest::Load { actor: actor(key) })
+    ask_state(store, StateRequest::Load { actor: actor(key) })
 }
 
 struct Setup {
@@ -158,7 +148,7 @@ fn broken(fault: Fault) -> Setup {
     let current = CurrentFault::default();
     let file = faulty_file(&directory.path().join("state"), &current);
     let store = EmbeddedState::start(file, "faulty").unwrap();
-    assert_eq!(ask(&store, save(1, "before")), Ok(StateReply::Saved));
+    assert_eq!(ask_state(&store, save(1, "before")), Ok(StateReply::Saved));
     *current.lock() = Some(fault);
     Setup {
         directory,
@@ -171,7 +161,7 @@ fn broken(fault: Fault) -> Setup {
 fn check_recovery(setup: Setup) {
     *setup.fault.lock() = None;
     assert_eq!(load(&setup.store, 1), loaded(Some("before")));
-    assert_eq!(ask(&setup.store, save(2, "after")), Ok(StateReply::Saved));
+    assert_eq!(ask_state(&setup.store, save(2, "after")), Ok(StateReply::Saved));
     drop(setup.store);
     let store = EmbeddedState::open(setup.directory.path().join("state")).unwrap();
     assert_eq!(load(&store, 1), loaded(Some("before")));
@@ -192,7 +182,10 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     // Larger than what the file has room for.
     let large = "x".repeat(8 << 20);
     for _ in 0..3 {
-        assert_eq!(failure(ask(&setup.store, save(3, &large))), StoreFailure::DiskFull);
+        assert_eq!(
+            failure(ask_state(&setup.store, save(3, &large))),
+            StoreFailure::DiskFull
+        );
         assert_eq!(load(&setup.store, 1), loaded(Some("before")), "reads go on");
     }
     check_recovery(setup);
@@ -201,10 +194,10 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
 /// A disk that takes no write at all: the first may be uncertain, and all that follow are refused.
 fn check_broken(kind: io::ErrorKind, expected: impl Fn(&StoreFailure) -> bool) {
     let setup = broken(Fault::Broken(kind));
-    let first = failure(ask(&setup.store, save(3, "lost")));
+    let first = failure(ask_state(&setup.store, save(3, "lost")));
     assert!(expected(&first) || first.may_be_applied(), "{kind:?} became {first:?}");
     for _ in 0..3 {
-        let next = failure(ask(&setup.store, save(3, "lost")));
+        let next = failure(ask_state(&setup.store, save(3, "lost")));
         assert!(expected(&next), "{kind:?} became {next:?}");
     }
     check_recovery(setup);
@@ -232,18 +225,13 @@ fn coordination_on_a_full_disk_goes_back_to_what_is_kept() {
     let store = EmbeddedCoordination::start(faulty_file(&path, &fault), "faulty").unwrap();
     let revision = Revision(1);
     assert_eq!(
-        coordinate(&store, Commit::put("a", "1")),
+        ask_coordination(&store, Commit::put("a", "1")),
         Ok(CoordinationReply::Committed { revision })
     );
-    let (sender, batches) = mpsc::channel();
-    let _guard = store.watch(
-        "a".to_owned(),
-        revision.next(),
-        Box::new(move |batch| sender.send(batch).unwrap()),
-    );
+    let watching = Watching::start(&store, "a", revision.next());
 
     *fault.lock() = Some(Fault::Broken(io::ErrorKind::StorageFull));
-    let refused = coordinate(&store, Commit::put("a", "lost"));
+    let refused = ask_coordination(&store, Commit::put("a", "lost"));
     assert!(
         matches!(
             &refused,
@@ -256,18 +244,39 @@ fn coordination_on_a_full_disk_goes_back_to_what_is_kept() {
 
     *fault.lock() = None;
     let Ok(CoordinationReply::Got { entry, revision: read }) =
-        coordinate(&store, CoordinationRequest::Get { key: "a".to_owned() })
+        ask_coordination(&store, CoordinationRequest::Get { key: "a".to_owned() })
     else {
         panic!("the key can't be read")
     };
     assert_eq!((entry.unwrap().value.as_ref(), read), (&b"1"[..], revision));
     let revision = Revision(2);
     assert_eq!(
-        coordinate(&store, Commit::put("a", "2")),
+        ask_coordination(&store, Commit::put("a", "2")),
         Ok(CoordinationReply::Committed { revision })
     );
     // The watch never saw what was refused.
-    let batch = batches.recv_timeout(LIMIT).unwrap().unwrap();
+    let batch = watching.next().unwrap();
     assert_eq!(batch.changes.len(), 1);
     assert_eq!(batch.revision, revision);
+}
+
+/// How long a sync takes on a slow disk.
+const SLOW: Duration = Duration::from_millis(10);
+
+#[test]
+fn on_a_slow_disk_the_scripts_hold() {
+    let directory = tempfile::tempdir().unwrap();
+    let fault = CurrentFault::default();
+    let file = |name: &str| faulty_file(&directory.path().join(name), &fault);
+    let state = EmbeddedState::start(file("state"), "faulty").unwrap();
+    let coordination = EmbeddedCoordination::start(file("coordination"), "faulty").unwrap();
+    *fault.lock() = Some(Fault::Slow(SLOW));
+    let mut subject = StateUnderTest(Arc::new(state));
+    for script in state_scripts() {
+        script.run(&mut subject).unwrap();
+    }
+    let mut subject = CoordinationUnderTest::new(Arc::new(coordination));
+    for script in coordination_scripts() {
+        script.run(&mut subject).unwrap();
+    }
 }

@@ -113,14 +113,16 @@ impl StoreClient {
 impl StateStore for StoreClient {
     fn submit(&self, request: StateRequest, done: Done<StateReply, StateError>) {
         let bytes = request.payload_bytes();
-        self.ask(Ask::State(request), bytes, Waiter::State(done));
+        let waiter = Waiter::State(done, request.expects());
+        self.ask(Ask::State(request), bytes, waiter);
     }
 }
 
 impl Coordination for StoreClient {
     fn submit(&self, request: CoordinationRequest, done: Done<CoordinationReply, CoordinationError>) {
         let bytes = request.payload_bytes();
-        self.ask(Ask::Coordination(request), bytes, Waiter::Coordination(done));
+        let waiter = Waiter::Coordination(done, request.expects());
+        self.ask(Ask::Coordination(request), bytes, waiter);
     }
 
     fn watch(&self, prefix: String, from: Revision, sink: WatchSink) -> WatchGuard {

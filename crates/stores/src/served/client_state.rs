@@ -14,17 +14,20 @@ const PENDING_MAX: usize = 65_536;
 /// How many bytes may wait to be sent: a few states of the largest size.
 const OUTBOX_BYTES_MAX: usize = 256 << 20;
 
-/// Who waits for a reply.
+/// Who waits for a reply, and which replies there can be.
 pub(crate) enum Waiter {
-    State(Done<StateReply, StateError>),
-    Coordination(Done<CoordinationReply, CoordinationError>),
+    State(Done<StateReply, StateError>, fn(&StateReply) -> bool),
+    Coordination(
+        Done<CoordinationReply, CoordinationError>,
+        fn(&CoordinationReply) -> bool,
+    ),
 }
 
 impl Waiter {
     pub(crate) fn fail(self, failure: StoreFailure) {
         match self {
-            Waiter::State(done) => done(Err(failure.into())),
-            Waiter::Coordination(done) => done(Err(failure.into())),
+            Waiter::State(done, _) => done(Err(failure.into())),
+            Waiter::Coordination(done, _) => done(Err(failure.into())),
         }
     }
 
@@ -32,8 +35,8 @@ impl Waiter {
     fn refuse(self, bytes: usize) {
         let limit = FRAME_BYTES_MAX;
         match self {
-            Waiter::State(done) => done(Err(StateError::TooLarge { bytes, limit })),
-            Waiter::Coordination(done) => {
+            Waiter::State(done, _) => done(Err(StateError::TooLarge { bytes, limit })),
+            Waiter::Coordination(done, _) => {
                 let what = format!("{bytes} bytes are more than the {limit} allowed");
                 done(Err(CoordinationError::Invalid(what)));
             }
@@ -42,8 +45,14 @@ impl Waiter {
 
     fn answer(self, answer: Answer) -> Result<(), UnexpectedAnswer> {
         match (self, answer) {
-            (Waiter::State(done), Answer::State(result)) => done(result),
-            (Waiter::Coordination(done), Answer::Coordination(result)) => done(result),
+            (Waiter::State(done, expects), Answer::State(result)) if result.as_ref().is_ok_and(expects) => done(result),
+            (Waiter::State(done, _), Answer::State(result @ Err(_))) => done(result),
+            (Waiter::Coordination(done, expects), Answer::Coordination(result))
+                if result.as_ref().is_ok_and(expects) =>
+            {
+                done(result);
+            }
+            (Waiter::Coordination(done, _), Answer::Coordination(result @ Err(_))) => done(result),
             (waiter, _) => {
                 let reason = UnexpectedAnswer.to_string();
                 waiter.fail(StoreFailure::Interrupted { reason });

@@ -18,32 +18,37 @@ use crate::store_tls;
 /// Longer than a cluster of members that are killed one after the other needs to find leaders, on any machine.
 const LONG_LEASE: Duration = Duration::from_secs(60);
 
-fn connect(endpoints: Vec<String>) -> EtcdCoordination {
+pub(crate) fn connect(endpoints: Vec<String>) -> EtcdCoordination {
+    connect_as("test", endpoints)
+}
+
+/// The coordination of an Elastin cluster of this name.
+pub(crate) fn connect_as(cluster: &str, endpoints: Vec<String>) -> EtcdCoordination {
     let config = EtcdConfig {
         endpoints,
-        cluster: "test".to_owned(),
+        cluster: cluster.to_owned(),
         tls: None,
     };
     EtcdCoordination::new(&config).expect("the endpoints are valid")
 }
 
 /// Runs what blocks on a thread where it may.
-fn blocking<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(work)
 }
 
-fn revision_of(reply: Result<CoordinationReply, CoordinationError>) -> Revision {
+pub(crate) fn revision_of(reply: Result<CoordinationReply, CoordinationError>) -> Revision {
     match reply {
         Ok(CoordinationReply::Committed { revision } | CoordinationReply::Got { revision, .. }) => revision,
         other => panic!("not a revision: {other:?}"),
     }
 }
 
-fn get(key: &str) -> CoordinationRequest {
+pub(crate) fn get(key: &str) -> CoordinationRequest {
     CoordinationRequest::Get { key: key.to_owned() }
 }
 
-fn value_of(store: &dyn Coordination, key: &str) -> Option<String> {
+pub(crate) fn value_of(store: &dyn Coordination, key: &str) -> Option<String> {
     match ask_coordination(store, get(key)) {
         Ok(CoordinationReply::Got { entry, .. }) => {
             entry.map(|entry| String::from_utf8(entry.value.to_vec()).expect("the tests write text"))
@@ -54,7 +59,7 @@ fn value_of(store: &dyn Coordination, key: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_does_what_the_scripts_say() {
-    let cluster = EtcdCluster::start(1).unwrap();
+    let cluster = EtcdCluster::start(3).unwrap();
     let mut subject = CoordinationUnderTest::new(Arc::new(connect(cluster.endpoints())));
     blocking(|| {
         for script in coordination_scripts() {
@@ -193,21 +198,6 @@ async fn servers_that_can_not_be_reached_are_named() {
             "{refused}"
         );
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_member_is_slow_and_nothing_else() {
-    let cluster = EtcdCluster::start(1).unwrap();
-    let proxy = Proxy::start(cluster.address(0)).unwrap();
-    let store = connect(vec![proxy.address().to_string()]);
-    blocking(|| {
-        let lease = grant(&store, Duration::from_secs(5));
-        proxy.delay(Duration::from_millis(100));
-        ask_coordination(&store, Commit::put_bound("key", "1", lease)).unwrap();
-        let kept = ask_coordination(&store, CoordinationRequest::KeepAlive { lease });
-        assert!(matches!(kept, Ok(CoordinationReply::KeptAlive { .. })), "{kept:?}");
-        assert_eq!(value_of(&store, "key").as_deref(), Some("1"));
-    });
 }
 
 #[tokio::test]

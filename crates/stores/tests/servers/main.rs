@@ -3,8 +3,13 @@
 #[path = "../stores/blocking.rs"]
 mod blocking;
 mod etcd;
+mod etcd_faults;
+#[path = "../stores/links.rs"]
+mod links;
 mod postgres;
 mod postgres_opening;
+#[path = "../stores/torn.rs"]
+mod torn;
 
 /// What a client needs that trusts these certificates' authority, with or without a certificate of its own.
 fn store_tls(certificates: &elastin_backends::Certificates, identity: bool) -> elastin_stores::StoreTls {

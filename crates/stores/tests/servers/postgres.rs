@@ -12,7 +12,9 @@ use elastin_stores::{StateStoreExt, StoreTls};
 use elastin_types::{ActivationEpoch, ActorId, ActorType, NodeId, SlotEpoch};
 
 use crate::blocking::{LIMIT, StateUnderTest, ask_state};
+use crate::links::{self, Link};
 use crate::store_tls;
+use crate::torn::{self, Written};
 
 /// Starting a server takes longer than most checks, so those that do it no harm share one, each with its own schema.
 async fn connect(url: &str, schema: &str) -> PostgresState {
@@ -25,7 +27,7 @@ async fn on_a_server_that_lives() {
     postgres_does_what_the_scripts_say(&server).await;
     requests_of_two_nodes_are_batched_stay_in_order_and_fence_each_other(&server).await;
     a_server_gone_in_mid_write_leaves_a_truthful_outcome(&server).await;
-    a_slow_server_is_slow_and_nothing_else(&server).await;
+    scripts_hold_when_the_link_breaks_before_every_step_and_when_it_is_slow(&server).await;
     large_states_and_many_bytes_at_once(&server).await;
 }
 
@@ -114,38 +116,32 @@ async fn requests_of_two_nodes_are_batched_stay_in_order_and_fence_each_other(se
     });
 }
 
+async fn scripts_hold_when_the_link_breaks_before_every_step_and_when_it_is_slow(server: &PostgresServer) {
+    let proxy = Proxy::start(server.address()).unwrap();
+    for (link, schema) in Link::ALL.into_iter().zip(["cut", "slow"]) {
+        let store = connect(&server.url_through(proxy.address()), schema).await;
+        blocking(|| links::check_state(link, &proxy, Arc::new(store)));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_loses_nothing_that_was_acknowledged() {
+async fn a_crash_or_a_stop_in_mid_write_loses_nothing_that_was_acknowledged() {
     let mut server = PostgresServer::start().unwrap();
-    let store = connect(&server.url(), "elastin").await;
-    let (sender, ends) = mpsc::channel();
-    let submit = |numbers: std::ops::Range<u64>| {
-        for number in numbers {
-            let sender = sender.clone();
-            let done = move |end| drop(sender.send((number, end)));
-            store.submit(save(number, 1, format!("{number}")), Box::new(done));
-        }
-    };
+    let (crashed, stopped) = (
+        connect(&server.url(), "crashed").await,
+        connect(&server.url(), "stopped").await,
+    );
     blocking(|| {
-        submit(0..500);
-        let first = ends.recv_timeout(LIMIT).unwrap();
-        assert_eq!(first.1, Ok(StateReply::Saved), "the server was there at first");
-        submit(500..1000);
-        server.restart().unwrap();
-        submit(1000..2000);
-        await_service(&store);
-        let rest = (1..2000).map(|_| ends.recv_timeout(LIMIT).expect("each save ends"));
-        for (number, end) in std::iter::once(first).chain(rest) {
-            match end {
-                Ok(StateReply::Saved) => {
-                    assert_eq!(state_of(&store, number), Some(number.to_string()));
-                }
-                Err(StateError::Failed(failure)) if !failure.may_be_applied() => {
-                    assert_eq!(state_of(&store, number), None, "{failure}");
-                }
-                Err(StateError::Failed(_)) => {}
-                other => panic!("a save ended with {other:?}"),
-            }
+        let crash = torn::check(Written::State(&crashed), || server.restart().unwrap());
+        let stop = torn::check(Written::State(&stopped), || {
+            server.stop().unwrap();
+            server.restart().unwrap();
+        });
+        for seen in [crash, stop] {
+            assert!(
+                seen.not_applied + seen.in_doubt > 0,
+                "nothing met the server's absence: {seen:?}"
+            );
         }
     });
 }
@@ -172,17 +168,6 @@ async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome(server: &PostgresS
         assert!(["before", "between"].contains(&state_of(&store, 1).unwrap().as_str()));
         ask_state(&store, save(1, 1, "after".to_owned())).unwrap();
     });
-}
-
-async fn a_slow_server_is_slow_and_nothing_else(server: &PostgresServer) {
-    let proxy = Proxy::start(server.address()).unwrap();
-    let store = connect(&server.url_through(proxy.address()), "slow").await;
-    proxy.delay(Duration::from_millis(50));
-    let saves: Vec<_> = (0..100).map(|key| store.call(save(key, 1, key.to_string()))).collect();
-    for save in saves {
-        assert_eq!(tokio::time::timeout(LIMIT, save).await.unwrap(), Ok(StateReply::Saved));
-    }
-    blocking(|| assert_eq!(state_of(&store, 99).as_deref(), Some("99")));
 }
 
 async fn large_states_and_many_bytes_at_once(server: &PostgresServer) {

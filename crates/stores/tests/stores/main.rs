@@ -2,7 +2,9 @@
 
 mod agreement;
 mod blocking;
-mod broken_links;
 mod conformance;
 mod embedded;
+mod links;
 mod served;
+mod served_faults;
+mod torn;

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use elastin_backends::Proxy;
 use elastin_protocol::store::{
-    Change, Commit, CoordinationError, CoordinationReply, CoordinationRequest, Done, HISTORY_CHANGES_MAX, KeyState,
-    Revision, StateError, StateReply, StateRequest, StateStore, StoreFailure, WRITES_MAX,
+    Change, Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, Done, HISTORY_CHANGES_MAX,
+    KeyState, LeaseId, Revision, StateError, StateReply, StateRequest, StateStore, StoreFailure, WRITES_MAX,
+    WatchGuard, WatchSink,
 };
 use elastin_stores::memory::{MemoryCoordination, MemoryState};
 use elastin_stores::secret::{Secret, Side};
@@ -45,7 +46,7 @@ fn loaded(state: &'static str) -> Result<StateReply, StateError> {
 }
 
 /// The secret of the tests.
-fn secret() -> Secret {
+pub(crate) fn secret() -> Secret {
     Secret::from_text(&"5e".repeat(32)).unwrap()
 }
 
@@ -76,7 +77,7 @@ impl StateStore for Slow {
     }
 }
 
-async fn serve_at(address: &str, state: Arc<dyn StateStore>, coordination: &Arc<MemoryCoordination>) -> Server {
+pub(crate) async fn serve_at(address: &str, state: Arc<dyn StateStore>, coordination: Arc<dyn Coordination>) -> Server {
     // A server that was just stopped may still have the address for a moment.
     let began = Instant::now();
     let listener = loop {
@@ -88,12 +89,12 @@ async fn serve_at(address: &str, state: Arc<dyn StateStore>, coordination: &Arc<
             Err(error) => panic!("{address}: {error}"),
         }
     };
-    serve(listener, state, coordination.clone(), secret()).unwrap()
+    serve(listener, state, coordination, secret()).unwrap()
 }
 
 async fn serve_memory() -> Server {
     let coordination = Arc::new(MemoryCoordination::start());
-    serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), &coordination).await
+    serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), coordination.clone()).await
 }
 
 /// Submits until the store answers well again, which a client does by itself once there is a server.
@@ -123,7 +124,7 @@ async fn many_requests_are_under_way_at_once_and_stay_in_order() {
 async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome_and_the_client_comes_back() {
     let coordination = Arc::new(MemoryCoordination::start());
     let (slow, requests) = Slow::new();
-    let server = serve_at("127.0.0.1:0", slow, &coordination).await;
+    let server = serve_at("127.0.0.1:0", slow, coordination.clone()).await;
     let address = server.address();
     let client = StoreClient::connect(address, &secret()).await.unwrap();
     let written = StateStoreExt::call(&client, save(1, "in flight".to_owned()));
@@ -151,7 +152,12 @@ async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome_and_the_client_com
     .await;
     assert!(matches!(refused, StoreFailure::Unreachable { .. }), "{refused:?}");
 
-    let _server = serve_at(&address.to_string(), Arc::new(MemoryState::start()), &coordination).await;
+    let _server = serve_at(
+        &address.to_string(),
+        Arc::new(MemoryState::start()),
+        coordination.clone(),
+    )
+    .await;
     await_service(&client).await;
     let saved = StateStoreExt::call(&client, save(1, "again".to_owned())).await;
     assert_eq!(saved, Ok(StateReply::Saved));
@@ -160,7 +166,7 @@ async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome_and_the_client_com
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_goes_on_where_it_was() {
     let coordination = Arc::new(MemoryCoordination::start());
-    let server = serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), &coordination).await;
+    let server = serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), coordination.clone()).await;
     let address = server.address();
     let client = StoreClient::connect(address, &secret()).await.unwrap();
     let watching = Watching::start(&client, "k", Revision(1));
@@ -177,7 +183,12 @@ async fn a_watch_goes_on_where_it_was() {
     CoordinationExt::call(&*coordination, Commit::delete("k"))
         .await
         .unwrap();
-    let _server = serve_at(&address.to_string(), Arc::new(MemoryState::start()), &coordination).await;
+    let _server = serve_at(
+        &address.to_string(),
+        Arc::new(MemoryState::start()),
+        coordination.clone(),
+    )
+    .await;
     let mut seen = Vec::new();
     while seen.len() < 2 {
         seen.extend(next().changes.iter().map(Change::revision));
@@ -211,7 +222,7 @@ async fn a_watch_that_was_away_too_long_is_told_so() {
 async fn a_reply_that_takes_too_long_ends_the_connection() {
     let coordination = Arc::new(MemoryCoordination::start());
     let (slow, requests) = Slow::new();
-    let server = serve_at("127.0.0.1:0", slow, &coordination).await;
+    let server = serve_at("127.0.0.1:0", slow, coordination).await;
     let patience = Duration::from_secs(1);
     let client = StoreClient::connect_with(server.address(), &secret(), patience)
         .await
@@ -231,7 +242,7 @@ async fn a_reply_that_takes_too_long_ends_the_connection() {
 async fn dropping_a_client_ends_what_is_under_way() {
     let coordination = Arc::new(MemoryCoordination::start());
     let (slow, requests) = Slow::new();
-    let server = serve_at("127.0.0.1:0", slow, &coordination).await;
+    let server = serve_at("127.0.0.1:0", slow, coordination).await;
     let client = StoreClient::connect(server.address(), &secret()).await.unwrap();
     let watching = Watching::start(&client, "", Revision(1));
     let written = StateStoreExt::call(&client, load(1));
@@ -352,6 +363,52 @@ async fn another_version_is_told_so() {
     })
     .await;
     assert!(matches!(connected.err(), Some(ConnectError::Version { theirs: 7, .. })));
+}
+
+/// Stores that answer something else than what was asked.
+struct Mistaken;
+
+impl StateStore for Mistaken {
+    fn submit(&self, _: StateRequest, done: Done<StateReply, StateError>) {
+        done(Ok(StateReply::Unlocked));
+    }
+}
+
+impl Coordination for Mistaken {
+    fn submit(&self, _: CoordinationRequest, done: Done<CoordinationReply, CoordinationError>) {
+        done(Ok(CoordinationReply::Revoked));
+    }
+
+    fn watch(&self, _: String, _: Revision, _: WatchSink) -> WatchGuard {
+        WatchGuard::new(|| {})
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_to_something_else_is_a_failure_of_the_store() {
+    let server = serve_at("127.0.0.1:0", Arc::new(Mistaken), Arc::new(Mistaken)).await;
+    let client = StoreClient::connect(server.address(), &secret()).await.unwrap();
+    let loaded = in_time("an end", StateStoreExt::call(&client, load(1))).await;
+    assert!(
+        matches!(&loaded, Err(StateError::Failed(StoreFailure::Interrupted { reason })) if reason.contains("something else")),
+        "{loaded:?}"
+    );
+    let committed = in_time("an end", CoordinationExt::call(&client, Commit::put("k", "v"))).await;
+    assert!(
+        matches!(
+            &committed,
+            Err(CoordinationError::Failed(StoreFailure::Interrupted { .. }))
+        ),
+        "{committed:?}"
+    );
+    // What fits is told: the connection was made anew.
+    let lease = LeaseId(1);
+    let revoked = in_time(
+        "an end",
+        CoordinationExt::call(&client, CoordinationRequest::Revoke { lease }),
+    )
+    .await;
+    assert_eq!(revoked, Ok(CoordinationReply::Revoked));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

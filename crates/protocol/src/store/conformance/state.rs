@@ -180,6 +180,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn each_request_expects_the_replies_that_the_scripts_give_it() {
+        let steps = || state_scripts().into_iter().flat_map(|script| script.steps);
+        for (number, step) in steps().enumerate() {
+            let StateStep::Ask {
+                request,
+                expected: Ok(reply),
+            } = step
+            else {
+                continue;
+            };
+            assert!((request.expects())(&reply), "step {number}: {request:?} has {reply:?}");
+            let mistaken = steps().find_map(|other| match other {
+                StateStep::Ask {
+                    request: other,
+                    expected: Ok(other_reply),
+                } => {
+                    let same = std::mem::discriminant(&other_reply) == std::mem::discriminant(&reply);
+                    (!same && (request.expects())(&other_reply)).then_some((other, other_reply))
+                }
+                _ => None,
+            });
+            assert_eq!(mistaken, None, "{request:?}");
+        }
+    }
+
     /// Changes some replies of the model: what the scripts are there to find.
     struct Broken {
         good: StateModelSubject,

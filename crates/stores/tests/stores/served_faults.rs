@@ -1,0 +1,72 @@
+//! Served stores of both kinds behind links that break and are slow, and whose server goes in the middle of writes and comes back with
+//! its files.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use elastin_backends::Proxy;
+use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState};
+use elastin_stores::memory::{MemoryCoordination, MemoryState};
+use elastin_stores::served::{Server, StoreClient};
+use tokio::runtime::Handle;
+
+use crate::blocking::LIMIT;
+use crate::links::{self, Link};
+use crate::served::{secret, serve_at};
+use crate::torn::{self, Written};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_hold_when_the_link_breaks_before_every_step_and_when_it_is_slow() {
+    for link in Link::ALL {
+        let coordination = Arc::new(MemoryCoordination::start());
+        let server = serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), coordination).await;
+        let proxy = Proxy::start(server.address()).unwrap();
+        let client = Arc::new(StoreClient::connect(proxy.address(), &secret()).await.unwrap());
+        tokio::task::block_in_place(|| {
+            links::check_state(link, &proxy, client.clone());
+            links::check_coordination(link, &proxy, client);
+        });
+    }
+}
+
+/// Opens a file as soon as the server before has let it go.
+fn open_again<T, E: std::fmt::Display>(open: impl Fn() -> Result<T, E>) -> Arc<T> {
+    let until = Instant::now() + LIMIT;
+    loop {
+        match open() {
+            Ok(store) => return Arc::new(store),
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Serves what is in this directory.
+async fn serve_files(directory: &Path, address: &str) -> Server {
+    let state = open_again(|| EmbeddedState::open(directory.join("state")));
+    let coordination = open_again(|| EmbeddedCoordination::open(directory.join("coordination")));
+    serve_at(address, state, coordination).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_goes_in_mid_write_and_comes_back_with_its_files_has_kept_what_it_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve_files(directory.path(), "127.0.0.1:0").await;
+    let address = server.address();
+    let client = StoreClient::connect(address, &secret()).await.unwrap();
+    let runtime = Handle::current();
+    tokio::task::block_in_place(|| {
+        let mut server = Some(server);
+        for written in [Written::State(&client), Written::Coordination(&client)] {
+            let seen = torn::check(written, || {
+                drop(server.take());
+                server = Some(runtime.block_on(serve_files(directory.path(), &address.to_string())));
+            });
+            assert!(
+                seen.not_applied + seen.in_doubt > 0,
+                "nothing met the server's absence: {seen:?}"
+            );
+        }
+    });
+}
