@@ -243,6 +243,29 @@ pub(crate) fn missing(input: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden;
+
+    golden::samples! {
+        fn classes() -> Class {
+            "handshake": Class::Handshake => Class::Handshake,
+            "protocol": Class::Protocol => Class::Protocol,
+            "control": Class::Control => Class::Control,
+            "admin": Class::Admin => Class::Admin,
+            "reminder": Class::Reminder => Class::Reminder,
+        }
+    }
+
+    #[test]
+    fn a_frame_of_each_class_is_as_it_was() {
+        let framed = |(name, class): (&str, Class)| {
+            let mut out = Vec::new();
+            put(&mut out, class, b"payload").unwrap();
+            assert_eq!(Class::from_byte(class as u8), Some(class));
+            golden::line(name, &out)
+        };
+        let lines: Vec<String> = classes().into_iter().map(framed).collect();
+        golden::check("tests/wire/classes.txt", &lines);
+    }
 
     #[test]
     fn frames_come_back_one_by_one_however_the_bytes_arrive() {

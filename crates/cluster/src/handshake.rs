@@ -139,6 +139,12 @@ where
         Answer::Welcome { version, nonce, proof } => (version, nonce, proof),
         Answer::Refused(refusal) => return Err(refusal.into()),
     };
+    let (oldest, newest) = identity.versions;
+    if !(oldest..=newest).contains(&version) {
+        return Err(HandshakeError::Garbage(format!(
+            "it wants to speak wire version {version}, which was not offered"
+        )));
+    }
     if let Some(secret) = &identity.secret {
         let subject = hello.subject();
         let proved = |proof: &Proof| secret.is_proved(proof, Side::Acceptor, &subject, &hello.nonce, &theirs);
@@ -242,6 +248,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden;
 
     fn identity(cluster: &str, me: u64) -> Identity {
         Identity {
@@ -309,6 +316,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_version_that_was_not_offered_is_not_spoken() {
+        for version in [WIRE_VERSIONS.0 - 1, WIRE_VERSIONS.1 + 1] {
+            let (near, far) = tokio::io::duplex(4096);
+            let (mut near_reader, mut near_writer) = tokio::io::split(near);
+            let (_far_reader, mut far_writer) = tokio::io::split(far);
+            let welcome = Answer::Welcome {
+                version,
+                nonce: [9; 16],
+                proof: None,
+            };
+            write(&mut far_writer, &welcome).await.unwrap();
+            let error = dial(&mut near_reader, &mut near_writer, &identity("a", 1), NodeId(2)).await;
+            let error = error.expect_err("nobody offered that");
+            assert!(error.to_string().ends_with("which was not offered"), "{error}");
+        }
+    }
+
+    #[tokio::test]
     async fn strangers_are_refused_with_the_reason() {
         let (dialled, _) = meet(identity("a", 1), NodeId(2), identity("b", 2)).await;
         assert_eq!(dialled, "refused: the peer belongs to cluster `b`");
@@ -365,8 +390,42 @@ mod tests {
         assert!(matches!(error, Err(HandshakeError::Garbage(_))), "{error:?}");
     }
 
+    golden::samples! {
+        fn answers() -> Answer {
+            "welcome": Answer::Welcome { proof: None, .. } => Answer::Welcome {
+                version: 1,
+                nonce: [9; 16],
+                proof: None,
+            },
+            "welcome with a proof": Answer::Welcome { proof: Some(_), .. } => Answer::Welcome {
+                version: 1,
+                nonce: [9; 16],
+                proof: Some([7; 32]),
+            },
+            "refused": Answer::Refused(_) => Answer::Refused(Refusal::Secret),
+        }
+    }
+
+    golden::samples! {
+        fn refusals() -> Refusal {
+            "version": Refusal::Version { .. } => Refusal::Version {
+                ours: (3, 4),
+                theirs: (1, 2),
+            },
+            "cluster": Refusal::Cluster { .. } => Refusal::Cluster { ours: "app".into() },
+            "not me": Refusal::NotMe { .. } => Refusal::NotMe { ours: NodeId(300) },
+            "secret": Refusal::Secret => Refusal::Secret,
+        }
+    }
+
+    /// A change here is one that no other version understands.
     #[test]
     fn the_greeting_is_as_it_was() {
+        let framed = |name: &str, payload: Vec<u8>| {
+            let mut bytes = Vec::new();
+            frame::put(&mut bytes, Class::Handshake, &payload).unwrap();
+            golden::line(name, &bytes)
+        };
         let hello = Hello {
             magic: MAGIC,
             versions: (1, 2),
@@ -375,16 +434,23 @@ mod tests {
             to: NodeId(300),
             nonce: [9; 16],
         };
-        let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        // A change here is one that no other version understands.
-        let expected = format!("454c415354494e00010203617070 05ac02 {}", "09".repeat(16)).replace(' ', "");
-        assert_eq!(hex(postcard::to_stdvec(&hello).unwrap()), expected);
-        let welcome = Answer::Welcome {
-            version: 1,
-            nonce: [9; 16],
-            proof: None,
-        };
-        let expected = format!("0001{}00", "09".repeat(16));
-        assert_eq!(hex(postcard::to_stdvec(&welcome).unwrap()), expected);
+        let proof: Proof = [7; 32];
+        let mut lines = vec![
+            framed("hello", golden::encoded(&hello)),
+            framed("proof", golden::encoded(&proof)),
+            golden::line("what a proof is about", &hello.subject()),
+        ];
+        lines.extend(
+            answers()
+                .iter()
+                .map(|(name, answer)| framed(name, golden::encoded(answer))),
+        );
+        for (name, why) in refusals() {
+            lines.push(framed(
+                &format!("refused {name}"),
+                golden::encoded(&Answer::Refused(why)),
+            ));
+        }
+        golden::check("tests/wire/handshake.txt", &lines);
     }
 }

@@ -7,6 +7,9 @@ mod alarm;
 mod authority;
 mod callers;
 mod frame;
+#[cfg(test)]
+#[path = "../tests/golden/mod.rs"]
+mod golden;
 mod handshake;
 mod machine;
 mod membership;

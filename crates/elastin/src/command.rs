@@ -101,11 +101,11 @@ impl NodeArguments {
         let options = NodeOptions {
             lease_ttl: seconds("lease", self.lease)?,
             period: seconds("period", self.period)?,
-            net_mbit: self.net_mbit,
+            net_mbit: more_than_nothing("what the network can carry", self.net_mbit)?,
             metrics: self.metrics,
             clock: Clock::start(),
             name: self.name,
-            cpu_share: self.cpu_share,
+            cpu_share: more_than_nothing(CPU_SHARE, self.cpu_share)?,
             listen: self.listen,
             advertise: self.advertise,
             #[cfg(feature = "planted-bugs")]
@@ -198,6 +198,16 @@ fn seconds(what: &str, seconds: f64) -> anyhow::Result<Duration> {
         .ok_or_else(|| anyhow::anyhow!("the {what} must be longer than 0 seconds"))
 }
 
+/// What an error calls the share of the processor.
+const CPU_SHARE: &str = "the CPU share";
+
+/// An amount, if one was given, that something can be divided by.
+fn more_than_nothing(what: &str, amount: Option<f64>) -> anyhow::Result<Option<f64>> {
+    let is_fine = amount.is_none_or(|amount| amount > 0.0 && amount.is_finite());
+    anyhow::ensure!(is_fine, "{what} must be more than 0, and a number");
+    Ok(amount)
+}
+
 /// Threads for connections and timers. Actors run on threads of their own, and on those that bring their mail: a second one
 /// goes on if such an actor takes long.
 const IO_THREADS: usize = 2;
@@ -214,8 +224,7 @@ fn cluster(
     let period = seconds("period", period)?;
     anyhow::ensure!(servers > 0, "a cluster needs at least one server");
     let mut builder = app.embedded().servers(servers).servers_max(servers_max).period(period);
-    if let Some(share) = cpu_share {
-        anyhow::ensure!(share > 0.0 && share.is_finite(), "the CPU share must be more than 0");
+    if let Some(share) = more_than_nothing(CPU_SHARE, cpu_share)? {
         builder = builder.cpu_share(share);
     }
     if let Some(data) = data {
@@ -255,4 +264,41 @@ fn schema(app: &App) -> anyhow::Result<()> {
     use std::io::Write;
     writeln!(std::io::stdout(), "{text}")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is wrong with these arguments of a server.
+    fn refused(argument: &str, value: &str) -> String {
+        let arguments = ["app", "node", "--name", "server-1", &format!("{argument}={value}")];
+        let Command::Node(arguments) = Arguments::try_parse_from(arguments).expect("it is a number").command else {
+            panic!("it is a server");
+        };
+        let refused = arguments.options().err();
+        refused.map_or_else(String::new, |error| error.to_string())
+    }
+
+    #[test]
+    fn a_server_is_told_which_of_its_numbers_makes_no_sense() {
+        for nonsense in ["0", "-1", "NaN", "inf"] {
+            assert_eq!(
+                refused("--cpu-share", nonsense),
+                "the CPU share must be more than 0, and a number"
+            );
+            assert_eq!(
+                refused("--net-mbit", nonsense),
+                "what the network can carry must be more than 0, and a number"
+            );
+            assert_eq!(refused("--lease", nonsense), "the lease must be longer than 0 seconds");
+            assert_eq!(
+                refused("--period", nonsense),
+                "the period must be longer than 0 seconds"
+            );
+        }
+        for argument in ["--cpu-share", "--net-mbit", "--lease", "--period"] {
+            assert_eq!(refused(argument, "0.5"), "", "{argument} is fine");
+        }
+    }
 }

@@ -37,6 +37,9 @@ mod command;
 mod control;
 mod embedded;
 mod global;
+#[cfg(test)]
+#[path = "../../cluster/tests/golden/mod.rs"]
+mod golden;
 mod in_process;
 mod known_by;
 mod member;
@@ -51,6 +54,8 @@ mod status;
 mod unfenced;
 mod usage;
 mod wire;
+#[cfg(test)]
+mod wire_tests;
 
 pub use address::ClusterAddress;
 pub use app::{App, AppError, Elastin};

@@ -46,6 +46,9 @@ mod compact_map;
 mod deadlines;
 mod event;
 mod frame;
+#[cfg(test)]
+#[path = "../../cluster/tests/golden/mod.rs"]
+mod golden;
 mod hosted;
 mod lease;
 mod limits;

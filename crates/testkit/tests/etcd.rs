@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use elastin::admin::AdminError;
 use elastin::{Client, Cluster};
+use elastin_cluster::WIRE_VERSIONS;
 use elastin_testkit::{EtcdElastin, Journal, Ledger, app, wait_for};
+use elastin_types::NodeId;
 use tokio::task::JoinSet;
 
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
@@ -14,6 +16,7 @@ const CALL_DEADLINE: Duration = Duration::from_secs(30);
 async fn start(servers: &[&str]) -> (EtcdElastin, Cluster) {
     let program = env!("CARGO_BIN_EXE_testkit-server");
     let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
+    elastin.log("warn,elastin_cluster::transport=debug");
     for server in servers {
         elastin.add_server(server).unwrap();
     }
@@ -134,6 +137,33 @@ const SENDERS: u32 = 4;
 /// How many rounds the senders make together between two upgrades.
 const ROUNDS_BETWEEN: u64 = 10 * SENDERS as u64;
 
+/// The newest version that servers speak before the upgrade, and after.
+const WIRE_VERSION_OLD: u16 = WIRE_VERSIONS.1;
+const WIRE_VERSION_NEW: u16 = WIRE_VERSION_OLD + 1;
+
+/// Whether this server says that it has opened a link to that node in a version.
+fn speaks(elastin: &EtcdElastin, server: &str, peer: NodeId, version: u16) -> bool {
+    let link = format!("a link is open peer={peer} version={version}");
+    elastin.words_of(server).lines().any(|line| line.ends_with(&link))
+}
+
+/// Looks whether a new server speaks the old version with old ones, and the new version with new ones.
+async fn check_versions(elastin: &EtcdElastin, cluster: &Cluster, new_servers: &[&str]) {
+    let newcomer = *new_servers.last().expect("one is new");
+    for other in cluster.status().await.unwrap() {
+        if other.name == newcomer {
+            continue;
+        }
+        let (right, wrong) = match new_servers.contains(&&*other.name) {
+            true => (WIRE_VERSION_NEW, WIRE_VERSION_OLD),
+            false => (WIRE_VERSION_OLD, WIRE_VERSION_NEW),
+        };
+        let what = format!("{newcomer} to speak version {right} with {}", other.name);
+        wait_for(&what, || speaks(elastin, newcomer, other.node, right)).await;
+        assert!(!speaks(elastin, newcomer, other.node, wrong), "not only: {what}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_upgrade_of_all_servers_under_load_loses_nothing_and_keeps_order() {
     let (mut elastin, cluster) = start(&["a", "b", "c"]).await;
@@ -146,15 +176,19 @@ async fn a_rolling_upgrade_of_all_servers_under_load_loses_nothing_and_keeps_ord
     }
     let rare = tokio::spawn(append_rarely(cluster.client().clone(), Arc::clone(&stop)));
     let mut names = vec!["a", "b", "c"];
+    let mut new_servers = Vec::new();
+    let newest = WIRE_VERSION_NEW.to_string();
     for (old, new) in [("a", "d"), ("b", "e"), ("c", "f")] {
         tokio::task::block_in_place(|| elastin.end_server(old));
         // Of a later build, which speaks a newer version of the wire with its like and the old one with the others.
-        elastin.add_server_with(new, &["--wire-newest", "5"]).unwrap();
+        elastin.add_server_with(new, &["--wire-newest", &newest]).unwrap();
         names.retain(|name| *name != old);
         names.push(new);
         await_servers(&cluster, &names).await;
         let enough = rounds.load(Ordering::Relaxed) + ROUNDS_BETWEEN;
         wait_for("the senders to go on", || rounds.load(Ordering::Relaxed) >= enough).await;
+        new_servers.push(new);
+        check_versions(&elastin, &cluster, &new_servers).await;
     }
     stop.store(true, Ordering::Relaxed);
     rare.await.expect("who calls rarely notices nothing either");

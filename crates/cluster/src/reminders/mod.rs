@@ -72,3 +72,16 @@ impl Desk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden;
+
+    #[test]
+    fn a_note_is_encoded_as_it_was() {
+        let note: Note = (Slot::new(4095), 1_700_000_000_000);
+        let line = golden::line("note", &golden::encoded(&note));
+        golden::check("tests/wire/reminder.txt", &[line]);
+    }
+}

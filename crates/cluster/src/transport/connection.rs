@@ -32,15 +32,15 @@ pub(super) async fn dial(inner: Arc<Inner>, peer: NodeId, address: Option<Socket
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let mut secured = inner.security.secure_dialled(stream).await?;
-        handshake::dial(&mut secured.reader, &mut secured.writer, &inner.identity, peer).await?;
-        Ok::<_, HandshakeError>(secured)
+        let version = handshake::dial(&mut secured.reader, &mut secured.writer, &inner.identity, peer).await?;
+        Ok::<_, HandshakeError>((version, secured))
     });
     let opened = tokio::select! {
         opened = opened => opened,
         () = link.closed() => return,
     };
     match opened {
-        Ok(Ok(secured)) => carry_both_ways(&inner, peer, secured, &link).await,
+        Ok(Ok((version, secured))) => carry_both_ways(&inner, peer, version, secured, &link).await,
         Ok(Err(error)) => {
             tracing::debug!(%peer, %error, "could not connect");
             inner.break_link(peer, &link);
@@ -65,8 +65,8 @@ pub(super) async fn accept_all(inner: Arc<Inner>, listener: TcpListener) {
                 tokio::spawn(async move {
                     let greeted = greet(&inner, stream).await;
                     drop(permit);
-                    if let Some((peer, secured)) = greeted {
-                        carry_accepted(inner, peer, secured).await;
+                    if let Some((peer, version, secured)) = greeted {
+                        carry_accepted(inner, peer, version, secured).await;
                     }
                 });
             }
@@ -79,17 +79,19 @@ pub(super) async fn accept_all(inner: Arc<Inner>, listener: TcpListener) {
     }
 }
 
-/// Finds out who has dialled; nobody if it is not one of ours.
-async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, Secured)> {
+/// Finds out who has dialled, and in which version to speak; nobody if it is not one of ours.
+async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, u16, Secured)> {
     let greeted = timeout(CONNECT_TIME_MAX, async {
         stream.set_nodelay(true)?;
         let mut secured = inner.security.secure_accepted(stream).await?;
-        let (peer, _) = handshake::accept(&mut secured.reader, &mut secured.writer, &inner.identity).await?;
-        Ok::<_, HandshakeError>((peer, secured))
+        let (peer, version) = handshake::accept(&mut secured.reader, &mut secured.writer, &inner.identity).await?;
+        Ok::<_, HandshakeError>((peer, version, secured))
     });
     match greeted.await {
-        Ok(Ok((peer, secured))) if secured.may_be_node || !inner.has_address(peer) => Some((peer, secured)),
-        Ok(Ok((peer, _))) => {
+        Ok(Ok((peer, version, secured))) if secured.may_be_node || !inner.has_address(peer) => {
+            Some((peer, version, secured))
+        }
+        Ok(Ok((peer, ..))) => {
             tracing::warn!(%peer, "refused a connection: a client's certificate does not speak for a node");
             None
         }
@@ -105,19 +107,20 @@ async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, Secured)> {
 }
 
 /// Carries a connection that a peer has opened. One that can be dialled is answered on a connection of its own.
-async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, secured: Secured) {
+async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, version: u16, secured: Secured) {
     if inner.has_address(peer) {
         let link = inner.link(peer);
         let reading = Reading::new(&inner, peer, &link, secured.reader);
         read(&inner, peer, &link, reading.keeping(secured.writer)).await;
     } else {
         let link = inner.adopt(peer);
-        carry_both_ways(&inner, peer, secured, &link).await;
+        carry_both_ways(&inner, peer, version, secured, &link).await;
     }
 }
 
-async fn carry_both_ways(inner: &Arc<Inner>, peer: NodeId, secured: Secured, link: &Arc<Link>) {
-    link.open(secured.direct);
+async fn carry_both_ways(inner: &Arc<Inner>, peer: NodeId, version: u16, secured: Secured, link: &Arc<Link>) {
+    tracing::debug!(%peer, version, "a link is open");
+    link.open(version, secured.direct);
     inner.receiver.link_up(peer);
     let reading = Reading::new(inner, peer, link, secured.reader);
     let (reader, its_link) = (Arc::clone(inner), Arc::clone(link));

@@ -53,8 +53,8 @@ pub(super) struct Link {
 }
 
 struct Outgoing {
-    /// There is a connection.
-    open: bool,
+    /// The version that is spoken on the connection, if there is one.
+    version: Option<u16>,
     bytes: Vec<u8>,
     /// How many there were of these so far.
     said_bytes: u64,
@@ -84,7 +84,7 @@ impl Link {
     pub(super) fn new(stages: Arc<Stages>) -> Arc<Link> {
         Arc::new(Link {
             outgoing: Mutex::new(Outgoing {
-                open: false,
+                version: None,
                 bytes: Vec::new(),
                 said_bytes: 0,
                 frames: 0,
@@ -121,7 +121,7 @@ impl Link {
         put: impl FnOnce(&mut Vec<u8>) -> Result<(), FrameError>,
     ) -> Result<(), SendError> {
         let mut outgoing = self.outgoing.lock();
-        if !outgoing.open && needs_connection {
+        if outgoing.version.is_none() && needs_connection {
             return Ok(());
         }
         let before = outgoing.bytes.len();
@@ -148,11 +148,11 @@ impl Link {
         }
     }
 
-    /// There is a connection: frames that need one are taken from now on. With `direct` they are written by whoever sends
-    /// them while the connection is quiet.
-    pub(super) fn open(&self, direct: Option<Direct>) {
+    /// There is a connection, on which this version is spoken: frames that need one are taken from now on. With `direct` they
+    /// are written by whoever sends them while the connection is quiet.
+    pub(super) fn open(&self, version: u16, direct: Option<Direct>) {
         let mut outgoing = self.outgoing.lock();
-        outgoing.open = true;
+        outgoing.version = Some(version);
         outgoing.direct = direct;
     }
 
@@ -180,9 +180,9 @@ impl Link {
         self.outgoing.lock().bytes.len()
     }
 
-    /// Whether there is a connection.
-    pub(super) fn is_open(&self) -> bool {
-        self.outgoing.lock().open
+    /// The version that is spoken on the connection, if there is one.
+    pub(super) fn version(&self) -> Option<u16> {
+        self.outgoing.lock().version
     }
 
     /// Waits until there is something to write; whether more is about to come, which should be written along.

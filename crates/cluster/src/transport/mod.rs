@@ -190,13 +190,15 @@ impl Transport {
     /// What is measured of its stages.
     pub fn measures(&self) -> TransportMeasures {
         let links: Vec<Arc<Link>> = self.inner.peers.lock().links.values().cloned().collect();
+        let versions: Vec<u16> = links.iter().filter_map(|link| link.version()).collect();
         let stages = &self.inner.stages;
         TransportMeasures {
             received: stages.received.measures(),
             sent: stages.sent.measures(),
             queued_bytes: links.iter().map(|link| link.queued_bytes() as u64).sum(),
             backlogged: stages.backlogged.load(Ordering::Relaxed),
-            links: links.iter().filter(|link| link.is_open()).count() as u64,
+            links: versions.len() as u64,
+            wire_version_oldest: versions.into_iter().min().unwrap_or(0),
         }
     }
 

@@ -32,6 +32,8 @@ pub struct TransportMeasures {
     pub backlogged: u64,
     /// Peers to whom there is a connection.
     pub links: u64,
+    /// The oldest version of the wire that is spoken with one of these; 0 if there are none.
+    pub wire_version_oldest: u16,
 }
 
 /// Both stages, for those who count.

@@ -120,6 +120,17 @@ fn frame_from(id: u64, text: &str) -> Heard {
 }
 
 #[tokio::test]
+async fn the_version_of_each_link_is_known() {
+    let (near, far) = pair().await;
+    for node in [&near, &far] {
+        let measures = node.transport.measures();
+        assert_eq!((measures.links, measures.wire_version_oldest), (1, WIRE_VERSIONS.1));
+    }
+    let alone = Node::start(3, true).await;
+    assert_eq!(alone.transport.measures().wire_version_oldest, 0);
+}
+
+#[tokio::test]
 async fn frames_arrive_in_order_both_ways() {
     let (mut near, mut far) = pair().await;
     for number in 0..1000 {

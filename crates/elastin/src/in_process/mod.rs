@@ -5,6 +5,8 @@ mod end_lease;
 #[cfg(test)]
 mod evicted_client_tests;
 mod servers;
+#[cfg(test)]
+mod taken_name_tests;
 mod tasks;
 mod time;
 

@@ -47,6 +47,12 @@ fn stage_families(text: &mut Text, peer: &PeerMeasures) {
         "Processes of the cluster to which there is a connection.",
         transport.links,
     );
+    text.single(
+        "elastin_wire_version_oldest",
+        "gauge",
+        "The oldest version of the wire that is spoken with one of these; 0 without any.",
+        transport.wire_version_oldest,
+    );
     stage(text, "receive", "taken in", &transport.received);
     text.single(
         "elastin_receive_queued",

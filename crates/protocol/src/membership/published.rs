@@ -106,7 +106,7 @@ fn owners(before: Option<&Published>, roster: &Roster, members: &BTreeMap<NodeId
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Slot;
+    use crate::{Slot, golden};
 
     fn roster(records: &[(u64, Role, bool)]) -> Roster {
         let record = |(id, role, draining): &(u64, Role, bool)| {
@@ -177,5 +177,38 @@ mod tests {
         let bytes = view.encode();
         assert_eq!(Published::decode(&bytes), Some(view));
         assert_eq!(Published::decode(&bytes[..bytes.len() - 1]), None);
+    }
+
+    golden::samples! {
+        fn roles() -> Role {
+            "server": Role::Server => Role::Server,
+            "client": Role::Client => Role::Client,
+            "supervisor": Role::Supervisor => Role::Supervisor,
+        }
+    }
+
+    /// Members of two builds keep these in one coordination service while a cluster is upgraded.
+    #[test]
+    fn what_members_keep_is_as_it_was() {
+        let records = roles().into_iter().map(|(name, role)| {
+            let record = MemberRecord {
+                name: "a".into(),
+                role,
+                address: Some(([10, 0, 0, 11], 7700).into()),
+                draining: true,
+                stopped: false,
+                lease_ttl: Duration::from_millis(2500),
+            };
+            let json = String::from_utf8(record.encode()).expect("JSON is text");
+            format!("{name}: {json}\n")
+        });
+        let mut lines: Vec<String> = records.collect();
+        let earlier: MemberRecord = serde_json::from_str(r#"{"name":"a","role":"Server","address":null}"#)
+            .expect("what is not there has a value of its own");
+        assert_eq!(earlier, MemberRecord::new("a", Role::Server, None));
+        let both = [(1, Role::Server, false), (5, Role::Server, true)];
+        let view = Published::next(None, 6, &roster(&both), |_| false).expect("there is none");
+        lines.push(golden::line("view", &view.encode()));
+        golden::check("tests/kept/members.txt", &lines);
     }
 }
