@@ -205,21 +205,21 @@ impl Peer {
 
     /// The lease may have run out: no turn starts until [`Peer::may_act_until`] says otherwise.
     pub fn fence(&self) {
-        if !self.inner.planted.is_unfenced() {
+        if !self.inner.planted.ignores_lease() {
             self.inner.runtime().fence(true);
         }
     }
 
     /// The lease is good until this time on this process's clock: from then on nothing is saved and nothing leaves.
     pub fn may_act_until(&self, until: Time) {
-        let until = if self.inner.planted.is_unfenced() {
+        let until = if self.inner.planted.ignores_lease() {
             Time(u64::MAX)
         } else {
             until
         };
         self.inner.may_act_until.store(until.0, Ordering::Relaxed);
         self.inner.handle(Event::MayActUntil(until));
-        self.inner.runtime().fence(self.now() >= until);
+        self.inner.runtime().may_act_until(until);
     }
 
     /// Wants an actor of this node moved; [`Above::move_ended`] answers.
