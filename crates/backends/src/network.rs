@@ -102,10 +102,11 @@ impl Network {
         ip(&["-n", &self.space(host), "link", "set", "eth0", state])
     }
 
-    /// Lets so many of a hundred packets from one host to another get lost, without a word. The other way is as it was.
+    /// Lets so many of a hundred packets from one host to another get lost, from 1 to 100, without a word. The other way is
+    /// as it was.
     pub fn lose(&self, from: &str, to: &str, percent: u8) -> Result<(), BackendError> {
-        let (from, percent) = (self.hosts[from].to_string(), percent.to_string());
-        let lost = ["numgen", "random", "mod", "100", "<", &percent, "drop"];
+        let (from, percent) = (self.hosts[from].to_string(), (percent - 1).to_string());
+        let lost = ["numgen", "random", "mod", "100", "<=", &percent, "drop"];
         let rule = [&["add", "rule", "ip", "doors", "in", "ip", "saddr", &from], &lost[..]];
         self.nft(to, &rule.concat())
     }

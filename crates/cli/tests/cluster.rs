@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use elastin::{Cluster, ClusterAddress};
 use elastin_backends::{EtcdCluster, PostgresServer, Process, free_port};
+use metadata_server::File;
 
 /// How long anything may take before the test fails.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -37,7 +39,7 @@ fn operate(arguments: &[&str], etcd: &EtcdCluster, certificates: &Path) -> Comma
 }
 
 #[test]
-fn a_cluster_is_set_up_looked_at_and_drained() {
+fn a_cluster_is_set_up_looked_at_changed_and_drained() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     succeeds(
@@ -104,9 +106,45 @@ fn a_cluster_is_set_up_looked_at_and_drained() {
         "{stranger}"
     );
 
+    // An actor goes where it is told to, with all that it has in memory, and from there when that server is emptied.
+    let callers = tokio::runtime::Runtime::new().unwrap();
+    let address = ClusterAddress {
+        etcd: etcd.endpoints(),
+        certificates: Some(path("me")),
+        ..ClusterAddress::default()
+    };
+    let app = metadata_server::app();
+    let cluster = callers.block_on(Cluster::connect(&app, &address, "caller")).unwrap();
+    let file = cluster.client().actor::<File>(1);
+    let reads = || {
+        let read = callers.block_on(file.stat().deadline(LIMIT).into_future());
+        read.expect("the file is read").reads
+    };
+    assert_eq!(reads(), 1);
+    for server in ["b", "a"] {
+        // From one of the two it was moved for certain.
+        let mut moving = operate(&["move", "File/1", server], &etcd, &path("me"));
+        let Output { status, stdout, stderr } = moving.output().unwrap();
+        let said = String::from_utf8([stdout, stderr].concat()).unwrap();
+        match status.success() {
+            true => assert_eq!(said, format!("File/1 is on {server}\n")),
+            false => assert_eq!((server, said.as_str()), ("b", "error: the actor is already there\n")),
+        }
+    }
+    let again = fails(&mut operate(&["move", "File/1", "a"], &etcd, &path("me")));
+    assert_eq!(again, "error: the actor is already there\n");
+    await_status(status, |status| {
+        actors(status, "a") == Some(1) && actors(status, "b") == Some(0)
+    });
+    assert_eq!(reads(), 2);
+
     let drained = succeeds(&mut operate(&["drain", "a"], &etcd, &path("me")));
     assert_eq!(drained, "a is empty and has left\n");
-    await_status(status, |status| !status.contains("\na ") && status.contains("\nb "));
+    await_status(status, |status| {
+        actors(status, "a").is_none() && actors(status, "b") == Some(1)
+    });
+    assert_eq!(reads(), 3, "what it had in memory has come along");
+    callers.block_on(cluster.leave());
     assert!(a.wait(LIMIT), "its process ends");
     let log = std::fs::read_to_string(path("a.log")).unwrap();
     assert!(
@@ -121,6 +159,14 @@ fn an_etcd_that_can_not_be_reached_is_named() {
     let lost = fails(elastin().args(["status", "--cluster", "shop", "--plain", "--etcd", &etcd]));
     let named = format!("error: coordination failed: the store can't be reached: {etcd}: ");
     assert!(lost.starts_with(&named), "{lost}");
+}
+
+/// How many actors a server has, as the status shows it; `None` if it is not there.
+fn actors(status: &str, server: &str) -> Option<u64> {
+    let mut rows = status.lines().map(str::split_whitespace);
+    let mut row = rows.find(|row| row.clone().next() == Some(server))?;
+    // Before the last one, which is its state.
+    row.nth_back(1)?.parse().ok()
 }
 
 fn await_status(status: impl Fn() -> String, there: impl Fn(&str) -> bool) {

@@ -209,24 +209,25 @@ impl Peer {
 
     /// The lease may have run out: no turn starts until [`Peer::may_act_until`] says otherwise.
     pub fn fence(&self) {
-        if !self.inner.planted.is_unfenced() {
+        if !self.inner.planted.ignores_lease() {
             self.inner.runtime().fence(true);
         }
     }
 
     /// The lease is good until this time on this process's clock: from then on nothing is saved and nothing leaves.
     pub fn may_act_until(&self, until: Time) {
-        if *self.inner.failed.borrow() {
-            return;
-        }
-        let until = if self.inner.planted.is_unfenced() {
+        let until = if self.inner.planted.ignores_lease() {
             Time(u64::MAX)
         } else {
             until
         };
         self.inner.may_act_until.store(until.0, Ordering::Relaxed);
         self.inner.handle(Event::MayActUntil(until));
-        self.inner.runtime().fence(self.now() >= until);
+        self.inner.runtime().may_act_until(until);
+        // Looked at last: a panic may have stopped the node meanwhile.
+        if *self.inner.failed.borrow() {
+            self.inner.stop_acting();
+        }
     }
 
     /// Wants an actor of this node moved; [`Above::move_ended`] answers.
@@ -304,5 +305,11 @@ impl Inner {
 
     fn handle(&self, event: Event) {
         self.machine.handle(event.into(), self);
+    }
+
+    /// No turn starts any more, nothing is saved, and no reply leaves.
+    fn stop_acting(&self) {
+        self.may_act_until.store(0, Ordering::Relaxed);
+        self.runtime().fence(true);
     }
 }

@@ -8,7 +8,10 @@ use crate::handshake::WIRE_VERSIONS;
 pub struct Planted {
     /// Acts although its lease may have run out.
     #[cfg(feature = "planted-bugs")]
-    pub unfenced: bool,
+    pub no_lease_fence: bool,
+    /// Writes over what a later activation has written.
+    #[cfg(feature = "planted-bugs")]
+    pub no_store_fence: bool,
     /// Speaks versions of the wire up to this one, as a later build would.
     #[cfg(feature = "planted-bugs")]
     pub wire_newest: Option<u16>,
@@ -16,9 +19,9 @@ pub struct Planted {
 
 impl Planted {
     /// Whether it acts although its lease may have run out.
-    pub fn is_unfenced(self) -> bool {
+    pub fn ignores_lease(self) -> bool {
         #[cfg(feature = "planted-bugs")]
-        return self.unfenced;
+        return self.no_lease_fence;
         #[cfg(not(feature = "planted-bugs"))]
         false
     }

@@ -86,10 +86,14 @@ struct NodeArguments {
     /// Where to serve metrics, on the loopback interface
     #[arg(long)]
     metrics: Option<SocketAddr>,
-    /// Act although the lease may have run out, and write over what a later activation has written
+    /// Act although the lease may have run out
     #[cfg(feature = "planted-bugs")]
     #[arg(long, hide = true)]
-    unfenced: bool,
+    no_lease_fence: bool,
+    /// Write over what a later activation has written
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long, hide = true)]
+    no_store_fence: bool,
     /// Speak the wire's versions up to this one, as a later build would
     #[cfg(feature = "planted-bugs")]
     #[arg(long, hide = true)]
@@ -110,7 +114,8 @@ impl NodeArguments {
             advertise: self.advertise,
             #[cfg(feature = "planted-bugs")]
             planted: Planted {
-                unfenced: self.unfenced,
+                no_lease_fence: self.no_lease_fence,
+                no_store_fence: self.no_store_fence,
                 wire_newest: self.wire_newest,
             },
             #[cfg(not(feature = "planted-bugs"))]

@@ -75,7 +75,7 @@ impl Errand {
 
     /// Runs the activation for about as long as a worker would.
     pub fn run(mut self) {
-        if !self.scheduler.is_fenced()
+        if !self.scheduler.look_whether_fenced()
             && let Some(task) = self.task.take()
         {
             task.run();

@@ -321,6 +321,12 @@ impl Runtime {
         }
     }
 
+    /// The node has a lease, which is good until this time on the runtime's clock: from then on it is fenced. Whoever is about to
+    /// begin a turn looks at the clock, so that none begins too late in a process that was stopped.
+    pub fn may_act_until(&self, until: Time) {
+        self.shared().may_act_until(until);
+    }
+
     /// While fenced, no turn starts and no reply leaves; what has to wait leaves when the fence is lifted.
     pub fn fence(&self, fenced: bool) {
         self.shared().fence(fenced);

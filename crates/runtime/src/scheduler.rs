@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use elastin_clock::Clock;
+use elastin_types::Time;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
@@ -19,6 +20,9 @@ use crate::errand;
 use crate::share::CpuShare;
 use crate::sleepers::Sleepers;
 use crate::worker::{self, Search};
+
+/// The time until which turns may begin where there is no lease.
+const NEVER_OVER: u64 = u64::MAX;
 
 /// Something that a worker can run.
 pub(crate) trait Runnable: Send + Sync {
@@ -49,6 +53,11 @@ pub(crate) struct Scheduler {
     limited: bool,
     pub(crate) pauses: AtomicU64,
     fenced: AtomicBool,
+    /// Turns may begin until this time, for which whoever is about to begin one looks at the clock: a process may be stopped
+    /// for any time, and no timer is faster than a thread that has something to run when it goes on.
+    good_until: AtomicU64,
+    /// Held by who changes both.
+    fencing: Mutex<()>,
 }
 
 /// How urgently somebody should look at what is scheduled.
@@ -76,6 +85,8 @@ impl Scheduler {
             limited: cpu_share.is_some(),
             pauses: AtomicU64::new(0),
             fenced: AtomicBool::new(false),
+            good_until: AtomicU64::new(NEVER_OVER),
+            fencing: Mutex::new(()),
         })
     }
 
@@ -147,15 +158,44 @@ impl Scheduler {
     }
 
     pub(crate) fn set_fenced(&self, fenced: bool) {
+        let _fencing = self.fencing.lock();
         self.fenced.store(fenced, Ordering::SeqCst);
         if !fenced {
             self.sleepers.wake_all();
         }
     }
 
+    /// Turns may begin until this time. It is fenced if that is over.
+    pub(crate) fn set_good_until(&self, until: Time) {
+        let _fencing = self.fencing.lock();
+        self.good_until.store(until.0, Ordering::SeqCst);
+        if self.clock.now() >= until {
+            self.fenced.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether it was fenced when somebody looked last.
     #[inline]
     pub(crate) fn is_fenced(&self) -> bool {
         self.fenced.load(Ordering::Relaxed)
+    }
+
+    /// Whether no turn may begin now. Looks at the clock, if there is a lease.
+    #[inline]
+    pub(crate) fn look_whether_fenced(&self) -> bool {
+        let is_over = |until| until != NEVER_OVER && self.clock.now().0 >= until;
+        self.is_fenced() || (is_over(self.good_until.load(Ordering::Relaxed)) && self.fence_if_over())
+    }
+
+    #[cold]
+    fn fence_if_over(&self) -> bool {
+        let _fencing = self.fencing.lock();
+        // Looked at again: it may have been made longer meanwhile.
+        let is_over = self.clock.now().0 >= self.good_until.load(Ordering::SeqCst);
+        if is_over {
+            self.fenced.store(true, Ordering::SeqCst);
+        }
+        is_over
     }
 
     /// Whether the process has a CPU share to keep to.
@@ -182,7 +222,7 @@ impl Scheduler {
         worker::begin(self.clone(), queue);
         let mut search = Search::new(id);
         while !self.retires(id) {
-            if self.is_fenced() {
+            if self.look_whether_fenced() {
                 self.sleep(&mut search, |scheduler| !scheduler.is_fenced());
                 continue;
             }

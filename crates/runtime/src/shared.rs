@@ -74,6 +74,11 @@ impl Shared {
         reply();
     }
 
+    pub(crate) fn may_act_until(&self, until: Time) {
+        self.scheduler.set_good_until(until);
+        self.fence(self.clock.now() >= until);
+    }
+
     pub(crate) fn fence(&self, fenced: bool) {
         self.scheduler.set_fenced(fenced);
         if !fenced {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use common::pair::Pair;
 use common::{Gate, within};
 use elastin::{Actor, Ctx, Ref, handlers};
+use elastin_clock::Clock;
 use elastin_runtime::{FreezeError, StateImage};
 use elastin_types::{CallError, NotDelivered, Unknown};
 use serde::{Deserialize, Serialize};
@@ -261,6 +262,34 @@ async fn a_fenced_node_starts_no_turn_and_lets_no_reply_leave() {
     );
     pair.runtime(0).fence(false);
     assert_eq!(within("the reply", waiting).await.unwrap(), Ok(0));
+    pair.stop().await;
+}
+
+#[tokio::test]
+async fn no_turn_begins_after_a_lease_though_nobody_has_fenced_the_node() {
+    let clock = Clock::start_skipping();
+    let pair = Pair::start(|builder| builder.register::<Gated>().clock(clock.clone()));
+    let runtime = pair.runtime(0);
+    let gated: Ref<Gated> = runtime.client().actor(1);
+    assert_eq!(gated.done().await, Ok(0));
+    let turns = || runtime.stats().turns;
+    let before = turns();
+    let over = clock.now() + Duration::from_secs(3600);
+    runtime.may_act_until(over);
+    // As if the process had been stopped for so long.
+    clock.skip_to(over);
+    // One that runs on this thread, and those that workers run.
+    let mut called = Box::pin(gated.done().deadline(Duration::from_secs(10_000)).into_future());
+    let early = tokio::time::timeout(Duration::from_millis(20), &mut called).await;
+    assert!(early.is_err(), "{early:?}");
+    let told = runtime.client().actor::<Gated>(2);
+    told.done().try_tell().expect("there is room");
+    let early = tokio::time::timeout(Duration::from_millis(20), &mut called).await;
+    assert!(early.is_err(), "{early:?}");
+    assert_eq!(turns(), before, "a turn has begun");
+
+    runtime.may_act_until(clock.now() + Duration::from_secs(3600));
+    assert_eq!(within("the reply", called).await, Ok(0));
     pair.stop().await;
 }
 

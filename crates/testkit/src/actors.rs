@@ -30,6 +30,8 @@ impl Journal {
 
 /// What a server logs, as information, when it begins [a slow append](Ledger).
 pub const SLOW_TURN_BEGAN: &str = "a slow turn has begun";
+/// What it logs when the turn comes to its end.
+pub const SLOW_TURN_ENDS: &str = "a slow turn ends";
 
 /// Keeps its log in the store: what was acknowledged survives a crash.
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -45,10 +47,11 @@ impl Ledger {
         append(&mut self.log, sender, number)
     }
 
-    /// The same in a turn that takes long. Its server logs that it has begun.
+    /// The same in a turn that takes long. Its server logs when it begins and ends.
     async fn append_slowly(&mut self, sender: u32, number: u64, time: Duration) -> u64 {
         tracing::info!("{SLOW_TURN_BEGAN}");
         tokio::time::sleep(time).await;
+        tracing::info!("{SLOW_TURN_ENDS}");
         append(&mut self.log, sender, number)
     }
 

@@ -1,14 +1,15 @@
 //! What callers of ledgers know, and whether what the ledgers hold agrees with it.
 //!
-//! Every sender appends growing numbers to ledgers, one call at a time for each ledger, and keeps the outcome of each. A
-//! ledger keeps for every sender the numbers in the order in which they were appended. So a lost, doubled or reordered
-//! effect shows in the numbers themselves, not only in how many there are.
+//! Every sender appends growing numbers to ledgers, and keeps the outcome of each. A ledger keeps for every sender the
+//! numbers in the order in which they were appended. So a lost, doubled or reordered effect shows in the numbers themselves,
+//! not only in how many there are. Witnesses show which activation of theirs answers: if two are there at a time, whoever
+//! hears of both sees them go back.
 
 use std::collections::BTreeMap;
 
 use elastin::prelude::CallError;
 
-use crate::Log;
+use crate::{Log, Sight};
 
 /// How a call ended, as its caller knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct History {
     calls: BTreeMap<(u64, u32), Vec<(u64, Known)>>,
     /// By ledger, what was read, in the order in which the reads ended and the next began.
     reads: BTreeMap<u64, Vec<Log>>,
+    /// By witness and observer, what was seen, in this order.
+    sights: BTreeMap<(u64, String), Vec<Sight>>,
 }
 
 /// How many calls ended in which way.
@@ -39,6 +42,8 @@ pub struct Counts {
     pub refused: u64,
     /// Calls in doubt.
     pub in_doubt: u64,
+    /// How often a witness was seen.
+    pub sights: u64,
 }
 
 impl History {
@@ -47,13 +52,24 @@ impl History {
     /// # Panics
     /// If the outcome is none that a fault of the cluster may cause.
     pub fn appended(&mut self, ledger: u64, sender: u32, number: u64, outcome: Result<u64, CallError>) {
-        let known = match outcome {
-            Ok(count) => Known::Acknowledged(count),
-            Err(error) if error.is_safe_to_retry() => Known::Refused,
-            Err(CallError::Unknown(_) | CallError::DeadlineExceeded | CallError::Cancelled) => Known::InDoubt,
-            Err(other) => panic!("a fault of the cluster gives no {other:?}"),
-        };
+        let known = outcome.map_or_else(|error| known_by(&error), Known::Acknowledged);
         self.calls.entry((ledger, sender)).or_default().push((number, known));
+    }
+
+    /// A sender told a ledger to append a number. Whether it did, nobody says.
+    ///
+    /// # Panics
+    /// If the outcome is none that a fault of the cluster may cause.
+    pub fn told(&mut self, ledger: u64, sender: u32, number: u64, outcome: Result<(), CallError>) {
+        let known = outcome.map_or_else(|error| known_by(&error), |()| Known::InDoubt);
+        self.calls.entry((ledger, sender)).or_default().push((number, known));
+    }
+
+    /// An observer saw a turn of a witness. Those of one observer must be told in order, each begun after the one before
+    /// had ended.
+    pub fn saw(&mut self, witness: u64, observer: &str, sight: Sight) {
+        let sights = self.sights.entry((witness, observer.to_owned())).or_default();
+        sights.push(sight);
     }
 
     /// A ledger was read. Reads of one ledger must be told in order, each begun after the one before had ended.
@@ -70,6 +86,9 @@ impl History {
                 "a ledger is read by one reader"
             );
         }
+        for (of, sights) in other.sights {
+            assert!(self.sights.insert(of, sights).is_none(), "an observer is there once");
+        }
     }
 
     /// How many calls ended in which way.
@@ -82,7 +101,22 @@ impl History {
                 Known::InDoubt => counts.in_doubt += 1,
             }
         }
+        counts.sights = self.sights.values().map(|sights| sights.len() as u64).sum();
         counts
+    }
+
+    /// Everything about what witnesses showed that can't be if there was one activation of each at a time.
+    pub fn witness_violations(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for ((witness, observer), sights) in &self.sights {
+            for pair in sights.windows(2).filter(|pair| pair[0] >= pair[1]) {
+                found.push(format!(
+                    "witness {witness}: {observer} saw {:?}, and {:?} after it",
+                    pair[0], pair[1]
+                ));
+            }
+        }
+        found
     }
 
     /// Everything about a ledger's numbers, now that all is over, that can't be if every promise was kept.
@@ -99,6 +133,11 @@ impl History {
                 );
             }
         }
+        for (sender, numbers) in log {
+            if !self.calls.contains_key(&(ledger, *sender)) {
+                found.push(format!("ledger {ledger}, sender {sender}: nobody sent {numbers:?}"));
+            }
+        }
         let reads = self.reads.get(&ledger).map_or(&[][..], Vec::as_slice);
         for (earlier, later) in reads.iter().zip(reads.iter().skip(1).chain([log])) {
             for (sender, numbers) in earlier {
@@ -111,6 +150,15 @@ impl History {
             }
         }
         found
+    }
+}
+
+/// What the caller of a call that failed knows of it.
+fn known_by(error: &CallError) -> Known {
+    match error {
+        error if error.is_safe_to_retry() => Known::Refused,
+        CallError::Unknown(_) | CallError::DeadlineExceeded | CallError::Cancelled => Known::InDoubt,
+        other => panic!("a fault of the cluster gives no {other:?}"),
     }
 }
 
@@ -204,6 +252,60 @@ mod tests {
         check(&[(1, Known::InDoubt)], &[1, 9], &["9 was never sent"]);
         let reordered = [(1, Known::InDoubt), (2, Known::InDoubt)];
         check(&reordered, &[2, 1], &["doubled or out of order: [2, 1]"]);
+    }
+
+    #[test]
+    fn a_message_that_overtakes_another_is_found() {
+        let mut history = History::default();
+        history.told(LEDGER, SENDER, 1, Ok(()));
+        history.told(LEDGER, SENDER, 2, Ok(()));
+        history.appended(LEDGER, SENDER, 3, Ok(3));
+        let found = |numbers: &[u64]| history.violations(LEDGER, &log(numbers));
+        assert_eq!(found(&[1, 2, 3]), [""; 0]);
+        assert_eq!(
+            found(&[2, 1, 3]),
+            ["ledger 7, sender 1: doubled or out of order: [2, 1, 3]"]
+        );
+        // Those that were only told may be lost, but then a later one could not be the third.
+        assert_eq!(
+            found(&[2, 3]),
+            ["ledger 7, sender 1: 3 was acknowledged as number 3 and is number 2"]
+        );
+    }
+
+    #[test]
+    fn a_sender_whom_nobody_knows_is_found() {
+        let found = History::default().violations(LEDGER, &log(&[1, 2]));
+        assert_eq!(found, ["ledger 7, sender 1: nobody sent [1, 2]"]);
+    }
+
+    #[test]
+    fn two_activations_at_a_time_are_found() {
+        const EARLIER: u64 = 100;
+        const LATER: u64 = 200;
+        let found = |seen: &[(u64, u64)]| {
+            let mut history = History::default();
+            for (since_ns, turn) in seen.iter().copied() {
+                history.saw(7, "me", Sight { since_ns, turn });
+                // What others see, and of others, says nothing.
+                history.saw(
+                    7,
+                    "you",
+                    Sight {
+                        since_ns: 500,
+                        turn: history.counts().sights,
+                    },
+                );
+            }
+            history.witness_violations()
+        };
+        assert_eq!(found(&[(EARLIER, 1), (EARLIER, 4), (LATER, 1)]), [""; 0]);
+        assert_eq!(
+            found(&[(EARLIER, 4), (LATER, 1), (EARLIER, 5)]),
+            ["witness 7: me saw Sight { since_ns: 200, turn: 1 }, and Sight { since_ns: 100, turn: 5 } after it"]
+        );
+        // Not the same turn twice, either.
+        assert_eq!(found(&[(EARLIER, 4), (EARLIER, 4)]).len(), 1);
     }
 
     #[test]

@@ -12,8 +12,9 @@ mod history;
 mod load;
 mod probe;
 mod wait;
+mod witness;
 
-pub use actors::{Burner, Feeder, Journal, Ledger, Log, SLOW_TURN_BEGAN};
+pub use actors::{Burner, Feeder, Journal, Ledger, Log, SLOW_TURN_BEGAN, SLOW_TURN_ENDS};
 pub use bell::Bell;
 pub use caller::Caller;
 pub use dice::Dice;
@@ -21,9 +22,10 @@ pub use embedded::{embedded, server_names};
 pub use etcd_cluster::{EtcdElastin, LEASE_SECONDS};
 pub use gate::Gate;
 pub use history::{Counts, History, Known};
-pub use load::{LEDGERS, Load, await_service, violations};
+pub use load::{LEDGERS, Load, await_service, log_of, violations};
 pub use probe::Probe;
-pub use wait::wait_for;
+pub use wait::{wait_for, wait_for_some};
+pub use witness::{Sight, Testimony, WITNESSES, Witness};
 
 /// The application of the tests.
 pub fn app() -> elastin::App {
@@ -35,5 +37,6 @@ pub fn app() -> elastin::App {
         .actor::<Burner>()
         .actor::<Bell>()
         .actor::<Probe>()
+        .actor::<Witness>()
         .actor::<Gate>()
 }

@@ -1,40 +1,57 @@
-//! Callers of a cluster's ledgers who remember what they were told, for tests that break things meanwhile.
+//! Callers of a cluster's ledgers and witnesses who remember what they were told, for tests that break things meanwhile.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use elastin::Client;
 use tokio::task::JoinSet;
 
-use crate::{Dice, History, Ledger, Log};
+use crate::{Dice, History, Ledger, Log, WITNESSES, Witness, wait_for_some};
 
 /// The ledgers that are appended to, by their keys from 0.
 pub const LEDGERS: u64 = 8;
+/// Those who wait for each answer, by their numbers from 0, and those who don't, from there on.
 const SENDERS: u32 = 4;
+const HASTY_SENDERS: u32 = 2;
+/// How many numbers those tell a ledger before they wait for an answer from it.
+const TELLS: u32 = 3;
+/// The one who looks at witnesses, as histories name it.
+const LOOKER: &str = "the client";
 /// Shorter than the faults last, so that callers go on meanwhile.
 const CALL_DEADLINE: Duration = Duration::from_secs(2);
-/// How long it may take until everything is served again after a fault.
-const RECOVERY_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long a caller whose call failed waits before the next one, so as not to add to the trouble.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Callers of a cluster, at work.
 pub struct Load {
     stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
     callers: JoinSet<History>,
 }
 
 impl Load {
-    /// Starts some callers who append to ledgers, and one who reads them.
+    /// Starts some callers who append to ledgers, one who reads them, and one who looks at witnesses.
     pub fn start(client: &Client) -> Load {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut callers = JoinSet::new();
-        for sender in 0..SENDERS {
-            callers.spawn(append(client.clone(), sender, Arc::clone(&stop)));
+        for sender in 0..SENDERS + HASTY_SENDERS {
+            let tells = if sender < SENDERS { 0 } else { TELLS };
+            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
+            callers.spawn(append(client.clone(), sender, tells, stop, answered));
         }
         callers.spawn(read(client.clone(), Arc::clone(&stop)));
-        Load { stop, callers }
+        callers.spawn(look(client.clone(), Arc::clone(&stop)));
+        Load {
+            stop,
+            answered,
+            callers,
+        }
+    }
+
+    /// How many appends were acknowledged so far.
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
     }
 
     /// Ends the load: what the callers know.
@@ -51,18 +68,25 @@ impl Load {
     }
 }
 
-/// Appends numbers to ledgers, one call after the other, until it is told to stop.
-async fn append(client: Client, sender: u32, stop: Arc<AtomicBool>) -> History {
+/// Appends numbers to ledgers until it is told to stop: each time it tells the ledger some without waiting for what becomes
+/// of them, so that a message which overtakes another is seen, and then calls it.
+async fn append(client: Client, sender: u32, tells: u32, stop: Arc<AtomicBool>, answered: Arc<AtomicU64>) -> History {
     let mut dice = Dice::new(u64::from(sender));
     let mut history = History::default();
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
         let ledger = dice.below(LEDGERS as usize) as u64;
+        let actor = client.actor::<Ledger>(ledger);
+        for _ in 0..tells {
+            number += 1;
+            let told = actor.append(sender, number).deadline(CALL_DEADLINE).tell().await;
+            history.told(ledger, sender, number, told);
+        }
         number += 1;
-        let call = client.actor::<Ledger>(ledger);
-        let outcome = call.append(sender, number).deadline(CALL_DEADLINE).await;
-        if outcome.is_err() {
-            tokio::time::sleep(PAUSE).await;
+        let outcome = actor.append(sender, number).deadline(CALL_DEADLINE).await;
+        match outcome {
+            Ok(_) => drop(answered.fetch_add(1, Ordering::Relaxed)),
+            Err(_) => tokio::time::sleep(PAUSE).await,
         }
         history.appended(ledger, sender, number, outcome);
     }
@@ -83,9 +107,23 @@ async fn read(client: Client, stop: Arc<AtomicBool>) -> History {
     history
 }
 
-/// Everything in the ledgers that can't be, given what callers know.
+/// Looks at witnesses, one after the other, until it is told to stop.
+async fn look(client: Client, stop: Arc<AtomicBool>) -> History {
+    let mut history = History::default();
+    while !stop.load(Ordering::Relaxed) {
+        for witness in 0..WITNESSES {
+            match client.actor::<Witness>(witness).look().deadline(CALL_DEADLINE).await {
+                Ok(sight) => history.saw(witness, LOOKER, sight),
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+    history
+}
+
+/// Everything that callers saw, and everything in the ledgers, that can't be, given what callers know.
 pub async fn violations(history: &History, client: &Client) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found = history.witness_violations();
     for ledger in 0..LEDGERS {
         found.extend(history.violations(ledger, &log_of(client, ledger).await));
     }
@@ -103,16 +141,11 @@ pub async fn await_service(client: &Client) {
 }
 
 /// A ledger's numbers. When everything is over, what was in doubt has been decided.
-async fn log_of(client: &Client, ledger: u64) -> Log {
-    let began = Instant::now();
-    loop {
-        match client.actor::<Ledger>(ledger).log().deadline(CALL_DEADLINE).await {
-            Ok(log) => return log,
-            Err(error) => {
-                let spent = began.elapsed();
-                assert!(spent < RECOVERY_TIME_MAX, "ledger {ledger} can't be read: {error}");
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
-    }
+///
+/// # Panics
+/// If it can't be read for too long.
+pub async fn log_of(client: &Client, ledger: u64) -> Log {
+    let actor = client.actor::<Ledger>(ledger);
+    let what = format!("ledger {ledger} to be readable");
+    wait_for_some(&what, async || actor.log().deadline(CALL_DEADLINE).await).await
 }

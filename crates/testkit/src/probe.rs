@@ -1,7 +1,7 @@
 //! An actor that shows what calls carry, and that can be made to hold still.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use elastin::prelude::*;
 
@@ -24,6 +24,12 @@ impl Probe {
             places.extend(visited.map_err(|error| error.to_string())?);
         }
         Ok(places)
+    }
+
+    /// The time of day where it is, in milliseconds since 1970.
+    async fn wall_clock_ms(&self) -> u64 {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        since_1970.map_or(0, |time| time.as_millis() as u64)
     }
 
     /// Holds still, and its thread with it, until there is a file of this name.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use elastin::{Client, Embedded, PolicySource};
-use elastin_testkit::{Burner, app};
+use elastin_testkit::{Burner, app, wait_for_some};
 use tokio::task::JoinSet;
 
 const POLICY: &str = "server.cpu.perc > 80 or server.cpu.perc < 40 => balance({Burner}, cpu);";
@@ -30,23 +30,17 @@ async fn burn(client: Client, burner: u64, stop: Arc<AtomicBool>) -> u64 {
     calls
 }
 
-async fn wait_for(what: &str, cluster: &Embedded, there: impl Fn(&Embedded) -> bool) {
-    let began = Instant::now();
-    while !there(cluster) {
-        if began.elapsed() > Duration::from_secs(120) {
-            let decided: Vec<_> = cluster
-                .decisions()
-                .iter()
-                .map(|decision| cluster.explain(decision))
-                .collect();
-            panic!(
-                "waited in vain for {what}: {:#?}\n{}",
-                cluster.servers(),
-                decided.join("\n")
-            );
+/// Waits for something; if it does not come, says what was decided instead.
+async fn wait_until(what: &str, cluster: &Embedded, there: impl Fn(&Embedded) -> bool) {
+    wait_for_some(what, async || {
+        if there(cluster) {
+            return Ok(());
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        let decisions = cluster.decisions();
+        let decided: Vec<_> = decisions.iter().map(|decision| cluster.explain(decision)).collect();
+        Err(format!("{:#?}\n{}", cluster.servers(), decided.join("\n")))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,7 +63,7 @@ async fn servers_come_and_go_with_the_load() {
         load.spawn(burn(client.clone(), burner, Arc::clone(&stop)));
     }
 
-    wait_for("actors on more than one server", &cluster, |cluster| {
+    wait_until("actors on more than one server", &cluster, |cluster| {
         cluster.servers().iter().filter(|server| server.actors > 0).count() > 1
     })
     .await;
@@ -79,7 +73,7 @@ async fn servers_come_and_go_with_the_load() {
         calls += burnt.expect("no caller noticed anything");
     }
 
-    wait_for("one server to be left", &cluster, |cluster| {
+    wait_until("one server to be left", &cluster, |cluster| {
         cluster.servers().len() == 1
     })
     .await;

@@ -1,19 +1,32 @@
 //! Faults on real processes over etcd and PostgreSQL, under load. Callers keep a history; what the ledgers hold in the end
 //! must agree with it, and does not if the fences are switched off.
 
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use elastin::admin::AdminError;
+use elastin::prelude::*;
+use elastin::types::ActorId;
 use elastin::{Cluster, MoveError};
 use elastin_backends::{BackendError, Disk, EtcdCluster, Network, PostgresServer, skipped};
 use elastin_testkit::{
-    EtcdElastin, History, LEDGERS, Ledger, Load, SLOW_TURN_BEGAN, app, await_service, violations, wait_for,
+    Bell, EtcdElastin, History, LEDGERS, Ledger, Load, Probe, SLOW_TURN_BEGAN, SLOW_TURN_ENDS, Testimony, WITNESSES,
+    Witness, app, await_service, violations, wait_for, wait_for_some,
 };
 
 /// Longer than a lease and the hold after it.
 const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(7);
-/// A sender whose numbers nobody looks at.
-const NOBODY: u32 = u32::MAX;
+/// The time after which a server that can't reach coordination has stopped for certain.
+const LEASE_AND_MARGIN: Duration = Duration::from_secs(3);
+/// Long enough to stop a server before, and shorter than it is stopped.
+const DUE_AFTER: Duration = Duration::from_secs(4);
+/// How long a call of these tests waits before it is made again.
+const CALL_DEADLINE: Duration = Duration::from_secs(2);
+/// The sender whose turn takes long.
+const SLOW_SENDER: u32 = u32::MAX;
+/// Witnesses that the load does not look at.
+const UNWATCHED_WITNESSES: std::ops::Range<u64> = WITNESSES..WITNESSES + 4;
+/// How long servers can't reach each other: longer than a call waits.
+const CUT_TIME: Duration = Duration::from_secs(3);
 /// More appends than a full disk can have room for: each is a new version of a row.
 const APPENDS_MAX: u64 = 20_000;
 /// Room for an empty database, and for the load of a test until the disk is filled on purpose.
@@ -45,12 +58,16 @@ async fn end(what: &str, load: Load) -> History {
     let history = load.end().await;
     let counts = history.counts();
     eprintln!("{what}: {counts:?}");
-    assert!(counts.acknowledged > 100, "the load was real: {counts:?}");
+    assert!(
+        counts.acknowledged > 100 && counts.sights > 100,
+        "the load was real: {counts:?}"
+    );
     history
 }
 
-async fn end_and_check(what: &str, load: Load, cluster: Cluster) {
-    let history = end(what, load).await;
+async fn end_and_check(what: &str, load: Load, testimony: Testimony, cluster: Cluster) {
+    let mut history = end(what, load).await;
+    testimony.end(&mut history);
     let found = violations(&history, cluster.client()).await;
     assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
     cluster.leave().await;
@@ -60,6 +77,7 @@ async fn end_and_check(what: &str, load: Load, cluster: Cluster) {
 async fn servers_and_an_etcd_member_are_killed() {
     let (mut elastin, cluster) = start(3, &[]).await;
     let load = Load::start(cluster.client());
+    let testimony = Testimony::start(cluster.client()).unwrap();
     for (round, (old, new)) in [("a", "d"), ("b", "e"), ("c", "f")].into_iter().enumerate() {
         go_on(Duration::from_millis(700)).await;
         tokio::task::block_in_place(|| {
@@ -71,37 +89,91 @@ async fn servers_and_an_etcd_member_are_killed() {
         await_service(cluster.client()).await;
         tokio::task::block_in_place(|| elastin.etcd.restart(round).unwrap());
     }
-    end_and_check("killed servers and etcd members", load, cluster).await;
+    end_and_check("killed servers and etcd members", load, testimony, cluster).await;
 }
 
-/// Stops a server for longer than its lease, under load and in the middle of a turn, and lets it go on when the load is over;
-/// then kills the others, so that what the ledgers hold comes from the store. Everything that can't be, given what callers
-/// know.
-async fn stop_a_server(what: &str, more: &[&str]) -> Vec<String> {
+/// Moves an actor to a server, if it is not there already.
+async fn move_to(cluster: &Cluster, actor: &ActorId, server: &str) {
+    match cluster.move_actor(actor, server).await {
+        Ok(()) | Err(AdminError::Move(MoveError::AlreadyThere)) => {}
+        Err(error) => panic!("{actor:?} does not go to {server}: {error}"),
+    }
+}
+
+/// Has a witness leave a trace, wherever it is, as soon as it can.
+async fn testify(witness: &Ref<Witness>, file: &str) {
+    let call = async || witness.testify(file.to_owned()).deadline(CALL_DEADLINE).await;
+    wait_for_some("a trace", call).await;
+}
+
+/// What became of a server that was stopped.
+struct Stopped {
+    /// Everything that can't be, given what callers know and witnesses have left behind.
+    found: Vec<String>,
+    /// Whether its process ended by itself when it went on.
+    ended: bool,
+}
+
+/// Stops a server for longer than its lease, under load and in the middle of a turn, and sends it more meanwhile, which it
+/// gets when it goes on; then kills the others, so that what the ledgers hold comes from the store.
+async fn stop_a_server(what: &str, more: &[&str]) -> Stopped {
     let (mut elastin, cluster) = start(1, more).await;
     let load = Load::start(cluster.client());
     go_on(Duration::from_secs(1)).await;
     await_service(cluster.client()).await;
     let ledger = cluster.client().actor::<Ledger>(0);
-    match cluster.move_actor(ledger.id(), "b").await {
-        Ok(()) | Err(AdminError::Move(MoveError::AlreadyThere)) => {}
-        Err(error) => panic!("ledger 0 does not go to b: {error}"),
-    }
-    let slowly = async move {
-        let call = ledger.append_slowly(NOBODY, 1, LONGER_THAN_A_LEASE);
+    move_to(&cluster, ledger.id(), "b").await;
+    let slow = tokio::spawn(async move {
+        let call = ledger.append_slowly(SLOW_SENDER, 1, LONGER_THAN_A_LEASE);
         call.deadline(Duration::from_secs(60)).await
-    };
-    tokio::spawn(slowly);
+    });
     wait_for("the slow turn to begin", || {
         elastin.words_of("b").contains(SLOW_TURN_BEGAN)
     })
     .await;
+    // No turn of theirs runs while the server is stopped: those that are seen later have begun later.
+    let traces = Testimony::on_request().unwrap();
+    let witnesses: Vec<_> = UNWATCHED_WITNESSES
+        .map(|witness| cluster.client().actor::<Witness>(witness))
+        .collect();
+    for witness in &witnesses {
+        testify(witness, &traces.file()).await;
+        move_to(&cluster, witness.id(), "b").await;
+        testify(witness, &traces.file()).await;
+        let later = witness.testify_later(traces.file(), DUE_AFTER.as_millis() as u64);
+        later.deadline(CALL_DEADLINE).await.unwrap();
+    }
+
     elastin.server("b").pause();
-    go_on(LONGER_THAN_A_LEASE).await;
+    let stopped_at = Instant::now();
+    for witness in &witnesses {
+        for _ in 0..5 {
+            witness.testify(traces.file()).tell().await.unwrap();
+        }
+    }
+    go_on(LONGER_THAN_A_LEASE.saturating_sub(stopped_at.elapsed())).await;
     await_service(cluster.client()).await;
-    let history = end(what, load).await;
+    for witness in &witnesses {
+        testify(witness, &traces.file()).await;
+    }
+    let mut history = end(what, load).await;
     elastin.server("b").go_on();
-    go_on(Duration::from_secs(2)).await;
+    // It finds out that it is dead; one that does not mind comes to the end of its turn.
+    wait_for("the stopped server to find out or to go on", || {
+        elastin.has_ended("b") || elastin.words_of("b").contains(SLOW_TURN_ENDS)
+    })
+    .await;
+    if more.is_empty() {
+        wait_for("the stopped server to end", || elastin.has_ended("b")).await;
+    } else {
+        go_on(Duration::from_secs(2)).await;
+    }
+    let ended = elastin.has_ended("b");
+    let slow = slow.await.expect("the call ends");
+    assert!(slow.is_err(), "the stopped server acknowledged: {slow:?}");
+    history.appended(0, SLOW_SENDER, 1, slow);
+    traces.end(&mut history);
+
     for (old, new) in [("a", "d"), ("b", "e"), ("c", "f")] {
         elastin.kill_server(old);
         elastin.add_server(new).unwrap();
@@ -112,29 +184,42 @@ async fn stop_a_server(what: &str, more: &[&str]) -> Vec<String> {
             .all(|new| cluster.server_names().contains(&(*new).to_owned()))
     })
     .await;
-    violations(&history, cluster.client()).await
+    let found = violations(&history, cluster.client()).await;
+    Stopped { found, ended }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_stopped_for_longer_than_its_lease() {
-    let found = stop_a_server("a stopped server", &[]).await;
+    let Stopped { found, ended } = stop_a_server("a stopped server", &[]).await;
     assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(ended, "it is dead to the cluster, and ends");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_lease_a_stopped_server_does_what_the_checker_finds() {
+    let Stopped { found, ended } = stop_a_server("a server that ignores its lease", &["--no-lease-fence"]).await;
+    eprintln!("found: {} times, first: {:?}", found.len(), found.first());
+    assert!(!ended, "it does not mind that it is dead to the cluster");
+    // What it saves is refused by the store: only its own turns show that it goes on.
+    let of_witnesses = found.iter().filter(|found| found.starts_with("witness")).count();
+    assert!(of_witnesses > 0, "its turns are not seen: {found:?}");
+    assert_eq!(of_witnesses, found.len(), "{}", found.join("\n"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_fences_a_stopped_server_does_what_the_checker_finds() {
-    let found = stop_a_server("a stopped server without fences", &["--unfenced"]).await;
-    assert!(
-        !found.is_empty(),
-        "the checker finds nothing although nothing is fenced"
-    );
-    eprintln!("found without fences: {} times, first: {}", found.len(), found[0]);
+    let unfenced = ["--no-lease-fence", "--no-store-fence"];
+    let Stopped { found, .. } = stop_a_server("a stopped server without fences", &unfenced).await;
+    eprintln!("found: {} times, first: {:?}", found.len(), found.first());
+    let of_ledgers = found.iter().filter(|found| found.starts_with("ledger")).count();
+    assert!(of_ledgers > 0, "what it overwrote is not seen: {found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_is_restarted_and_etcd_loses_its_quorum() {
     let (mut elastin, cluster) = start(3, &[]).await;
     let load = Load::start(cluster.client());
+    let testimony = Testimony::start(cluster.client()).unwrap();
     for _ in 0..2 {
         go_on(Duration::from_millis(500)).await;
         tokio::task::block_in_place(|| elastin.postgres.restart().unwrap());
@@ -144,18 +229,31 @@ async fn postgres_is_restarted_and_etcd_loses_its_quorum() {
         elastin.etcd.kill(0);
         elastin.etcd.kill(1);
     });
+    // Nobody can know that others do not take over: nothing is acknowledged, and no turn runs, not even one that no caller
+    // waits for.
+    go_on(LEASE_AND_MARGIN).await;
+    let before = (load.answered(), testimony.count());
     go_on(LONGER_THAN_A_LEASE).await;
+    assert_eq!(
+        (load.answered(), testimony.count()),
+        before,
+        "nothing goes on without leases"
+    );
     tokio::task::block_in_place(|| {
         elastin.etcd.restart(0).unwrap();
         elastin.etcd.restart(1).unwrap();
     });
+    wait_for("calls and turns to go on", || {
+        load.answered() > before.0 && testimony.count() > before.1
+    })
+    .await;
     await_service(cluster.client()).await;
     assert_eq!(
         cluster.server_names().len(),
         3,
         "nobody was taken for dead while nobody could tell"
     );
-    end_and_check("restarts of PostgreSQL and no quorum", load, cluster).await;
+    end_and_check("restarts of PostgreSQL and no quorum", load, testimony, cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -178,22 +276,45 @@ async fn the_network_between_servers_is_cut() {
     let cluster = elastin.connect().await.expect("there is a server to connect to");
     await_servers(&cluster, 3).await;
     let load = Load::start(cluster.client());
+    let testimony = Testimony::start(cluster.client()).unwrap();
     go_on(Duration::from_secs(1)).await;
 
     // Two servers can't reach each other, while everybody else reaches both.
     network.cut("a", "b").unwrap();
-    go_on(Duration::from_secs(3)).await;
+    go_on(CUT_TIME).await;
     network.mend("a", "b").unwrap();
+    // One hears the other, but not the other way round, and nobody says so.
+    network.lose("a", "b", 100).unwrap();
+    go_on(CUT_TIME).await;
+    network.lose_nothing().unwrap();
     await_service(cluster.client()).await;
-    assert_eq!(cluster.server_names().len(), 3, "both have been there all the time");
+    // A part of everything between servers gets lost.
+    for (from, to) in [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a"), ("b", "c"), ("c", "b")] {
+        network.lose(from, to, 20).unwrap();
+    }
+    go_on(CUT_TIME).await;
+    network.lose_nothing().unwrap();
+    await_service(cluster.client()).await;
+    assert_eq!(cluster.server_names().len(), 3, "all have been there all the time");
 
-    // A server reaches nobody, not even coordination, for longer than its lease.
-    network.isolate("c", true).unwrap();
-    go_on(LONGER_THAN_A_LEASE).await;
-    await_service(cluster.client()).await;
-    network.isolate("c", false).unwrap();
+    // A server reaches everybody but coordination, and everybody reaches it: it must stop by itself before its lease is over.
+    let witness = cluster.client().actor::<Witness>(0);
+    testify(&witness, &testimony.file()).await;
+    move_to(&cluster, witness.id(), "c").await;
+    network.lose_port("c", elastin.etcd.address(0).port()).unwrap();
     await_servers(&cluster, 2).await;
-    end_and_check("a network that was cut", load, cluster).await;
+    await_service(cluster.client()).await;
+    testify(&witness, &testimony.file()).await;
+    network.lose_nothing().unwrap();
+    wait_for("the server without a lease to end", || elastin.has_ended("c")).await;
+
+    // A server reaches nobody, for longer than its lease.
+    network.isolate("b", true).unwrap();
+    await_servers(&cluster, 1).await;
+    await_service(cluster.client()).await;
+    network.isolate("b", false).unwrap();
+    wait_for("the server that was alone to end", || elastin.has_ended("b")).await;
+    end_and_check("a network that was cut", load, testimony, cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -217,6 +338,7 @@ async fn the_disk_of_the_store_is_full_for_a_while() {
     let cluster = elastin.connect().await.expect("there is a server to connect to");
     await_servers(&cluster, 2).await;
     let load = Load::start(cluster.client());
+    let testimony = Testimony::start(cluster.client()).unwrap();
     go_on(Duration::from_secs(1)).await;
     disk.fill().unwrap();
     // What can't be saved is not acknowledged, and whoever reads meanwhile reads what was saved.
@@ -225,7 +347,7 @@ async fn the_disk_of_the_store_is_full_for_a_while() {
     disk.free().unwrap();
     await_service(cluster.client()).await;
     assert_eq!(cluster.server_names().len(), 2, "no server was lost with the disk");
-    end_and_check("a full disk", load, cluster).await;
+    end_and_check("a full disk", load, testimony, cluster).await;
 }
 
 /// Appends to a ledger of its own until an append is not acknowledged.
@@ -257,6 +379,11 @@ async fn servers_whose_clocks_are_an_hour_off_work_like_others() {
     let cluster = elastin.connect().await.expect("there is a server to connect to");
     await_servers(&cluster, 3).await;
     let load = Load::start(cluster.client());
+    let testimony = Testimony::start(cluster.client()).unwrap();
+    for (server, seconds_ahead) in [("a", 0), ("b", 3600), ("c", -3600)] {
+        let is = seconds_ahead_on(&cluster, server).await;
+        assert!((is - seconds_ahead).abs() < 60, "the clock of {server} is {is} s ahead");
+    }
     go_on(LONGER_THAN_A_LEASE).await;
     assert_eq!(cluster.server_names().len(), 3, "nobody was taken for dead");
     // The one whose clock is right dies: the others take over as fast as any.
@@ -265,5 +392,42 @@ async fn servers_whose_clocks_are_an_hour_off_work_like_others() {
     await_service(cluster.client()).await;
     tokio::task::block_in_place(|| elastin.end_server("b"));
     await_service(cluster.client()).await;
-    end_and_check("clocks an hour off", load, cluster).await;
+    // The one that is left sets reminders and keeps them by the same clock, right or wrong.
+    let bell = cluster.client().actor::<Bell>(1);
+    let set = wait_for_some("a reminder to be set", async || {
+        bell.set("ring".into(), 300).deadline(CALL_DEADLINE).await
+    });
+    let set = set.await;
+    wait_for_some("the reminder", async || {
+        let rung = bell
+            .rung()
+            .deadline(CALL_DEADLINE)
+            .await
+            .map_err(|error| error.to_string())?;
+        rung.contains(&set)
+            .then_some(())
+            .ok_or_else(|| format!("{set:?} is not in {rung:?}"))
+    })
+    .await;
+    let behind_ms = unix_ms() - set.due_ms as i64;
+    assert!(
+        (3_500_000..3_700_000).contains(&behind_ms),
+        "it was due {behind_ms} ms ago"
+    );
+    end_and_check("clocks an hour off", load, testimony, cluster).await;
+}
+
+fn unix_ms() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_1970.expect("it is later than 1970").as_millis() as i64
+}
+
+/// By how many seconds the clock of a server is ahead, as an actor there has it.
+async fn seconds_ahead_on(cluster: &Cluster, server: &str) -> i64 {
+    let probe = cluster.client().actor::<Probe>(0);
+    let clock = async || probe.wall_clock_ms().deadline(CALL_DEADLINE).await;
+    wait_for_some("the probe", clock).await;
+    move_to(cluster, probe.id(), server).await;
+    let there = wait_for_some("the time there", clock).await;
+    (there as i64 - unix_ms()) / 1000
 }

@@ -1,17 +1,15 @@
 //! Metrics of a real cluster, read as Prometheus does.
 
 use std::net::{SocketAddr, TcpListener};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use elastin::Embedded;
-use elastin_testkit::{Ledger, Probe, app};
+use elastin_testkit::{Ledger, Probe, app, wait_for_some};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// How many messages the mailbox of an actor takes.
 const MAILBOX_MAX: usize = 1024;
-/// How long anything may take.
-const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Two ports that follow each other, and that nobody uses.
 fn free_ports() -> SocketAddr {
@@ -50,15 +48,11 @@ fn value(text: &str, name: &str) -> f64 {
 
 /// Reads a process's metrics until they are as expected.
 async fn read_until(what: &str, address: SocketAddr, expected: impl Fn(&str) -> bool) -> String {
-    let began = Instant::now();
-    loop {
+    wait_for_some(what, async || {
         let text = read(address).await;
-        if expected(&text) {
-            return text;
-        }
-        assert!(began.elapsed() < TIME_MAX, "waited in vain for {what}:\n{text}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        if expected(&text) { Ok(text) } else { Err(text) }
+    })
+    .await
 }
 
 /// A cluster of one server; where the metrics of its supervisor and of its server are.

@@ -1,15 +1,14 @@
 //! Moves of actors between real processes under load: nothing is lost, doubled or reordered; and with servers killed in the
 //! middle of moves, every outcome is true.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use elastin::prelude::*;
 use elastin::types::ActorId;
 use elastin::{Client, Embedded};
-use elastin_testkit::{Dice, Feeder, Journal, Ledger, Log, embedded, server_names, wait_for};
+use elastin_testkit::{Dice, Feeder, History, Journal, Ledger, embedded, log_of, server_names, wait_for};
 use tokio::task::JoinSet;
 
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
@@ -138,36 +137,18 @@ async fn a_thousand_moves_under_load_lose_nothing_and_keep_order() {
 const LEDGERS: u64 = 12;
 const KILLS: usize = 40;
 
-/// What a sender knows of the numbers it sent to a ledger.
-#[derive(Default)]
-struct Known {
-    acknowledged: BTreeSet<u64>,
-    refused: BTreeSet<u64>,
-    in_doubt: BTreeSet<u64>,
-}
-
-async fn write_ledgers(client: Client, sender: u32, stop: Arc<AtomicBool>) -> BTreeMap<(u32, u64), Known> {
+async fn write_ledgers(client: Client, sender: u32, stop: Arc<AtomicBool>) -> History {
     let mut dice = Dice::new(u64::from(sender));
-    let mut known: BTreeMap<(u32, u64), Known> = BTreeMap::new();
+    let mut history = History::default();
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
         let ledger = dice.below(LEDGERS as usize) as u64;
         number += 1;
-        let outcome = client
-            .actor::<Ledger>(ledger)
-            .append(sender, number)
-            .deadline(CALL_DEADLINE)
-            .await;
-        let known = known.entry((sender, ledger)).or_default();
-        let place = match outcome {
-            Ok(_) => &mut known.acknowledged,
-            Err(error) if error.is_safe_to_retry() => &mut known.refused,
-            Err(CallError::Unknown(_) | CallError::DeadlineExceeded | CallError::Cancelled) => &mut known.in_doubt,
-            Err(other) => panic!("a killed server gives no {other:?}"),
-        };
-        place.insert(number);
+        let actor = client.actor::<Ledger>(ledger);
+        let outcome = actor.append(sender, number).deadline(CALL_DEADLINE).await;
+        history.appended(ledger, sender, number, outcome);
     }
-    known
+    history
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,62 +193,20 @@ async fn with_targets_killed_in_the_middle_of_moves_every_outcome_is_true() {
     }
 
     stop.store(true, Ordering::Relaxed);
-    let mut counts = (0, 0, 0);
+    let mut history = History::default();
     while let Some(of_sender) = senders.join_next().await {
-        for ((sender, ledger), known) in of_sender.expect("no sender met an outcome that can't be") {
-            let log = log_of(&client, ledger).await;
-            let applied = log.get(&sender).cloned().unwrap_or_default();
-            check(sender, ledger, &known, &applied);
-            counts.0 += known.acknowledged.len();
-            counts.1 += known.refused.len();
-            counts.2 += known.in_doubt.len();
-        }
+        history.merge(of_sender.expect("no sender met an outcome that can't be"));
     }
-    eprintln!(
-        "{moved} moves, {killed} kills; calls: {} answered, {} refused, {} in doubt",
-        counts.0, counts.1, counts.2
-    );
-    assert!(counts.0 > 100, "the load was real");
+    let mut found = Vec::new();
+    for ledger in 0..LEDGERS {
+        found.extend(history.violations(ledger, &log_of(&client, ledger).await));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    let counts = history.counts();
+    eprintln!("{moved} moves, {killed} kills; calls: {counts:?}");
+    assert!(counts.acknowledged > 100, "the load was real");
     Arc::into_inner(cluster)
         .expect("nobody else has the cluster")
         .shutdown()
         .await;
-}
-
-fn check(sender: u32, ledger: u64, known: &Known, applied: &[u64]) {
-    let whose = format!("ledger {ledger}, sender {sender}");
-    assert!(
-        applied.windows(2).all(|pair| pair[0] < pair[1]),
-        "{whose}: doubled or out of order: {applied:?}"
-    );
-    let applied: BTreeSet<u64> = applied.iter().copied().collect();
-    for number in &known.acknowledged {
-        assert!(
-            applied.contains(number),
-            "{whose}: {number} was acknowledged and is lost"
-        );
-    }
-    for number in &known.refused {
-        assert!(
-            !applied.contains(number),
-            "{whose}: {number} was said not to have run, but did"
-        );
-    }
-    for number in &applied {
-        let sent = known.acknowledged.contains(number) || known.in_doubt.contains(number);
-        assert!(sent, "{whose}: {number} was never sent");
-    }
-}
-
-async fn log_of(client: &Client, ledger: u64) -> Log {
-    let began = Instant::now();
-    loop {
-        match client.actor::<Ledger>(ledger).log().deadline(CALL_DEADLINE).await {
-            Ok(log) => return log,
-            Err(error) => assert!(
-                began.elapsed() < CALL_DEADLINE,
-                "ledger {ledger} can't be read: {error}"
-            ),
-        }
-    }
 }

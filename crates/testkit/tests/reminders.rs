@@ -3,38 +3,33 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use elastin::prelude::*;
 use elastin::{Client, Embedded};
-use elastin_testkit::{Bell, EtcdElastin, app, wait_for};
+use elastin_testkit::{Bell, EtcdElastin, app, server_names, wait_for, wait_for_some};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_testkit-server");
 const CALL_DEADLINE: Duration = Duration::from_secs(10);
-/// How long anything may take, several calls that fail included.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a bell has acted on. While a server is being replaced, calls may fail.
 async fn rung(client: &Client, bell: u64) -> BTreeSet<Reminder> {
-    let began = Instant::now();
-    loop {
-        match client.actor::<Bell>(bell).rung().deadline(CALL_DEADLINE).await {
-            Ok(rung) => return rung,
-            Err(error) => assert!(began.elapsed() < LIMIT, "bell {bell} can't be read: {error}"),
-        }
-    }
+    let bell = client.actor::<Bell>(bell);
+    wait_for_some("a bell to be readable", async || {
+        bell.rung().deadline(CALL_DEADLINE).await
+    })
+    .await
 }
 
 async fn wait_until_rung(client: &Client, bell: u64, count: usize) -> BTreeSet<Reminder> {
-    let began = Instant::now();
-    loop {
+    wait_for_some("a bell to ring", async || {
         let rung = rung(client, bell).await;
-        if rung.len() >= count {
-            return rung;
+        match rung.len() >= count {
+            true => Ok(rung),
+            false => Err(format!("bell {bell} has rung {rung:?} only")),
         }
-        assert!(began.elapsed() < LIMIT, "bell {bell} has rung {rung:?} only");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    })
+    .await
 }
 
 async fn start(data: &std::path::Path) -> Embedded {
@@ -67,11 +62,11 @@ async fn reminders_come_though_servers_are_killed() {
     // Both servers die while reminders are coming.
     for server in cluster.servers() {
         assert!(cluster.kill(&server.name).await);
-        let began = Instant::now();
-        while cluster.servers().len() < 2 || cluster.servers().iter().any(|other| other.name == server.name) {
-            assert!(began.elapsed() < LIMIT, "{} was not replaced", server.name);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        wait_for("a new server in its place", || {
+            let now = server_names(&cluster);
+            now.len() >= 2 && !now.contains(&server.name)
+        })
+        .await;
     }
 
     for (bell, reminder) in (0..).zip(expected) {
@@ -106,11 +101,10 @@ async fn reminders_come_after_the_whole_cluster_was_killed() {
 
     let cluster = start(data.path()).await;
     // Nobody calls a bell before it has rung: it is the reminder that brings it back.
-    let began = Instant::now();
-    while cluster.servers().iter().map(|server| server.actors).sum::<u64>() < BELLS {
-        assert!(began.elapsed() < LIMIT, "the bells did not come back");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    wait_for("the bells to come back", || {
+        cluster.servers().iter().map(|server| server.actors).sum::<u64>() >= BELLS
+    })
+    .await;
     let client = cluster.client().await.unwrap();
     for bell in 0..BELLS {
         let rung = wait_until_rung(&client, bell, 1).await;

@@ -1,7 +1,6 @@
 //! Carries out the node's commands on the runtime, the store and the network.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use elastin_protocol::store::{StateError, StateReply, StateRequest};
@@ -57,10 +56,9 @@ impl Hands for Inner {
     fn stopped(&self) {
         // Where it was is said by the hook that all panics go through.
         tracing::error!("a panic in the cluster's protocol, which is a bug: this node does nothing any more");
-        self.may_act_until.store(0, Ordering::Relaxed);
-        self.runtime().fence(true);
-        self.transport().close();
         self.failed.send_replace(true);
+        self.stop_acting();
+        self.transport().close();
     }
 
     fn wake_at(&self, at: Option<Time>) {

@@ -118,7 +118,7 @@ pub(crate) async fn serve(
     known_by::agree(&coordination, &place.security).await?;
     let policy = Arc::new(app.compile(&settings.policy)?);
     #[cfg(feature = "planted-bugs")]
-    let state = if options.planted.unfenced {
+    let state = if options.planted.no_store_fence {
         crate::unfenced::Unfenced::over(state)
     } else {
         state

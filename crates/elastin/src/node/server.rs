@@ -98,7 +98,7 @@ impl Server {
                 heard = heard.recv(), if !evicted => match heard {
                     Some(Heard::Roster(roster)) => self.meet(roster),
                     // A bug on purpose: it goes on when it is no longer a member.
-                    Some(Heard::Evicted) | None if self.member.planted.is_unfenced() => evicted = true,
+                    Some(Heard::Evicted) | None if self.member.planted.ignores_lease() => evicted = true,
                     Some(Heard::Evicted) | None => anyhow::bail!("this server is no longer a member of its cluster"),
                 },
                 () = sleep_until_due(&sleeper, self.wakes_at()) => self.wake(),

@@ -140,8 +140,9 @@ impl<A: Handlers> ActorSeat<A> {
     #[inline]
     pub(super) fn may_run_inline(&self, depth: u32) -> bool {
         let scheduler = &self.shared.scheduler;
-        // Outside a turn, the thread may be anybody's: only workers keep to a CPU share, and handlers may need tokio.
-        let is_own = || depth > 0 || (!scheduler.is_limited() && has_tokio());
+        // Outside a turn, the thread may be anybody's: only workers keep to a CPU share, and handlers may need tokio. Within one,
+        // whoever began it has looked at the clock, which would cost a third of such a call.
+        let is_own = || depth > 0 || (!scheduler.is_limited() && has_tokio() && !scheduler.look_whether_fenced());
         depth < INLINE_DEPTH_MAX && !scheduler.is_fenced() && is_own()
     }
 

@@ -107,7 +107,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// What is to be done next, and the place of the turn.
     fn next_step(&self, mailbox: &mut Mailbox<A>) -> Option<(usize, Step<A>)> {
-        if self.shared.scheduler.is_fenced() {
+        if self.shared.scheduler.look_whether_fenced() {
             return None;
         }
         let common = std::mem::take(&mut mailbox.woken);

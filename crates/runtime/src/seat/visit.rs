@@ -298,7 +298,7 @@ impl<A: Handlers> ActorSeat<A> {
     #[inline]
     fn ends(&self, visit: &mut Visit) -> bool {
         self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0
-            || self.shared.scheduler.is_fenced()
+            || self.shared.scheduler.look_whether_fenced()
             || (visit.is_long(|| self.shared.clock.now()) && self.shared.scheduler.others_wait())
     }
 

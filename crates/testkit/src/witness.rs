@@ -1,0 +1,172 @@
+//! An actor that shows which activation of it runs, and what makes it leave traces all the time.
+//!
+//! ```text
+//!   activation 1 ── turn 1, 2, 3 … ──┐
+//!                                    ├──► a file: each line shows more than those before it
+//!   activation 2 ── turn 1, 2 … ─────┘
+//! ```
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use elastin::Client;
+use elastin::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use crate::History;
+
+/// The witnesses that [`Testimony`] and the load look at, by their keys from 0.
+pub const WITNESSES: u64 = 8;
+/// How often a witness leaves a trace by itself, in milliseconds.
+const TICK_MS: u64 = 20;
+/// How often all witnesses are asked to: whoever was activated anew has no timer yet.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// Who has seen what is in a file of traces, as histories name it.
+const THE_FILE: &str = "the file";
+
+/// What a turn of a witness shows. A turn of a later activation shows more, and so does a later turn of the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Sight {
+    /// When the activation began, in nanoseconds on the one clock of the machine that nobody can set.
+    pub since_ns: u64,
+    /// The how-manieth turn of the activation it is, counted from 1.
+    pub turn: u64,
+}
+
+/// Shows which activation of it runs. Its state is in memory only: moves carry it along, a crash ends it.
+#[derive(Actor, Serialize, Deserialize)]
+pub struct Witness {
+    sight: Sight,
+    /// Whether this activation leaves traces by itself. A timer does not move along.
+    #[serde(skip)]
+    ticks: bool,
+}
+
+impl Default for Witness {
+    fn default() -> Self {
+        let now = clock_gettime(ClockId::Monotonic);
+        let since_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let sight = Sight { since_ns, turn: 0 };
+        Self { sight, ticks: false }
+    }
+}
+
+#[handlers]
+impl Witness {
+    /// Shows which activation answers.
+    async fn look(&mut self) -> Sight {
+        self.show()
+    }
+
+    /// The same, and leaves a trace of it in a file.
+    async fn testify(&mut self, ctx: &Ctx, file: String) -> Result<Sight, String> {
+        let sight = self.show();
+        let line = format!("{} {} {}\n", ctx.key(), sight.since_ns, sight.turn);
+        let file = OpenOptions::new().append(true).create(true).open(file);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.map(|()| sight).map_err(|error| error.to_string())
+    }
+
+    /// Leaves a trace after a while, if the activation is there for so long.
+    async fn testify_later(&mut self, ctx: &Ctx, file: String, after_ms: u64) {
+        ctx.after(Duration::from_millis(after_ms), ctx.me::<Witness>().testify(file));
+    }
+
+    /// Leaves a trace, and from then on others by itself, for as long as the activation is there.
+    async fn keep_testifying(&mut self, ctx: &Ctx, file: String) -> Result<Sight, String> {
+        if !self.ticks {
+            self.ticks = true;
+            let me = ctx.me::<Witness>();
+            ctx.every(Duration::from_millis(TICK_MS), me.testify(file.clone()));
+        }
+        self.testify(ctx, file).await
+    }
+}
+
+impl Witness {
+    fn show(&mut self) -> Sight {
+        self.sight.turn += 1;
+        self.sight
+    }
+}
+
+/// Has all witnesses leave traces in one file, by themselves and because they are told to: every turn of theirs is seen,
+/// whether or not somebody hears of it.
+pub struct Testimony {
+    directory: TempDir,
+    asking: Option<JoinHandle<()>>,
+}
+
+impl Testimony {
+    /// Begins.
+    pub fn start(client: &Client) -> std::io::Result<Testimony> {
+        let mut testimony = Self::on_request()?;
+        testimony.asking = Some(tokio::spawn(ask(client.clone(), testimony.file())));
+        Ok(testimony)
+    }
+
+    /// One that has no traces but of those who are asked for them by others.
+    pub fn on_request() -> std::io::Result<Testimony> {
+        let directory = tempfile::tempdir()?;
+        Ok(Testimony {
+            directory,
+            asking: None,
+        })
+    }
+
+    /// Where the traces are.
+    pub fn file(&self) -> String {
+        self.path().display().to_string()
+    }
+
+    /// How many traces there are.
+    pub fn count(&self) -> usize {
+        self.traces().lines().count()
+    }
+
+    /// What can be seen in the traces, for a history.
+    ///
+    /// # Panics
+    /// If a trace can't be read.
+    pub fn end(self, history: &mut History) {
+        for line in self.traces().lines() {
+            let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
+            let [witness, since_ns, turn] = numbers[..] else {
+                panic!("`{line}` is no trace");
+            };
+            history.saw(witness, THE_FILE, Sight { since_ns, turn });
+        }
+    }
+
+    fn traces(&self) -> String {
+        // Before the first one there is no file.
+        std::fs::read_to_string(self.path()).unwrap_or_default()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("traces")
+    }
+}
+
+impl Drop for Testimony {
+    fn drop(&mut self) {
+        if let Some(asking) = &self.asking {
+            asking.abort();
+        }
+    }
+}
+
+async fn ask(client: Client, file: String) {
+    loop {
+        for witness in 0..WITNESSES {
+            let witness = client.actor::<Witness>(witness);
+            // Who can't be told now is told the next time.
+            let _ = witness.keep_testifying(file.clone()).tell().await;
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
