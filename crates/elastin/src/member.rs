@@ -154,7 +154,8 @@ impl Member {
             "plain text does not leave the machine: to listen on {} give the members certificates",
             options.listen
         );
-        let record = MemberRecord::new(options.name, options.role, address);
+        let mut record = MemberRecord::new(options.name, options.role, address);
+        record.certificate = options.security.own_certificate();
         let hosts = options.role == Role::Server;
         let planted = options.planted;
         let membership = Membership::join(options.coordination, record, options.lease_ttl, &options.clock).await?;

@@ -32,6 +32,9 @@ pub(super) async fn dial(inner: Arc<Inner>, peer: NodeId, address: Option<Socket
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let mut secured = inner.security.secure_dialled(stream).await?;
+        if !inner.is_certificate_of(peer, secured.certificate.as_deref()) {
+            return Err(std::io::Error::other("the certificate is another's").into());
+        }
         handshake::dial(&mut secured.reader, &mut secured.writer, &inner.identity, peer).await?;
         Ok::<_, HandshakeError>(secured)
     });
@@ -88,11 +91,13 @@ async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, Secured)> {
         Ok::<_, HandshakeError>((peer, secured))
     });
     match greeted.await {
-        Ok(Ok((peer, secured))) if secured.may_be_node || !inner.has_address(peer) => Some((peer, secured)),
-        Ok(Ok((peer, _))) => {
-            tracing::warn!(%peer, "refused a connection: a client's certificate does not speak for a node");
-            None
-        }
+        Ok(Ok((peer, secured))) => match objection(inner, peer, &secured) {
+            None => Some((peer, secured)),
+            Some(reason) => {
+                tracing::warn!(%peer, "refused a connection: {reason}");
+                None
+            }
+        },
         Ok(Err(error)) => {
             tracing::warn!(%error, "refused a connection");
             None
@@ -104,6 +109,15 @@ async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, Secured)> {
     }
 }
 
+/// Why whoever has dialled is not the peer that it says it is.
+fn objection(inner: &Inner, peer: NodeId, secured: &Secured) -> Option<&'static str> {
+    if !secured.may_be_node && inner.has_address(peer) {
+        return Some("a client's certificate does not speak for a node");
+    }
+    let is_its = inner.is_certificate_of(peer, secured.certificate.as_deref());
+    (!is_its).then_some("that peer has another certificate")
+}
+
 /// Carries a connection that a peer has opened. One that can be dialled is answered on a connection of its own.
 async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, secured: Secured) {
     if inner.has_address(peer) {
@@ -111,7 +125,9 @@ async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, secured: Secured) {
         let reading = Reading::new(&inner, peer, &link, secured.reader);
         read(&inner, peer, &link, reading.keeping(secured.writer)).await;
     } else {
-        let link = inner.adopt(peer);
+        let Some(link) = inner.adopt(peer, secured.certificate.clone()) else {
+            return;
+        };
         carry_both_ways(&inner, peer, secured, &link).await;
     }
 }
