@@ -1,18 +1,27 @@
-//! Any bytes as what a peer sends, in any pieces: refused or understood, and what is understood is the same when it is
-//! encoded and decoded again.
+//! Any bytes as what a peer sends, in any pieces, read as a connection is: refused or understood, the same however the bytes
+//! arrive, and what is understood is the same when it is encoded and decoded again.
 #![no_main]
 
-use bytes::{BufMut, BytesMut};
-use elastin_cluster::{Class, FRAME_BYTES_MAX, take_frame};
+use elastin_cluster::{Class, FRAME_BYTES_MAX, FrameError, Frames, Taken};
 use elastin_protocol::Frame;
 use libfuzzer_sys::fuzz_target;
 
+/// What a connection brought until its end.
+type Read = (Vec<(Class, Vec<u8>)>, Option<FrameError>);
+
 fuzz_target!(|bytes: &[u8]| {
-    let whole = frames(BytesMut::from(bytes), &[]);
-    // However the bytes arrive, the frames are the same.
-    let (first, rest) = bytes.split_at(bytes.len() / 2);
-    assert_eq!(frames(BytesMut::from(first), rest), whole);
-    for (class, payload) in whole {
+    let whole = read([bytes], usize::MAX);
+    // However the bytes arrive, and however many frames are taken in together, they are the same.
+    let mut random = Random::of(bytes);
+    let at_once = 1 + random.below(4);
+    let (mut pieces, mut rest) = (Vec::new(), bytes);
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at(rest.len().min(random.below(12)));
+        pieces.push(piece);
+        rest = behind;
+    }
+    assert_eq!(read(pieces, at_once), whole);
+    for (class, payload) in whole.0 {
         assert!(payload.len() < FRAME_BYTES_MAX);
         if class == Class::Protocol
             && let Ok(frame) = postcard::from_bytes::<Frame>(&payload)
@@ -24,18 +33,44 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// All frames of an input that comes in two pieces, up to the first that is none: a connection ends there.
-fn frames(mut input: BytesMut, rest: &[u8]) -> Vec<(Class, bytes::Bytes)> {
-    let mut taken = Vec::new();
-    for piece in [&[][..], rest] {
-        input.put_slice(piece);
+/// Numbers that depend on the input alone, so that what fails fails again.
+struct Random(u64);
+
+impl Random {
+    fn of(bytes: &[u8]) -> Self {
+        let mix = |seed: u64, byte: &u8| (seed ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        Self(bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix))
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+/// All frames of a connection, up to the first that is none: it ends there.
+fn read<'a>(arriving: impl IntoIterator<Item = &'a [u8]>, at_once: usize) -> Read {
+    let (mut input, mut heard) = (Vec::new(), Vec::new());
+    for piece in arriving {
+        input.extend_from_slice(piece);
         loop {
-            match take_frame(&mut input) {
-                Ok(Some(frame)) => taken.push(frame),
-                Ok(None) => break,
-                Err(_) => return taken,
+            let mut frames = Frames::new(&input, at_once);
+            let before = heard.len();
+            heard.extend(frames.by_ref().map(|(class, payload)| (class, payload.to_vec())));
+            match frames.end() {
+                Ok(Taken { frames, bytes }) => {
+                    assert_eq!(heard.len() - before, frames);
+                    input.drain(..bytes);
+                    if frames < at_once {
+                        break;
+                    }
+                }
+                Err(error) => return (heard, Some(error)),
             }
         }
     }
-    taken
+    (heard, None)
 }

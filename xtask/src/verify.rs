@@ -53,6 +53,10 @@ const STEPS: &[Step] = &[
         what: Check::Own(bench::check),
     },
     Step {
+        name: "fuzz",
+        what: Check::Own(fuzz_targets),
+    },
+    Step {
         name: "test",
         what: Check::Cargo(
             &[
@@ -95,6 +99,22 @@ const STEPS: &[Step] = &[
         ),
     },
 ];
+
+/// Checks that the fuzz targets build, without the library that runs them: that takes a C++ compiler.
+fn fuzz_targets() -> Result<()> {
+    // Together with everything else, so that what both need is checked once.
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
+    let command = [
+        "check",
+        "--quiet",
+        "--no-default-features",
+        "--manifest-path",
+        "fuzz/Cargo.toml",
+        "--target-dir",
+        &target,
+    ];
+    run::cargo_with(&command, &[])
+}
 
 /// The parts of the toolchain that the steps need, and the component each comes in.
 const PARTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];

@@ -6,7 +6,6 @@
 //! └─────────────┴───────┴─────────────┘
 //! ```
 
-use bytes::{Buf, Bytes, BytesMut};
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
@@ -158,17 +157,6 @@ fn first_length(input: &[u8]) -> Result<Option<usize>, FrameError> {
     }
 }
 
-/// Takes the first frame off the front; `None` if it is not all there yet.
-pub fn take(input: &mut BytesMut) -> Result<Option<(Class, Bytes)>, FrameError> {
-    let Some((class, payload)) = first(input)? else {
-        return Ok(None);
-    };
-    let end = length_with(payload);
-    let mut frame = input.split_to(end).freeze();
-    frame.advance(LENGTH_BYTES + CLASS_BYTES);
-    Ok(Some((class, frame)))
-}
-
 /// The frames at the front of some bytes, one after another, where they lie.
 pub struct Frames<'a> {
     input: &'a [u8],
@@ -179,14 +167,16 @@ pub struct Frames<'a> {
 
 /// What was taken off the front.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
-    pub(crate) frames: usize,
-    pub(crate) bytes: usize,
+pub struct Taken {
+    /// How many frames.
+    pub frames: usize,
+    /// How many bytes they are.
+    pub bytes: usize,
 }
 
 impl<'a> Frames<'a> {
     /// At most so many of them.
-    pub(crate) fn new(input: &'a [u8], max: usize) -> Self {
+    pub fn new(input: &'a [u8], max: usize) -> Self {
         Self {
             input,
             taken: Taken::default(),
@@ -201,7 +191,7 @@ impl<'a> Frames<'a> {
     }
 
     /// Passes over those that were not taken, and says what there was.
-    pub(crate) fn end(mut self) -> Result<Taken, FrameError> {
+    pub fn end(mut self) -> Result<Taken, FrameError> {
         self.by_ref().for_each(drop);
         match self.error {
             None => Ok(self.taken),
@@ -272,20 +262,18 @@ mod tests {
         let mut wire = Vec::new();
         put(&mut wire, Class::Protocol, b"first").unwrap();
         put(&mut wire, Class::Control, b"").unwrap();
-        let mut input = BytesMut::new();
-        let mut frames = Vec::new();
+        let mut input = Vec::new();
+        let mut heard = Vec::new();
         for byte in wire {
-            input.extend_from_slice(&[byte]);
-            while let Some(frame) = take(&mut input).unwrap() {
-                frames.push(frame);
-            }
+            input.push(byte);
+            let mut frames = Frames::new(&input, 9);
+            heard.extend(frames.by_ref().map(|(class, payload)| (class, payload.to_vec())));
+            let taken = frames.end().unwrap();
+            input.drain(..taken.bytes);
         }
         assert_eq!(
-            frames,
-            [
-                (Class::Protocol, Bytes::from_static(b"first")),
-                (Class::Control, Bytes::new())
-            ]
+            heard,
+            [(Class::Protocol, b"first".to_vec()), (Class::Control, Vec::new())]
         );
     }
 
@@ -311,9 +299,9 @@ mod tests {
 
     #[test]
     fn a_frame_that_is_too_long_is_refused_before_its_bytes_arrive() {
-        let mut input = BytesMut::from(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes()[..]);
+        let input = (FRAME_BYTES_MAX as u32 + 1).to_le_bytes();
         assert_eq!(
-            take(&mut input),
+            Frames::new(&input, 1).end(),
             Err(FrameError::TooLarge {
                 bytes: FRAME_BYTES_MAX + 1
             })
@@ -330,9 +318,9 @@ mod tests {
 
     #[test]
     fn garbage_is_refused() {
-        assert_eq!(take(&mut BytesMut::from(&[0, 0, 0, 0][..])), Err(FrameError::Empty));
+        assert_eq!(Frames::new(&[0, 0, 0, 0], 1).end(), Err(FrameError::Empty));
         assert_eq!(
-            take(&mut BytesMut::from(&[1, 0, 0, 0, 99][..])),
+            Frames::new(&[1, 0, 0, 0, 99], 1).end(),
             Err(FrameError::UnknownClass(99))
         );
     }

@@ -7,6 +7,8 @@ mod alarm;
 mod authority;
 mod callers;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 #[cfg(test)]
 #[path = "../tests/golden/mod.rs"]
 mod golden;
@@ -21,7 +23,7 @@ mod transport;
 
 pub use authority::{Authority, AuthorityError};
 pub use elastin_protocol::membership::{MemberRecord, MembershipEnd, Role, Roster};
-pub use frame::{Class, FRAME_BYTES_MAX, FrameError, Frames, take as take_frame};
+pub use frame::{Class, FRAME_BYTES_MAX, FrameError, Frames, Taken};
 pub use handshake::{HandshakeError, Refusal, WIRE_VERSIONS};
 pub use membership::{Heard, Membership, MembershipHandle};
 pub use peer::{Above, MESSAGE_BYTES_MAX, Peer, PeerConfig, PeerMeasures};

@@ -115,8 +115,7 @@ impl Membership {
                     MembershipCommand::MayActUntil(until) => peer.may_act_until(until),
                     MembershipCommand::Fence => peer.fence(),
                     MembershipCommand::Roster(roster) => {
-                        let addresses = roster.members.iter();
-                        peer.learn_addresses(addresses.filter_map(|(node, record)| Some((*node, record.address?))));
+                        peer.learn(&roster);
                         match &mut waits {
                             Some(latest) => *latest = roster,
                             None => drop(heard.send(Heard::Roster(roster))),

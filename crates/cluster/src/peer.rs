@@ -7,12 +7,12 @@ mod outside;
 mod reminding;
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 use bytes::Bytes;
+use elastin_protocol::membership::Roster;
 use elastin_protocol::store::StateStore;
 use elastin_protocol::{Event, MoveError, MoveId, Node, NodeConfig, NodeMeasures, View};
 use elastin_runtime::{Outside, Runtime};
@@ -171,11 +171,16 @@ impl Peer {
         self.inner.me
     }
 
-    /// Learns where members can be dialled.
-    pub fn learn_addresses(&self, addresses: impl IntoIterator<Item = (NodeId, SocketAddr)>) {
+    /// Learns where members can be dialled, and which certificates they show.
+    pub fn learn(&self, roster: &Roster) {
         let transport = self.inner.transport();
-        for (node, address) in addresses {
-            transport.learn_address(node, address);
+        for (node, record) in &roster.members {
+            if let Some(certificate) = &record.certificate {
+                transport.learn_certificate(*node, certificate);
+            }
+            if let Some(address) = record.address {
+                transport.learn_address(*node, address);
+            }
         }
     }
 

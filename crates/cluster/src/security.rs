@@ -33,6 +33,14 @@ impl Security {
         !matches!(self, Security::Certificates(_))
     }
 
+    /// What stands for the certificate that this member shows, if it has one.
+    pub fn own_certificate(&self) -> Option<String> {
+        match self {
+            Security::Trusting | Security::Secret(_) => None,
+            Security::Certificates(certificates) => Some(certificates.own.clone()),
+        }
+    }
+
     /// By what they know each other, in words that are the same for all who do. It gives no secret away.
     pub fn known_by(&self) -> String {
         match self {
@@ -53,6 +61,8 @@ pub struct Certificates {
     node_name: ServerName<'static>,
     /// What stands for the authority.
     authority: String,
+    /// What stands for the own certificate.
+    own: String,
 }
 
 impl std::fmt::Debug for Certificates {
@@ -133,7 +143,7 @@ impl Certificates {
         cluster: &str,
     ) -> Result<Self, CertificateError> {
         let mismatch = |error: &dyn std::fmt::Display| CertificateError::Mismatch(error.to_string());
-        let fingerprint = fingerprint(&authority);
+        let (authority_print, own) = (fingerprint(&authority), fingerprint(&certificate));
         let mut roots = RootCertStore::empty();
         roots.add(authority).map_err(|error| mismatch(&error))?;
         let roots = Arc::new(roots);
@@ -157,7 +167,8 @@ impl Certificates {
             connector: TlsConnector::from(Arc::new(client)),
             acceptor: TlsAcceptor::from(Arc::new(server)),
             node_name: ServerName::try_from(node_name(cluster)).map_err(|error| mismatch(&error))?,
-            authority: fingerprint,
+            authority: authority_print,
+            own,
         })
     }
 }
@@ -175,6 +186,8 @@ pub(crate) struct Secured {
     pub(crate) direct: Option<Direct>,
     /// Whether the other end may be a node; otherwise it only calls.
     pub(crate) may_be_node: bool,
+    /// What stands for the certificate that the other end has shown, if that is how nodes know each other.
+    pub(crate) certificate: Option<String>,
 }
 
 /// A socket that takes bytes without waiting, or not at all.
@@ -189,6 +202,7 @@ impl Secured {
             writer: Box::new(writer),
             direct: Some(direct),
             may_be_node: true,
+            certificate: None,
         })
     }
 }
@@ -200,12 +214,16 @@ impl Security {
             return Secured::plain(stream);
         };
         let name = certificates.node_name.clone();
-        let (reader, writer) = tokio::io::split(certificates.connector.connect(name, stream).await?);
+        let stream = certificates.connector.connect(name, stream).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = shown.map(|certificate| fingerprint(certificate));
+        let (reader, writer) = tokio::io::split(stream);
         Ok(Secured {
             reader: Box::new(reader),
             writer: Box::new(writer),
             direct: None,
             may_be_node: true,
+            certificate,
         })
     }
 
@@ -216,6 +234,7 @@ impl Security {
         };
         let stream = certificates.acceptor.accept(stream).await?;
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = shown.map(|certificate| fingerprint(certificate));
         let parsed = shown.and_then(|certificate| ParsedCertificate::try_from(certificate).ok());
         let may_be_node =
             parsed.is_some_and(|certificate| verify_server_name(&certificate, &certificates.node_name).is_ok());
@@ -225,6 +244,7 @@ impl Security {
             writer: Box::new(writer),
             direct: None,
             may_be_node,
+            certificate,
         })
     }
 }

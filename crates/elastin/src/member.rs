@@ -158,7 +158,8 @@ impl Joined {
                 (Some(listener), Some(address))
             }
         };
-        let record = MemberRecord::new(options.name, options.role, address);
+        let mut record = MemberRecord::new(options.name, options.role, address);
+        record.certificate = options.security.own_certificate();
         let membership = Membership::join(options.coordination, record, options.lease_ttl, &options.clock).await?;
         let me = membership.me();
         let (pass_on, below) = mpsc::unbounded_channel();

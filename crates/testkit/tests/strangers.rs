@@ -10,11 +10,15 @@ use std::time::Duration;
 use elastin::{Authority, Embedded};
 use elastin_backends::{Proxy, free_port};
 use elastin_cluster::{Certificates, Frames, Receiver, Security, Transport, TransportConfig, WIRE_VERSIONS};
+use elastin_protocol::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep, Slot};
 use elastin_runtime::Errand;
 use elastin_stores::secret::{Nonce, Proof, Secret, Side, nonce};
 use elastin_testkit::{Caller, app, wait_for};
-use elastin_types::NodeId;
-use serde::Serialize;
+use elastin_types::{
+    ActivationEpoch, ActorId, ActorType, CallId, Caller as Sender, ChainId, Header, Message, Method, NodeId, SlotEpoch,
+    TenantId,
+};
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -231,6 +235,178 @@ async fn a_member_that_talks_nonsense_is_cut_off() {
     let truncated = frame(PROTOCOL, &[0; 100]);
     end_with(served.greeted().await, &truncated[..50]).await;
     end_with(served.greeted().await, &frame(PROTOCOL, &[0xff; 100])).await;
+    served.logs("a frame that can't be decoded").await;
+    served.end(connections).await;
+}
+
+/// An activation that never was.
+const NEVER: ActivationEpoch = ActivationEpoch {
+    slot: SlotEpoch(u32::MAX),
+    counter: u32::MAX,
+};
+
+fn nobodys_actor() -> ActorId {
+    ActorId::new(ActorType::of("Nonsense"), 1)
+}
+
+fn call(origin: NodeId) -> CallId {
+    CallId { origin, sequence: 1 }
+}
+
+/// A call to an actor of a type that there is not.
+fn message(origin: NodeId) -> Arc<Message> {
+    Arc::new(Message {
+        target: nobodys_actor(),
+        header: Header {
+            call: call(origin),
+            chain: ChainId(call(origin)),
+            caller: Sender::Client(origin),
+            tenant: TenantId::default(),
+            deadline: None,
+            one_way: false,
+            expected_cost: None,
+            trace: None,
+            source_time_ms: 0,
+            context: None,
+            request: None,
+        },
+        method: Method::of("nonsense"),
+        body: bytes::Bytes::from_static(&[0xff; 100]),
+    })
+}
+
+/// What makes sense to a decoder and to nobody else, said by somebody who is no server.
+fn nonsense(server: NodeId) -> Vec<Body> {
+    let (actor, epoch) = (nobodys_actor(), NEVER);
+    let step = |step: MoveStep| {
+        Body::Move(MoveBody {
+            actor: nobodys_actor(),
+            epoch,
+            attempt: u32::MAX,
+            step,
+        })
+    };
+    let slots: Vec<(Slot, SlotEpoch)> = Slot::all().map(|slot| (slot, NEVER.slot)).collect();
+    let entries = vec![Entry {
+        actor: actor.clone(),
+        node: NodeId(NOBODY),
+        epoch,
+        attempts_void: u32::MAX,
+    }];
+    vec![
+        Body::Directory(DirectoryBody::HandOver {
+            slots: slots.clone(),
+            entries: entries.clone(),
+            last: Some(true),
+        }),
+        Body::Directory(DirectoryBody::Recover { slots: slots.clone() }),
+        Body::Directory(DirectoryBody::Recovered { entries, done: slots }),
+        Body::Directory(DirectoryBody::Grant {
+            actor: actor.clone(),
+            epoch,
+        }),
+        Body::Directory(DirectoryBody::Abort {
+            actor,
+            epoch,
+            attempt: u32::MAX,
+        }),
+        step(MoveStep::Offer),
+        step(MoveStep::Accept),
+        step(MoveStep::Cancel),
+        step(MoveStep::Settled),
+        Body::Parting,
+        Body::Parted,
+        // A reply to a call that the server never made, and a call in the name of another.
+        Body::Reply {
+            call: call(server),
+            outcome: Ok(bytes::Bytes::new()),
+        },
+        Body::Message {
+            message: message(server),
+            epoch: None,
+        },
+        Body::Passed {
+            message: message(server),
+            epoch,
+        },
+        // What it may say: a call to nobody.
+        Body::Message {
+            message: message(NodeId(NOBODY)),
+            epoch: Some(epoch),
+        },
+        Body::Message {
+            message: message(NodeId(NOBODY)),
+            epoch: None,
+        },
+        Body::Ping,
+    ]
+}
+
+/// A frame of the protocol, as it is sent.
+fn spoken(number: u64, acknowledged: u64, body: Option<Body>) -> Vec<u8> {
+    let said = Frame {
+        number,
+        acknowledged,
+        sent_at: Time::ZERO,
+        body,
+    };
+    frame(PROTOCOL, &encoded(&said))
+}
+
+/// What the numbers of frames say; their bodies are of no interest.
+#[derive(Deserialize)]
+struct Numbers {
+    _number: u64,
+    acknowledged: u64,
+}
+
+/// Waits until the server has handled so many frames.
+async fn acknowledges(stream: &mut TcpStream, count: u64) {
+    loop {
+        let mut length = [0; 4];
+        within(stream.read_exact(&mut length)).await.unwrap();
+        let mut heard = vec![0; u32::from_le_bytes(length) as usize];
+        within(stream.read_exact(&mut heard)).await.unwrap();
+        let numbers: Numbers = postcard::from_bytes(&heard[1..]).unwrap();
+        if heard[0] == PROTOCOL && numbers.acknowledged == count {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_says_what_is_none_of_its_business_is_not_listened_to() {
+    let served = Served::start(false).await;
+    let connections = served.proxy.heard().len();
+    let server = served.cluster.servers()[0].node;
+    let mut stream = served.greeted().await;
+
+    // Numbers from nowhere: frames far ahead, and acknowledgements of what was never said.
+    for (number, acknowledged) in [(u64::MAX, u64::MAX), (0, u64::MAX), (1 << 40, 7)] {
+        for body in [None, Some(Body::Ping)] {
+            stream.write_all(&spoken(number, acknowledged, body)).await.unwrap();
+        }
+    }
+    let words = nonsense(server);
+    let count = words.len() as u64;
+    for (number, body) in (1..).zip(words) {
+        let words = spoken(number, u64::MAX, Some(body));
+        stream.write_all(&words).await.unwrap();
+    }
+    acknowledges(&mut stream, count).await;
+    served.logs("a peer says what only servers say").await;
+    served.caller.goes_on().await;
+
+    // A slot that is none: the last one, with its number changed to one that is as long.
+    let slots = vec![(Slot::new(4095), NEVER.slot)];
+    let body = Body::Directory(DirectoryBody::Recover { slots });
+    let mut words = spoken(count + 1, 0, Some(body));
+    let at = words.windows(2).position(|bytes| bytes == [0xff, 0x1f]).unwrap();
+    words[at + 1] = 0x7f;
+    stream.write_all(&words).await.unwrap();
+    let mut rest = Vec::new();
+    // A reset is as good an end as a close.
+    let _ = within(stream.read_to_end(&mut rest)).await;
     served.logs("a frame that can't be decoded").await;
     served.end(connections).await;
 }

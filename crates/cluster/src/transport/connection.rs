@@ -32,6 +32,9 @@ pub(super) async fn dial(inner: Arc<Inner>, peer: NodeId, address: Option<Socket
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let mut secured = inner.security.secure_dialled(stream).await?;
+        if !inner.is_certificate_of(peer, secured.certificate.as_deref()) {
+            return Err(std::io::Error::other("the certificate is another's").into());
+        }
         let version = handshake::dial(&mut secured.reader, &mut secured.writer, &inner.identity, peer).await?;
         Ok::<_, HandshakeError>((version, secured))
     });
@@ -88,13 +91,13 @@ async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, u16, Secured
         Ok::<_, HandshakeError>((peer, version, secured))
     });
     match greeted.await {
-        Ok(Ok((peer, version, secured))) if secured.may_be_node || !inner.has_address(peer) => {
-            Some((peer, version, secured))
-        }
-        Ok(Ok((peer, ..))) => {
-            tracing::warn!(%peer, "refused a connection: a client's certificate does not speak for a node");
-            None
-        }
+        Ok(Ok((peer, version, secured))) => match objection(inner, peer, &secured) {
+            None => Some((peer, version, secured)),
+            Some(reason) => {
+                tracing::warn!(%peer, "refused a connection: {reason}");
+                None
+            }
+        },
         Ok(Err(error)) => {
             tracing::warn!(%error, "refused a connection");
             None
@@ -106,6 +109,15 @@ async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, u16, Secured
     }
 }
 
+/// Why whoever has dialled is not the peer that it says it is.
+fn objection(inner: &Inner, peer: NodeId, secured: &Secured) -> Option<&'static str> {
+    if !secured.may_be_node && inner.has_address(peer) {
+        return Some("a client's certificate does not speak for a node");
+    }
+    let is_its = inner.is_certificate_of(peer, secured.certificate.as_deref());
+    (!is_its).then_some("that peer has another certificate")
+}
+
 /// Carries a connection that a peer has opened. One that can be dialled is answered on a connection of its own.
 async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, version: u16, secured: Secured) {
     if inner.has_address(peer) {
@@ -113,7 +125,9 @@ async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, version: u16, secured: 
         let reading = Reading::new(&inner, peer, &link, secured.reader);
         read(&inner, peer, &link, reading.keeping(secured.writer)).await;
     } else {
-        let link = inner.adopt(peer);
+        let Some(link) = inner.adopt(peer, secured.certificate.clone()) else {
+            return;
+        };
         carry_both_ways(&inner, peer, version, secured, &link).await;
     }
 }

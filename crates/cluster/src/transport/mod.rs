@@ -112,8 +112,19 @@ struct Inner {
 struct Peers {
     addresses: BTreeMap<NodeId, SocketAddr>,
     links: BTreeMap<NodeId, Arc<Link>>,
+    /// The certificates that members say they have.
+    certificates: BTreeMap<NodeId, String>,
+    /// The certificates that were shown on the connections that peers without an address have opened.
+    shown: BTreeMap<NodeId, Option<String>>,
     distrust: Distrust,
     closed: bool,
+}
+
+impl Peers {
+    fn is_certificate_of(&self, peer: NodeId, shown: Option<&str>) -> bool {
+        let known = self.certificates.get(&peer);
+        known.is_none_or(|known| shown == Some(known))
+    }
 }
 
 impl Transport {
@@ -152,12 +163,29 @@ impl Transport {
         }
     }
 
+    /// Says which certificate a peer has. Whoever has shown another in its name loses its connection.
+    pub fn learn_certificate(&self, peer: NodeId, certificate: &str) {
+        let impostor = {
+            let mut peers = self.inner.peers.lock();
+            peers.certificates.insert(peer, certificate.to_owned());
+            let shown = peers.shown.get(&peer);
+            let is_another = shown.is_some_and(|shown| shown.as_deref() != Some(certificate));
+            peers.links.get(&peer).filter(|_| is_another).cloned()
+        };
+        if let Some(link) = impostor {
+            tracing::warn!(%peer, "dropped a connection: that peer has another certificate");
+            self.inner.break_link(peer, &link);
+        }
+    }
+
     /// Forgets a peer that has left, and closes its connections.
     pub fn forget(&self, peer: NodeId) {
         let link = {
             let mut peers = self.inner.peers.lock();
             peers.addresses.remove(&peer);
             peers.distrust.forget(peer);
+            peers.certificates.remove(&peer);
+            peers.shown.remove(&peer);
             peers.links.remove(&peer)
         };
         if let Some(link) = link {
@@ -230,15 +258,28 @@ impl Inner {
         link
     }
 
-    /// The link of a peer that can't be dialled: it is answered on the connection that it opened just now.
-    fn adopt(&self, peer: NodeId) -> Arc<Link> {
+    /// The link of a peer that can't be dialled: it is answered on the connection that it opened just now. None, if it has
+    /// turned out meanwhile that the peer has another certificate.
+    fn adopt(&self, peer: NodeId, shown: Option<String>) -> Option<Arc<Link>> {
         let link = Link::new(Arc::clone(&self.stages));
-        let older = self.peers.lock().links.insert(peer, Arc::clone(&link));
+        let older = {
+            let mut peers = self.peers.lock();
+            if !peers.is_certificate_of(peer, shown.as_deref()) {
+                return None;
+            }
+            peers.shown.insert(peer, shown);
+            peers.links.insert(peer, Arc::clone(&link))
+        };
         if let Some(older) = older {
             older.close();
             self.receiver.link_down(peer);
         }
-        link
+        Some(link)
+    }
+
+    /// Whether a certificate, or none, may be a peer's, as far as is known.
+    fn is_certificate_of(&self, peer: NodeId, shown: Option<&str>) -> bool {
+        self.peers.lock().is_certificate_of(peer, shown)
     }
 
     fn has_address(&self, peer: NodeId) -> bool {
@@ -266,6 +307,7 @@ impl Inner {
             let current = peers.links.get(&peer).is_some_and(|other| Arc::ptr_eq(other, link));
             if current {
                 peers.links.remove(&peer);
+                peers.shown.remove(&peer);
             }
             current && !peers.closed
         };

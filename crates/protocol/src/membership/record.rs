@@ -45,6 +45,10 @@ pub struct MemberRecord {
     /// How long it may act after a sign of life: whoever takes over waits for so long.
     #[serde(default)]
     pub lease_ttl: Duration,
+    /// What stands for the certificate that it shows: whoever shows another is not this member. `None` if members know each
+    /// other in another way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
 }
 
 impl MemberRecord {
@@ -57,6 +61,7 @@ impl MemberRecord {
             draining: false,
             stopped: false,
             lease_ttl: Duration::ZERO,
+            certificate: None,
         }
     }
 

@@ -1,0 +1,43 @@
+//! What fuzz targets reach that nobody else does.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use elastin_stores::secret::Secret;
+use elastin_types::NodeId;
+
+use crate::handshake::{self, HandshakeError, Identity, WIRE_VERSIONS};
+
+/// The cluster that greetings must be for.
+pub const CLUSTER: &str = "app";
+/// The node that must be greeted.
+pub const ME: NodeId = NodeId(300);
+
+fn identity(secret: Option<&Secret>) -> Identity {
+    Identity {
+        cluster: CLUSTER.into(),
+        me: ME,
+        versions: WIRE_VERSIONS,
+        secret: secret.cloned(),
+    }
+}
+
+/// What a node makes of somebody who has dialled it and says this and no more: who that is, and the version that both speak.
+pub fn accept(mut said: &[u8], secret: Option<&Secret>) -> Result<(NodeId, u16), HandshakeError> {
+    let identity = identity(secret);
+    at_once(handshake::accept(&mut said, &mut tokio::io::sink(), &identity))
+}
+
+/// What a node makes of somebody that it has dialled, and who says this and no more: the version that both speak.
+pub fn dial(mut said: &[u8], secret: Option<&Secret>) -> Result<u16, HandshakeError> {
+    let identity = identity(secret);
+    at_once(handshake::dial(&mut said, &mut tokio::io::sink(), &identity, NodeId(5)))
+}
+
+/// Runs what has nothing to wait for: all that will be said is there.
+fn at_once<T>(handshake: impl Future<Output = T>) -> T {
+    match pin!(handshake).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(end) => end,
+        Poll::Pending => unreachable!("there is nothing to wait for"),
+    }
+}

@@ -1,0 +1,51 @@
+//! Any frames from any peers, of which one is a client and one is too new for the view, into a node that lives: it hosts, calls
+//! and moves actors, owns slots, and sees views change. It must never panic, whatever peers say.
+#![no_main]
+
+mod world;
+
+use elastin_protocol::Frame;
+use libfuzzer_sys::fuzz_target;
+use world::World;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input(bytes);
+    let mut world = World::start(input.byte());
+    while !input.0.is_empty() {
+        match input.byte() % 9 {
+            // A frame that is the next one of its peer, and one with numbers of its own.
+            what @ (0 | 1) => {
+                let (peer, payload) = (input.byte(), input.piece());
+                if let Ok(frame) = postcard::from_bytes::<Frame>(payload) {
+                    world.hears(peer, frame, what == 0);
+                }
+            }
+            2 => world.runtime_answers(input.byte()),
+            3 => world.calls(input.byte(), input.byte()),
+            4 => world.view_changes(input.byte()),
+            5 => world.moves(input.byte(), input.byte()),
+            6 => world.time_passes(input.byte()),
+            7 => world.link_changes(input.byte()),
+            _ => world.parts(),
+        }
+    }
+});
+
+/// What is left of the input; nothing but zeros follows it.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> u8 {
+        let (first, rest) = self.0.split_first().unwrap_or((&0, &[]));
+        self.0 = rest;
+        *first
+    }
+
+    /// Bytes behind two that say how many.
+    fn piece(&mut self) -> &'a [u8] {
+        let length = usize::from(u16::from_le_bytes([self.byte(), self.byte()]));
+        let (piece, rest) = self.0.split_at(self.0.len().min(length));
+        self.0 = rest;
+        piece
+    }
+}

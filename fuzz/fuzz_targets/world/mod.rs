@@ -1,0 +1,287 @@
+//! A node, its peers and what it runs on, as far as a fuzz target needs them.
+
+mod tame;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use elastin_protocol::{Command, Event, Frame, Limits, Member, MoveId, Node, NodeConfig, PlannedMove, SlotTable, View};
+use elastin_types::{
+    ActivationEpoch, ActorId, ActorType, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId,
+    NotDelivered, Request, SlotEpoch, TenantId, Time,
+};
+
+const ME: NodeId = NodeId(2);
+const SERVER: NodeId = NodeId(1);
+const OTHER_SERVER: NodeId = NodeId(5);
+const CLIENT: NodeId = NodeId(7);
+const TOO_NEW: NodeId = NodeId(300);
+const PEERS: [NodeId; 4] = [SERVER, OTHER_SERVER, CLIENT, TOO_NEW];
+const FIRST_REVISION: u64 = 10;
+
+/// There are few of them, so that what is said and what is there are about the same ones.
+fn actor(key: u8) -> ActorId {
+    ActorId::new(ActorType::of("Folder"), u64::from(key % 4))
+}
+
+pub(crate) struct World {
+    node: Node,
+    now: Time,
+    commands: Vec<Command>,
+    /// What the runtime and placement have not answered yet.
+    unanswered: VecDeque<Command>,
+    /// The mail of activations.
+    mail: BTreeMap<(ActorId, ActivationEpoch), Vec<Arc<Message>>>,
+    /// How many frames came from each peer.
+    heard: BTreeMap<NodeId, u64>,
+    view: View,
+    sequence: u64,
+    moves: u64,
+}
+
+impl World {
+    /// A node in a small cluster; the choice says who owns the directory.
+    pub(crate) fn start(choice: u8) -> Self {
+        let servers = [SERVER, ME, OTHER_SERVER].map(|node| (node, Member::SERVER));
+        let members: BTreeMap<NodeId, Member> = servers.into_iter().chain([(CLIENT, Member::CLIENT)]).collect();
+        let epoch = SlotEpoch(3);
+        // To own slots takes time, of which there is more for other things.
+        let slots = match choice % 8 {
+            0..5 => SlotTable::owned_by(SERVER, epoch),
+            5 => SlotTable::owned_by(ME, epoch),
+            _ => SlotTable::shared_by(&[SERVER, ME, OTHER_SERVER], epoch),
+        };
+        let view = View {
+            revision: FIRST_REVISION,
+            members: Arc::new(members),
+            slots,
+        };
+        let limits = Limits {
+            held_per_actor: 4,
+            unacknowledged_per_peer: 64,
+            moves_out: 3,
+            moves_in: 3,
+            requests_per_actor: 3,
+            request_bytes: 64,
+            routes: 3,
+            ..Limits::default()
+        };
+        let mut world = Self {
+            node: Node::new(NodeConfig {
+                me: ME,
+                hosts: true,
+                limits,
+            }),
+            now: Time::ZERO,
+            commands: Vec::new(),
+            unanswered: VecDeque::new(),
+            mail: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            view: view.clone(),
+            sequence: 0,
+            moves: 0,
+        };
+        world.happens(Event::MayActUntil(Time(u64::MAX)));
+        if choice < 200 {
+            world.happens(Event::View(view));
+        }
+        world
+    }
+
+    /// Feeds an event to the node and carries out what it wants done; mail that finds no activation bounces at once.
+    fn happens(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            self.node.handle(self.now, event, &mut self.commands);
+            for command in std::mem::take(&mut self.commands) {
+                match command {
+                    Command::Deliver { epoch, message } => match self.mail.get_mut(&(message.target.clone(), epoch)) {
+                        Some(mail) => mail.push(message),
+                        None => events.push_back(Event::Bounced { epoch, message }),
+                    },
+                    Command::Release { actor, epoch } => {
+                        let queue = self.mail.remove(&(actor.clone(), epoch)).unwrap_or_default();
+                        events.push_back(Event::Released { actor, epoch, queue });
+                    }
+                    Command::Activate { .. } | Command::Freeze { .. } | Command::NeedPlacement { .. } => {
+                        self.unanswered.push_back(command);
+                    }
+                    Command::Transmit { .. }
+                    | Command::Complete { .. }
+                    | Command::Open { .. }
+                    | Command::Resume { .. }
+                    | Command::MoveEnded { .. }
+                    | Command::Refused { .. } => {}
+                }
+            }
+        }
+    }
+
+    /// A frame comes from a peer; with a `next`, it is the one that is expected.
+    pub(crate) fn hears(&mut self, peer: u8, mut frame: Frame, next: bool) {
+        let from = PEERS[usize::from(peer) % PEERS.len()];
+        if let Some(body) = &mut frame.body {
+            tame::body(body);
+            let heard = self.heard.entry(from).or_default();
+            if next {
+                *heard += 1;
+                frame.number = *heard;
+            }
+        }
+        self.happens(Event::Frame { from, frame });
+    }
+
+    /// The runtime, or placement, answers something; or a turn ends, or an activation.
+    pub(crate) fn runtime_answers(&mut self, choice: u8) {
+        let good = choice % 4 != 3;
+        match self.unanswered.pop_front() {
+            Some(Command::Activate { actor, epoch, .. }) => {
+                let result = if good {
+                    self.mail.insert((actor.clone(), epoch), Vec::new());
+                    Ok(())
+                } else {
+                    Err(CallError::NotDelivered(NotDelivered::StateUnavailable))
+                };
+                self.happens(Event::Activated { actor, epoch, result });
+            }
+            Some(Command::Freeze { actor, epoch, .. }) => {
+                let here = self.mail.contains_key(&(actor.clone(), epoch));
+                let image = (good && here).then(|| Bytes::from(vec![0; 70_000 * usize::from(choice / 128)]));
+                self.happens(Event::Frozen { actor, epoch, image });
+            }
+            Some(Command::NeedPlacement { actor, .. }) => {
+                let places = [ME, SERVER, OTHER_SERVER, TOO_NEW];
+                let node = good.then(|| places[usize::from(choice / 4) % places.len()]);
+                self.happens(Event::Placed { actor, node });
+            }
+            Some(_) => unreachable!("nothing else is answered"),
+            None => self.turn_ends(choice),
+        }
+    }
+
+    fn turn_ends(&mut self, choice: u8) {
+        let Some(key) = self.mail.keys().nth(usize::from(choice) % 4).cloned() else {
+            return;
+        };
+        let mail = self.mail.get_mut(&key).expect("it is a key of it");
+        if mail.is_empty() {
+            self.mail.remove(&key);
+            let (actor, epoch) = key;
+            return self.happens(Event::Passivated { actor, epoch });
+        }
+        let message = mail.remove(0);
+        if !message.header.one_way {
+            let call = message.header.call;
+            let outcome = match choice % 2 {
+                0 => Ok(Bytes::from(vec![0; usize::from(choice)])),
+                _ => Err(CallError::DeadlineExceeded),
+            };
+            self.happens(Event::Replied { call, outcome });
+        }
+    }
+
+    /// A caller here calls or tells, or makes a request.
+    pub(crate) fn calls(&mut self, key: u8, choice: u8) {
+        self.sequence += 1;
+        let call = CallId {
+            origin: ME,
+            sequence: self.sequence,
+        };
+        let request = (choice % 4 == 3).then(|| self.node.begin_request()).flatten();
+        let header = Header {
+            call,
+            chain: ChainId(call),
+            caller: match choice / 4 % 2 {
+                0 => Caller::Client(ME),
+                _ => Caller::Actor(actor(choice / 8)),
+            },
+            tenant: TenantId::default(),
+            deadline: (choice > 127).then(|| self.now + Duration::from_millis(u64::from(choice))),
+            one_way: choice % 4 == 1,
+            expected_cost: None,
+            trace: None,
+            source_time_ms: 0,
+            context: None,
+            request: request.map(|number| Request {
+                number,
+                settled_below: 0,
+            }),
+        };
+        let message = Message {
+            target: actor(key),
+            header,
+            method: Method::of("open"),
+            body: Bytes::new(),
+        };
+        let message = Arc::new(message);
+        self.happens(Event::Send { message });
+        match (choice % 4, request) {
+            (2, _) => self.happens(Event::GiveUp { call }),
+            (_, Some(request)) if choice > 64 => self.happens(Event::Settle { request }),
+            _ => {}
+        }
+    }
+
+    /// Somebody goes or comes, and slots change hands.
+    pub(crate) fn view_changes(&mut self, choice: u8) {
+        let mut members = BTreeMap::clone(&self.view.members);
+        let whom = PEERS[usize::from(choice) % PEERS.len()];
+        if members.remove(&whom).is_none() && whom == TOO_NEW {
+            members.insert(TOO_NEW, Member::SERVER);
+            self.view.revision = self.view.revision.max(TOO_NEW.0);
+        }
+        let draining = choice > 200;
+        members.insert(ME, Member { hosts: true, draining });
+        let hosts = members.iter().filter(|(_, member)| member.hosts && !member.draining);
+        let owners: Vec<NodeId> = hosts.map(|(node, _)| *node).collect();
+        let slots = self.view.slots.rebalanced(&owners);
+        self.view = View {
+            revision: self.view.revision + 1,
+            members: Arc::new(members),
+            slots: slots.unwrap_or_else(|| self.view.slots.clone()),
+        };
+        self.happens(Event::View(self.view.clone()));
+    }
+
+    /// Somebody wants actors moved, together or not.
+    pub(crate) fn moves(&mut self, key: u8, choice: u8) {
+        let to = [SERVER, OTHER_SERVER, CLIENT, ME, TOO_NEW][usize::from(choice) % 5];
+        let mut planned = |key: u8| {
+            self.moves += 1;
+            PlannedMove {
+                id: MoveId(self.moves),
+                actor: actor(key),
+                to,
+            }
+        };
+        let moves = vec![planned(key), planned(key / 4)];
+        let event = match choice / 5 % 3 {
+            0 => Event::Moves(moves),
+            1 => Event::MoveTogether(moves),
+            _ => {
+                let PlannedMove { id, actor, to } = moves[0].clone();
+                Event::Move { id, actor, to }
+            }
+        };
+        self.happens(event);
+    }
+
+    pub(crate) fn time_passes(&mut self, choice: u8) {
+        self.now = self.now + Duration::from_millis(u64::from(choice).pow(2));
+        self.happens(Event::Timer);
+    }
+
+    pub(crate) fn link_changes(&mut self, choice: u8) {
+        let peer = PEERS[usize::from(choice) % PEERS.len()];
+        self.happens(match choice / 4 % 2 {
+            0 => Event::LinkUp { peer },
+            _ => Event::LinkDown { peer },
+        });
+    }
+
+    pub(crate) fn parts(&mut self) {
+        self.happens(Event::Part);
+    }
+}
