@@ -21,6 +21,28 @@ const END_TIME_MAX: Duration = Duration::from_secs(90);
 const LAST_LINES: usize = 30;
 
 /// A cluster of server processes over etcd and PostgreSQL. Everything ends with it.
+///
+/// ```no_run
+/// use elastin_testkit::{EtcdElastin, Ledger, app, wait_for};
+///
+/// # #[tokio::main]
+/// # async fn main() -> anyhow::Result<()> {
+/// // In an application's tests: its own `App`, and `env!("CARGO_BIN_EXE_…")` of its own program.
+/// let mut elastin = EtcdElastin::start(app(), "target/debug/testkit-server", 3)?;
+/// elastin.add_server("a")?;
+/// elastin.add_server("b")?;
+/// let cluster = elastin.connect().await?;
+/// wait_for("the servers", || cluster.server_names().len() == 2).await;
+/// let ledger = cluster.client().actor::<Ledger>(7);
+/// assert_eq!(ledger.append(1, 1).await, Ok(1));
+/// elastin.server("b").pause();
+/// elastin.kill_server("a");
+/// elastin.etcd.kill(0);
+/// elastin.postgres.restart()?;
+/// elastin.server("b").go_on();
+/// # Ok(())
+/// # }
+/// ```
 pub struct EtcdElastin {
     app: App,
     program: PathBuf,

@@ -16,7 +16,7 @@ use elastin_stores::secret::{Nonce, Proof, Secret, Side, nonce};
 use elastin_testkit::{Caller, app, wait_for};
 use elastin_types::{
     ActivationEpoch, ActorId, ActorType, CallId, Caller as Sender, ChainId, Header, Message, Method, NodeId, SlotEpoch,
-    TenantId,
+    TenantId, Time,
 };
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
