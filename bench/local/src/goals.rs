@@ -59,7 +59,9 @@ fn best_library(row: Row, results: &Results) -> Option<&'static str> {
 /// Bytes per idle actor.
 pub fn of_memory() -> Result<Vec<Line>> {
     let mut best: Option<(f64, &str)> = None;
-    println!("resident bytes per idle actor, called once, registry included");
+    println!(
+        "resident bytes per idle actor, called once, registry included; ours with the directory's entry and the host's"
+    );
     for contender in &ALL {
         let bytes = memory::measure(contender)?;
         println!("  {:<22}{bytes:>8.0} B", contender.name);

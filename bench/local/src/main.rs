@@ -8,6 +8,7 @@ mod floor;
 mod goals;
 mod instructions;
 mod memory;
+mod node;
 mod ours;
 mod tokio_peer;
 mod with_actix;

@@ -1,4 +1,5 @@
-//! How many bytes an idle actor takes that was called once, registry included.
+//! How many bytes an idle actor takes that was called once, registry included; of ours also what the node around the runtime keeps of
+//! it: the directory's entry and the host's.
 //!
 //! Each contender is measured in a process of its own, so that nothing is left over from another.
 

@@ -7,6 +7,7 @@ use elastin_runtime::{Interest, Runtime, Settings};
 use elastin_types::CallError;
 use serde::{Deserialize, Serialize};
 
+use crate::node::Lone;
 use crate::tokio_peer::tokio;
 use crate::workload::{Counter, Kind, MAILBOX, MANY, Row, run, timed, work};
 
@@ -195,7 +196,7 @@ fn within<T>(settings: Settings, work: impl AsyncFnOnce(&Runtime) -> T) -> T {
     })
 }
 
-/// Keeps idle actors with number keys.
+/// Keeps idle actors with number keys, in a runtime and in the node around it.
 pub fn hold(actors: u64, look: &mut dyn FnMut()) {
     hold_with(actors, look, |client, key| client.actor(key));
 }
@@ -212,9 +213,13 @@ fn hold_with(actors: u64, look: &mut dyn FnMut(), make: impl Fn(&Client, u64) ->
     };
     within(settings, async |runtime| {
         let client = runtime.client();
+        let mut node = Lone::new();
         for key in 0..actors {
-            make(&client, key).add(1).await.expect("the actor is there");
+            let counter = make(&client, key);
+            node.first_call(counter.id().clone());
+            counter.add(1).await.expect("the actor is there");
         }
+        assert_eq!(node.active(), actors, "the node knows them all");
         // Two periods later, as on any node, what was measured of idle actors is gone.
         for _ in 0..2 {
             runtime.snapshot(&Interest::Types {
@@ -223,5 +228,6 @@ fn hold_with(actors: u64, look: &mut dyn FnMut(), make: impl Fn(&Client, u64) ->
             });
         }
         look();
+        drop(node);
     });
 }

@@ -1,0 +1,97 @@
+//! What a node keeps of an actor besides what its runtime does: the directory's entry, which says where it is, and what its host knows
+//! of it, with the epoch of its activation.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use elastin_protocol::{Command, Event, Limits, Member, Node, NodeConfig, SlotTable, View};
+use elastin_types::{ActorId, CallId, Caller, ChainId, Header, Message, Method, NodeId, SlotEpoch, TenantId, Time};
+
+const ME: NodeId = NodeId(1);
+
+/// A node that is alone in its cluster: it has the whole directory, and hosts everybody.
+pub struct Lone {
+    node: Node,
+    calls: u64,
+}
+
+impl Lone {
+    pub fn new() -> Self {
+        let node = Node::new(NodeConfig {
+            me: ME,
+            hosts: true,
+            limits: Limits::default(),
+        });
+        let mut lone = Self { node, calls: 0 };
+        lone.happens(Event::MayActUntil(Time(u64::MAX)));
+        lone.happens(Event::View(View {
+            revision: 1,
+            members: [(ME, Member::SERVER)]
+                .into_iter()
+                .collect::<std::collections::BTreeMap<_, _>>()
+                .into(),
+            slots: SlotTable::owned_by(ME, SlotEpoch(1)),
+        }));
+        lone
+    }
+
+    /// How many actors are active.
+    pub fn active(&self) -> u64 {
+        self.node.active().count() as u64
+    }
+
+    /// An actor is called for the first time: it is placed, activated, runs and answers.
+    pub fn first_call(&mut self, target: ActorId) {
+        self.calls += 1;
+        let call = CallId {
+            origin: ME,
+            sequence: self.calls,
+        };
+        let message = Message {
+            target,
+            header: Header {
+                call,
+                chain: ChainId(call),
+                caller: Caller::Client(ME),
+                tenant: TenantId::default(),
+                deadline: None,
+                one_way: false,
+                expected_cost: None,
+                trace: None,
+                source_time_ms: 0,
+                context: None,
+                request: None,
+            },
+            method: Method::of("add"),
+            body: Bytes::new(),
+        };
+        self.happens(Event::Send {
+            message: Arc::new(message),
+        });
+    }
+
+    /// Takes in an event, and does what the node wants done, until there is nothing more.
+    fn happens(&mut self, event: Event) {
+        let mut commands = Vec::new();
+        self.node.handle(Time::ZERO, event, &mut commands);
+        for command in commands {
+            match command {
+                Command::NeedPlacement { actor, .. } => {
+                    let node = Some(ME);
+                    self.happens(Event::Placed { actor, node });
+                }
+                Command::Activate { actor, epoch, .. } => {
+                    let result = Ok(());
+                    self.happens(Event::Activated { actor, epoch, result });
+                }
+                Command::Deliver { message, .. } => {
+                    let (call, outcome) = (message.header.call, Ok(Bytes::new()));
+                    self.happens(Event::Replied { call, outcome });
+                }
+                Command::Open { .. } => {}
+                Command::Complete { outcome, .. } => assert!(outcome.is_ok(), "the call ends well: {outcome:?}"),
+                other => unreachable!("a node that is alone does not want {other:?}"),
+            }
+        }
+    }
+}
