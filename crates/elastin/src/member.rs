@@ -15,7 +15,7 @@ use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
 use elastin_runtime::{Runtime, Settings};
 use elastin_types::{ActivationEpoch, ActorId, Caller, NodeId};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::App;
 use crate::retrying::Retrying;
@@ -33,7 +33,13 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// What the driver of a member has for the part that steers it.
 pub(crate) enum Below {
     /// A frame of class control or admin.
-    Frame { from: NodeId, class: Class, payload: Bytes },
+    Frame {
+        from: NodeId,
+        class: Class,
+        payload: Bytes,
+        /// What it takes of the room for frames, for as long as it waits.
+        _room: OwnedSemaphorePermit,
+    },
     /// A new actor needs a place.
     NeedPlacement {
         actor: ActorId,
@@ -47,19 +53,44 @@ pub(crate) enum Below {
     },
 }
 
+/// The bytes of frames that may wait for the task that steers a member. Peers choose how many they send, and beyond it theirs are
+/// dropped, so that they can't fill memory: managers speak again in their next period, and operators ask again.
+const FRAMES_WAITING_BYTES_MAX: u32 = 64 << 20;
+
+/// A frame counts for as much at least, so that small ones can't fill memory either.
+const FRAME_BYTES_MIN: u32 = 256;
+
 /// Passes everything on to the task that steers the member, so that the driver never waits for it.
-struct PassOn(mpsc::UnboundedSender<Below>);
+struct PassOn {
+    to: mpsc::UnboundedSender<Below>,
+    room: Arc<Semaphore>,
+}
 
 impl PassOn {
+    fn new() -> (Self, mpsc::UnboundedReceiver<Below>) {
+        let (to, below) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(FRAMES_WAITING_BYTES_MAX as usize));
+        (Self { to, room }, below)
+    }
+
     fn pass(&self, below: Below) {
         // A member that has ended needs nothing more.
-        let _ = self.0.send(below);
+        let _ = self.to.send(below);
     }
 }
 
 impl Above for PassOn {
     fn frame(&self, from: NodeId, class: Class, payload: Bytes) {
-        self.pass(Below::Frame { from, class, payload });
+        let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX).max(FRAME_BYTES_MIN);
+        match Arc::clone(&self.room).try_acquire_many_owned(bytes) {
+            Ok(room) => self.pass(Below::Frame {
+                from,
+                class,
+                payload,
+                _room: room,
+            }),
+            Err(_) => tracing::warn!(%from, ?class, "a frame was dropped: too many wait already"),
+        }
     }
 
     fn need_placement(&self, actor: ActorId, caller: Caller, caller_node: NodeId) {
@@ -162,7 +193,7 @@ impl Joined {
         record.certificate = options.security.own_certificate();
         let membership = Membership::join(options.coordination, record, options.lease_ttl, &options.clock).await?;
         let me = membership.me();
-        let (pass_on, below) = mpsc::unbounded_channel();
+        let (pass_on, below) = PassOn::new();
         let config = PeerConfig {
             cluster: app.cluster_name().into(),
             node: NodeConfig {
@@ -178,7 +209,7 @@ impl Joined {
         };
         Ok(Joined {
             me,
-            peer: Peer::new(config, Arc::new(PassOn(pass_on))),
+            peer: Peer::new(config, Arc::new(pass_on)),
             below,
             membership,
             planted: options.planted,
@@ -323,5 +354,23 @@ mod tests {
             assert!(refused.contains("`--advertise`"), "{refused}");
         }
         assert_eq!(check("0.0.0.0:7700", Some("10.0.0.11:7700"), false), Ok(()));
+    }
+
+    #[test]
+    fn frames_that_wait_are_bounded_and_what_is_taken_makes_room() {
+        let (pass_on, mut below) = PassOn::new();
+        let payload = Bytes::from(vec![0; 16 << 20]);
+        let comes = |payload: &Bytes| pass_on.frame(NodeId(7), Class::Admin, payload.clone());
+        for _ in 0..5 {
+            comes(&payload);
+        }
+        assert_eq!(below.len(), 4, "the fifth is dropped");
+        comes(&Bytes::new());
+        assert_eq!(below.len(), 4, "there is no room for a small one either");
+        pass_on.move_ended(MoveId(1), Err(MoveError::Ended));
+        assert_eq!(below.len(), 5, "what is no peer's is never dropped");
+        drop(below.try_recv());
+        comes(&payload);
+        assert_eq!(below.len(), 5);
     }
 }

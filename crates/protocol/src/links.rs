@@ -201,7 +201,6 @@ impl Links {
         if let Some(body) = &mut frame.body {
             body.change_clock(frame.sent_at, self.now);
         }
-        let waiting_max = self.limits.unacknowledged_per_peer;
         let known = self.known_revision();
         let session = self
             .sessions
@@ -210,7 +209,7 @@ impl Links {
         if self.planted.is(Bug::AcknowledgeTooEarly) {
             session.take_acknowledgement(frame.acknowledged);
         }
-        session.take(self.now, frame, waiting_max, known)
+        session.take(self.now, frame, &self.limits, known)
     }
 
     /// The next thing a peer said that can be handled now, and its acknowledgement. [`Links::frame_done`] must follow when

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use elastin_types::{NodeId, Time};
 
 use crate::bug::{Bug, Planted};
-use crate::{Body, Command, Frame};
+use crate::{Body, Command, Frame, Limits};
 
 /// After this many handled frames an acknowledgement is not put off any longer, so that the peer can forget them.
 const ACKNOWLEDGE_EVERY: u64 = 32;
@@ -53,6 +53,8 @@ pub(crate) struct Session {
     settled: u64,
     /// Frames after it that came already, and wait for this node's view to catch up; each with its acknowledgement.
     waiting: VecDeque<(u64, Body)>,
+    /// The payload of these.
+    waiting_bytes: usize,
     /// An acknowledgement that counts once everything up to the first number has been handled.
     acknowledged_later: Option<(u64, u64)>,
     /// The acknowledgement last transmitted.
@@ -83,6 +85,7 @@ impl Session {
             handled: 0,
             settled: 0,
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             acknowledged_later: None,
             acknowledgement_sent: 0,
             acknowledge_now: false,
@@ -131,13 +134,7 @@ impl Session {
 
     /// Takes in a frame. A body that came before, or that leaves a gap, is not kept but answered (or asked for) again. If it is
     /// the next one to be handled, gives it as [`Session::next`] would, without a stop among those that wait.
-    pub(crate) fn take(
-        &mut self,
-        now: Time,
-        frame: Frame,
-        waiting_max: usize,
-        known: Option<u64>,
-    ) -> Option<(u64, Body)> {
+    pub(crate) fn take(&mut self, now: Time, frame: Frame, limits: &Limits, known: Option<u64>) -> Option<(u64, Body)> {
         let Frame {
             number,
             acknowledged,
@@ -150,10 +147,11 @@ impl Session {
         let expected = self.handled + self.waiting.len() as u64 + 1;
         let is_next = number == expected || self.planted.is(Bug::HandleTwice) && number < expected;
         match body {
-            Some(body) if is_next && self.waiting.len() < waiting_max => {
+            Some(body) if is_next && self.has_room(limits) => {
                 if self.waiting.is_empty() && is_of_view(&body, known) {
                     return Some((acknowledged, body));
                 }
+                self.waiting_bytes += body.payload_bytes();
                 self.waiting.push_back((acknowledged, body));
                 return None;
             }
@@ -166,13 +164,19 @@ impl Session {
         None
     }
 
+    /// Whether one more frame may wait: as much as may be on its way from an honest peer, which says the rest again.
+    fn has_room(&self, limits: &Limits) -> bool {
+        self.waiting.len() < limits.unacknowledged_per_peer && self.waiting_bytes < limits.unacknowledged_bytes_per_peer
+    }
+
     /// The next frame to be handled, if this node knows the view that it was sent in.
     pub(crate) fn next(&mut self, known: Option<u64>) -> Option<(u64, Body)> {
         let (_, body) = self.waiting.front()?;
-        match is_of_view(body, known) {
-            true => self.waiting.pop_front(),
-            false => None,
+        if !is_of_view(body, known) {
+            return None;
         }
+        self.waiting_bytes -= body.payload_bytes();
+        self.waiting.pop_front()
     }
 
     /// The frame from [`Session::next`] has been handled entirely: its acknowledgement counts. True if that is news.
@@ -332,5 +336,33 @@ mod tests {
         assert_eq!(session.unacknowledged_bytes(), 1023);
         assert_eq!(session.take_never_sent().len(), 1);
         assert_eq!(session.unacknowledged_bytes(), 23);
+    }
+
+    #[test]
+    fn what_waits_for_a_view_is_bounded_in_bytes() {
+        let mut session = Session::new(NodeId(2), Planted::default());
+        let limits = Limits {
+            unacknowledged_bytes_per_peer: 100,
+            ..Limits::default()
+        };
+        let comes = |session: &mut Session, number, body| {
+            let frame = Frame {
+                number,
+                acknowledged: 0,
+                body: Some(body),
+            };
+            session.take(Time::ZERO, frame, &limits, Some(1)).is_some()
+        };
+        assert!(!comes(&mut session, 1, Body::ViewIs { revision: 9 }));
+        for number in 2..100 {
+            assert!(!comes(&mut session, number, chunk(60)));
+        }
+        assert_eq!((session.waiting.len(), session.waiting_bytes), (3, 120));
+        for _ in 0..3 {
+            assert!(session.next(Some(9)).is_some());
+            session.handled(0);
+        }
+        assert_eq!(session.waiting_bytes, 0);
+        assert!(comes(&mut session, 4, chunk(60)), "what was not kept is said again");
     }
 }

@@ -157,6 +157,7 @@ impl Supervisor {
                 from,
                 class: Class::Control,
                 payload,
+                ..
             } => {
                 if let Some(frame) = wire::decode(from, &payload) {
                     self.hear_control(from, frame);

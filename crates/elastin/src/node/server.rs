@@ -171,6 +171,7 @@ impl Server {
                 from,
                 class: Class::Control,
                 payload,
+                ..
             } => {
                 if let Some(frame) = wire::decode(from, &payload) {
                     self.hear_control(from, frame);

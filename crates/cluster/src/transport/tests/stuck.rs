@@ -1,0 +1,79 @@
+//! A peer that does not read holds up no other.
+
+use super::*;
+use crate::handshake;
+
+/// How a peer is stuck.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stuck {
+    /// Its process is frozen: the system takes connections for it, and nobody greets.
+    BeforeItGreets,
+    /// It has greeted, and reads nothing more.
+    AfterItGreeted,
+}
+
+impl Stuck {
+    /// A peer that is stuck like this, to which a node has opened a connection: what keeps it open.
+    async fn peer(self, id: u64, near: &mut Node) -> (TcpListener, Option<TcpStream>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        near.transport.learn_address(NodeId(id), listener.local_addr().unwrap());
+        near.sends(id, "dropped");
+        if self == Stuck::BeforeItGreets {
+            return (listener, None);
+        }
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let identity = Identity {
+            cluster: "test".into(),
+            me: NodeId(id),
+            versions: WIRE_VERSIONS,
+            secret: None,
+        };
+        let (mut reader, mut writer) = stream.split();
+        handshake::accept(&mut reader, &mut writer, &identity).await.unwrap();
+        near.hears(Heard::Up(NodeId(id))).await;
+        (listener, Some(stream))
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_is_stuck_holds_up_no_other() {
+    for stuck in [Stuck::BeforeItGreets, Stuck::AfterItGreeted] {
+        let (mut near, mut quick) = (Node::start(1, true).await, Node::start(3, true).await);
+        near.transport.learn_address(NodeId(3), quick.address.unwrap());
+        quick.transport.learn_address(NodeId(1), near.address.unwrap());
+        near.connects(&mut quick, 3, 1).await;
+        let stuck_peer = stuck.peer(2, &mut near).await;
+
+        // Its buffers fill, then what may wait for it here. Who sends is refused then, and never waits.
+        let payload = vec![0; 1 << 20];
+        let began = Instant::now();
+        let sent_max = 2 * LINK_BYTES_MAX / payload.len();
+        let class = match stuck {
+            // Frames of the protocol are dropped while there is no connection.
+            Stuck::BeforeItGreets => Class::Control,
+            Stuck::AfterItGreeted => Class::Protocol,
+        };
+        let refused = (0..sent_max).find_map(|_| near.transport.send(NodeId(2), class, &payload).err());
+        assert_eq!(refused, Some(SendError::Backlogged), "{stuck:?}");
+
+        for number in 0..100 {
+            let text = number.to_string();
+            let _ = near.transport.send(NodeId(2), class, &payload);
+            near.sends(3, &text);
+            quick.hears(frame_from(1, &text)).await;
+            quick.sends(1, &text);
+            // A peer that does not greet in time is given up, which is no frame.
+            let mut heard = near.heard.recv().await;
+            if heard == Some(Heard::Down(NodeId(2))) {
+                heard = near.heard.recv().await;
+            }
+            assert_eq!(heard, Some(frame_from(3, &text)), "{stuck:?}");
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "{stuck:?}: {:?}",
+            began.elapsed()
+        );
+        drop(stuck_peer);
+    }
+}
