@@ -32,11 +32,12 @@ const APPENDS_MAX: u64 = 20_000;
 /// Room for an empty database, and for the load of a test until the disk is filled on purpose.
 const DISK_BYTES: u64 = 200 << 20;
 
-async fn start(etcd_members: usize, more: &[&str]) -> (EtcdElastin, Cluster) {
+/// Three servers, of which `b` has more arguments.
+async fn start(etcd_members: usize, of_b: &[&str]) -> (EtcdElastin, Cluster) {
     let program = env!("CARGO_BIN_EXE_testkit-server");
     let mut elastin = EtcdElastin::start(app(), program, etcd_members).expect("etcd and PostgreSQL start");
     elastin.log("warn,elastin_testkit=info");
-    for server in ["a", "b", "c"] {
+    for (server, more) in [("a", &[][..]), ("b", of_b), ("c", &[])] {
         elastin.add_server_with(server, more).unwrap();
     }
     let cluster = elastin.connect().await.expect("there is a server to connect to");
