@@ -349,6 +349,7 @@ mod tests {
             let frame = Frame {
                 number,
                 acknowledged: 0,
+                sent_at: Time::ZERO,
                 body: Some(body),
             };
             session.take(Time::ZERO, frame, &limits, Some(1)).is_some()

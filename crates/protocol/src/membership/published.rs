@@ -198,6 +198,7 @@ mod tests {
                 draining: true,
                 stopped: false,
                 lease_ttl: Duration::from_millis(2500),
+                certificate: Some("0123456789abcdef".into()),
             };
             let json = String::from_utf8(record.encode()).expect("JSON is text");
             format!("{name}: {json}\n")
