@@ -12,7 +12,7 @@ use elastin_clock::Clock;
 use elastin_cluster::Planted;
 
 use crate::address::ClusterAddress;
-use crate::member::{LEASE_TTL, LOOPBACK};
+use crate::member::{LEASE, LOOPBACK, ttl_of};
 use crate::node::{self, NodeOptions};
 use crate::{App, PolicySource};
 
@@ -74,8 +74,8 @@ struct NodeArguments {
     /// Where others reach it, if that is not where it listens
     #[arg(long)]
     advertise: Option<SocketAddr>,
-    /// How many seconds it may be silent before it counts as dead; etcd counts in whole seconds
-    #[arg(long, default_value_t = LEASE_TTL.as_secs_f64())]
+    /// How many seconds it may be silent before others take over from it; half of that should be whole seconds, which etcd counts in
+    #[arg(long, default_value_t = LEASE.as_secs_f64())]
     lease: f64,
     /// The elasticity period in seconds, unless the policy names one; the first server of a cluster sets it
     #[arg(long, default_value_t = 10.0)]
@@ -103,7 +103,7 @@ struct NodeArguments {
 impl NodeArguments {
     fn options(self) -> anyhow::Result<(ClusterAddress, NodeOptions)> {
         let options = NodeOptions {
-            lease_ttl: seconds("lease", self.lease)?,
+            lease_ttl: ttl_of(seconds("lease", self.lease)?),
             period: seconds("period", self.period)?,
             net_mbit: more_than_nothing("what the network can carry", self.net_mbit)?,
             metrics: self.metrics,

@@ -24,6 +24,15 @@ use crate::retrying::Retrying;
 /// a server whose process ends is noticed at once.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(3);
 
+/// How long a server may be silent before others take over from it, unless somebody says otherwise.
+pub(crate) const LEASE: Duration = Duration::from_secs(2 * LEASE_TTL.as_secs());
+
+/// The time to live of a member from whom others are to take over when it has been silent for this long. Its lease lasts for the
+/// first half. In the second half the others wait: somebody may have ended the lease early, and the member acts on for as long.
+pub(crate) fn ttl_of(lease: Duration) -> Duration {
+    lease / 2
+}
+
 /// A free port of this machine that others can't reach.
 pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 

@@ -62,7 +62,7 @@ impl Silent {
 
 async fn cluster(servers: u32) -> InProcess {
     let app = Elastin::app().actor::<Counter>().actor::<Account>().actor::<Silent>();
-    let cluster = app.in_process().servers(servers).lease(Duration::from_secs(1));
+    let cluster = app.in_process().servers(servers).lease(Duration::from_secs(2));
     cluster.start().await.expect("the cluster starts")
 }
 

@@ -12,8 +12,8 @@ use elastin::{App, Authority, Cluster, ClusterAddress};
 use elastin_backends::{Certificates, EtcdCluster, Network, PostgresServer, Process, with_wrong_clock};
 use tempfile::TempDir;
 
-/// How long a server of [`EtcdElastin`] may be silent, in seconds: etcd's shortest.
-pub const LEASE_SECONDS: u32 = 2;
+/// How long a server of [`EtcdElastin`] may be silent before others take over from it, in seconds: twice etcd's shortest lease.
+pub const LEASE_SECONDS: u32 = 4;
 /// How long a server may take to empty itself and end.
 const END_TIME_MAX: Duration = Duration::from_secs(90);
 

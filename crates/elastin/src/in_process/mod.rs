@@ -23,7 +23,7 @@ use elastin_types::ActorId;
 
 use crate::address::Stores;
 use crate::admin::AdminError;
-use crate::member::{LEASE_TTL, MemberOptions};
+use crate::member::{LEASE, MemberOptions, ttl_of};
 use crate::{App, Cluster, ServerStatus};
 use servers::Servers;
 use tasks::Tasks;
@@ -104,7 +104,7 @@ impl InProcessBuilder {
         self
     }
 
-    /// Sets how long a server may be silent before it counts as dead; three seconds, unless it is said. A test that
+    /// Sets how long a server may be silent before others take over from it; six seconds, unless it is said. A test that
     /// [crashes](InProcess::crash) servers waits that long; on a busy machine a short lease may run out by itself.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
@@ -132,9 +132,9 @@ impl InProcessBuilder {
         self.app.check()?;
         let (clock, period, lease) = match self.fake_time {
             true => (Clock::start_skipping(), FAKE_PERIOD, FAKE_LEASE),
-            false => (Clock::start(), PERIOD, LEASE_TTL),
+            false => (Clock::start(), PERIOD, LEASE),
         };
-        let lease = self.lease.unwrap_or(lease);
+        let lease_ttl = ttl_of(self.lease.unwrap_or(lease));
         let stores = Stores {
             coordination: Arc::new(MemoryCoordination::start_on(clock.clone())),
             state: Arc::new(MemoryState::start_on(clock.clone())),
@@ -143,7 +143,7 @@ impl InProcessBuilder {
             app: self.app.clone(),
             stores: stores.clone(),
             period: self.period.unwrap_or(period),
-            lease,
+            lease_ttl,
             clock: clock.clone(),
             running: BTreeMap::new(),
             started: 0,
@@ -154,7 +154,7 @@ impl InProcessBuilder {
         let tasks = Tasks::start("client")?;
         let Stores { coordination, state } = stores;
         let client = MemberOptions {
-            lease_ttl: lease,
+            lease_ttl,
             clock: clock.of("the client"),
             ..MemberOptions::new("test", Role::Client, coordination, state, Security::Trusting)
         };

@@ -20,7 +20,7 @@ pub(super) struct Servers {
     pub(super) app: App,
     pub(super) stores: Stores,
     pub(super) period: Duration,
-    pub(super) lease: Duration,
+    pub(super) lease_ttl: Duration,
     pub(super) clock: Clock,
     pub(super) running: BTreeMap<String, Running>,
     /// How many there have been.
@@ -52,7 +52,7 @@ impl Servers {
             cpu_share: None,
             listen: LOOPBACK,
             advertise: None,
-            lease_ttl: self.lease,
+            lease_ttl: self.lease_ttl,
             period: self.period,
             planted: Planted::default(),
             net_mbit: None,
