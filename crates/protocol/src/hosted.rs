@@ -33,7 +33,7 @@ pub(crate) struct Held {
     pub(crate) passed: bool,
 }
 
-/// What is going on with an actor on this node.
+/// What is going on with an actor on this node. What few actors need is boxed: a node hosts millions that just run.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// Messages came for an activation whose grant is still on the way.
@@ -46,13 +46,13 @@ pub(crate) enum Phase {
     /// It runs.
     Active,
     /// It runs, or is frozen, and shall go elsewhere.
-    MovingOut(MoveOut),
+    MovingOut(Box<MoveOut>),
     /// The move is decided. The runtime is giving up the activation.
-    Releasing(Releasing),
+    Releasing(Box<Releasing>),
     /// It is elsewhere.
-    Departed(Departed),
+    Departed(Box<Departed>),
     /// It may come here.
-    MovingIn(MoveIn),
+    MovingIn(Box<MoveIn>),
     /// The activation is over; the directory does not know yet.
     Leaving,
 }

@@ -60,7 +60,7 @@ impl Node {
             queue: VecDeque::new(),
             released: false,
         };
-        self.insert_hosted(actor.clone(), epoch, Phase::MovingIn(incoming));
+        self.insert_hosted(actor.clone(), epoch, Phase::MovingIn(Box::new(incoming)));
         self.hosted.get_mut(&actor).expect("it was inserted").held = held;
         self.moving_in.insert(actor.clone());
         self.own_messages_settled(&actor);

@@ -64,7 +64,7 @@ impl Node {
         hosted.attempts += 1;
         let deadline = self.links.now + self.links.limits.move_deadline;
         let step = OutStep::Offered;
-        hosted.phase = Phase::MovingOut(MoveOut {
+        hosted.phase = Phase::MovingOut(Box::new(MoveOut {
             id,
             to,
             attempt,
@@ -74,7 +74,7 @@ impl Node {
             tries,
             image_bytes: 0,
             pauses_until: Time::ZERO,
-        });
+        }));
         self.moving_out.insert(actor.clone());
         self.links.timers.set(deadline, Due::Move(actor.clone()));
         self.tell_target(actor, MoveStep::Offer);

@@ -17,7 +17,7 @@ use elastin_types::{ActorId, NodeId};
 use super::Node;
 use crate::Body;
 use crate::bug::Bug;
-use crate::hosted::{Departed, Hosted, Phase};
+use crate::hosted::{Hosted, Phase};
 use crate::route::{Path, Place};
 
 /// How far a node is that is about to go.
@@ -57,7 +57,7 @@ impl Node {
 
     /// Whether nothing is here any more, and all that was said has been heard.
     fn is_clear(&self) -> bool {
-        let is_gone = |hosted: &Hosted| matches!(&hosted.phase, Phase::Departed(Departed { until: Some(_), .. }));
+        let is_gone = |hosted: &Hosted| matches!(&hosted.phase, Phase::Departed(departed) if departed.until.is_some());
         let sizes = self.table_sizes();
         self.hosted.values().all(is_gone)
             && self.settling.is_empty()

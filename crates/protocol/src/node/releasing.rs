@@ -27,12 +27,12 @@ impl Node {
         self.links.timers.unset(deadline, Due::Move(actor.clone()));
         self.set_phase(
             actor,
-            Phase::Releasing(Releasing {
+            Phase::Releasing(Box::new(Releasing {
                 to,
                 to_epoch,
                 attempt,
                 is_lost,
-            }),
+            })),
         );
         let result = Ok(to_epoch);
         self.links.command(Command::MoveEnded { id, result });
@@ -79,7 +79,7 @@ impl Node {
             to_epoch,
             until: None,
         };
-        self.set_phase(&actor, Phase::Departed(departed));
+        self.set_phase(&actor, Phase::Departed(Box::new(departed)));
         self.route_follows(&actor, to, to_epoch);
         self.send_elsewhere(held, Some((to, to_epoch)));
         self.settling.insert(actor, SettlingMove::new(to, epoch, attempt));
