@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use elastin_protocol::{Command, Event, Limits, Member, Node, NodeConfig, SlotTable, View};
-use elastin_types::{ActorId, CallId, Caller, ChainId, Header, Message, Method, NodeId, SlotEpoch, TenantId, Time};
+use elastin_types::{ActorId, CallId, Caller, Header, Message, Method, NodeId, SlotEpoch, Time};
 
 const ME: NodeId = NodeId(1);
 
@@ -49,19 +49,7 @@ impl Lone {
         };
         let message = Message {
             target,
-            header: Header {
-                call,
-                chain: ChainId(call),
-                caller: Caller::Client(ME),
-                tenant: TenantId::default(),
-                deadline: None,
-                one_way: false,
-                expected_cost: None,
-                trace: None,
-                source_time_ms: 0,
-                context: None,
-                request: None,
-            },
+            header: Header::of_call(call, Caller::Client(ME)),
             method: Method::of("add"),
             body: Bytes::new(),
         };

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use elastin_protocol::{Command, Event, Limits, Member, Node, NodeConfig, Slot, SlotTable, View};
-use elastin_types::{
-    ActorId, ActorType, CallId, Caller, ChainId, Header, Message, Method, NodeId, SlotEpoch, TenantId, Time,
-};
+use elastin_types::{ActorId, ActorType, CallId, Caller, Header, Message, Method, NodeId, SlotEpoch, Time};
 
 /// The nodes of the cluster; the first owns the slots that are looked at.
 const NODES: u64 = 1000;
@@ -64,17 +62,8 @@ fn place(node: &mut Node, actor: ActorId, out: &mut Vec<Command>) {
     let sequence = 1;
     let call = CallId { origin, sequence };
     let header = Header {
-        call,
-        chain: ChainId(call),
-        caller: Caller::Client(OWNER),
-        tenant: TenantId::default(),
-        deadline: None,
         one_way: true,
-        expected_cost: None,
-        trace: None,
-        source_time_ms: 0,
-        context: None,
-        request: None,
+        ..Header::of_call(call, Caller::Client(OWNER))
     };
     let message = Message {
         target: actor.clone(),

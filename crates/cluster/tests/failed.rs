@@ -13,8 +13,8 @@ use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
 use elastin_runtime::{Runtime, Settings};
 use elastin_stores::memory::{MemoryCoordination, MemoryState};
 use elastin_types::{
-    ActivationEpoch, ActorId, ActorType, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId,
-    NotDelivered, Outcome, TenantId, Unknown,
+    ActivationEpoch, ActorId, ActorType, CallError, CallId, Caller, Header, Message, Method, NodeId, NotDelivered,
+    Outcome, Unknown,
 };
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -41,19 +41,7 @@ async fn call(peer: &Peer, sequence: u64) -> Outcome {
         origin: peer.me(),
         sequence,
     };
-    let header = Header {
-        call,
-        chain: ChainId(call),
-        caller: Caller::Client(peer.me()),
-        tenant: TenantId::default(),
-        deadline: None,
-        one_way: false,
-        expected_cost: None,
-        trace: None,
-        source_time_ms: 0,
-        context: None,
-        request: None,
-    };
+    let header = Header::of_call(call, Caller::Client(peer.me()));
     let message = Message {
         target: ActorId::new(ActorType::of("Folder"), sequence),
         header,

@@ -297,7 +297,7 @@ fn did_not_run(error: &CallError) -> bool {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use elastin_types::{ActorType, Caller, ChainId, Header, Method, Request, TenantId};
+    use elastin_types::{ActorType, Caller, Header, Method, Request};
 
     const ORIGIN: NodeId = NodeId(5);
 
@@ -317,17 +317,8 @@ mod tests {
         Message {
             target: actor(to),
             header: Header {
-                call: call(sequence),
-                chain: ChainId(call(sequence)),
-                caller: Caller::Client(ORIGIN),
-                tenant: TenantId::default(),
-                deadline: None,
-                one_way: false,
-                expected_cost: None,
-                trace: None,
-                source_time_ms: 0,
-                context: None,
                 request: Some(Request { number, settled_below }),
+                ..Header::of_call(call(sequence), Caller::Client(ORIGIN))
             },
             method: Method::of("pay"),
             body: Bytes::new(),

@@ -13,8 +13,7 @@ use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_actor::ReplySlot;
 use elastin_runtime::{BuildError, Runtime, SaveError, Settings};
 use elastin_types::{
-    CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, NotDelivered, Rejected, SchemaError, TenantId,
-    Unknown,
+    CallError, CallId, Caller, Header, Message, Method, NodeId, NotDelivered, Rejected, SchemaError, Unknown,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -273,19 +272,7 @@ async fn messages_that_make_no_sense_are_rejected() {
         };
         let message = Message {
             target: account.id().clone(),
-            header: Header {
-                call,
-                chain: ChainId(call),
-                caller: Caller::Client(NodeId(9)),
-                tenant: TenantId::default(),
-                deadline: None,
-                one_way: false,
-                expected_cost: None,
-                trace: None,
-                source_time_ms: 0,
-                context: None,
-                request: None,
-            },
+            header: Header::of_call(call, Caller::Client(NodeId(9))),
             method: Method::of(method),
             body: Bytes::from_static(body),
         };

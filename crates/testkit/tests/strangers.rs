@@ -15,8 +15,7 @@ use elastin_runtime::Errand;
 use elastin_stores::secret::{Nonce, Proof, Secret, Side, nonce};
 use elastin_testkit::{Caller, app, wait_for};
 use elastin_types::{
-    ActivationEpoch, ActorId, ActorType, CallId, Caller as Sender, ChainId, Header, Message, Method, NodeId, SlotEpoch,
-    TenantId, Time,
+    ActivationEpoch, ActorId, ActorType, CallId, Caller as Sender, Header, Message, Method, NodeId, SlotEpoch, Time,
 };
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -257,19 +256,7 @@ fn call(origin: NodeId) -> CallId {
 fn message(origin: NodeId) -> Arc<Message> {
     Arc::new(Message {
         target: nobodys_actor(),
-        header: Header {
-            call: call(origin),
-            chain: ChainId(call(origin)),
-            caller: Sender::Client(origin),
-            tenant: TenantId::default(),
-            deadline: None,
-            one_way: false,
-            expected_cost: None,
-            trace: None,
-            source_time_ms: 0,
-            context: None,
-            request: None,
-        },
+        header: Header::of_call(call(origin), Sender::Client(origin)),
         method: Method::of("nonsense"),
         body: bytes::Bytes::from_static(&[0xff; 100]),
     })

@@ -57,6 +57,23 @@ pub struct Request {
 }
 
 impl Header {
+    /// A call that is the first of its chain, of the default tenant, without a deadline or anything else that flows along.
+    pub fn of_call(call: CallId, caller: Caller) -> Self {
+        Self {
+            call,
+            chain: ChainId(call),
+            caller,
+            tenant: TenantId::default(),
+            deadline: None,
+            one_way: false,
+            expected_cost: None,
+            trace: None,
+            source_time_ms: 0,
+            context: None,
+            request: None,
+        }
+    }
+
     /// The message came from a process whose clock showed `theirs` when it left, and `ours` is now on this one's.
     pub fn change_clock(&mut self, theirs: Time, ours: Time) {
         let left = |deadline: Time| deadline.0.saturating_sub(theirs.0);

@@ -70,23 +70,14 @@ fn call(key: u64) -> Event {
 }
 
 fn message(key: u64, one_way: bool) -> Event {
-    use elastin_types::{CallId, Caller, ChainId, Header, Message, Method, TenantId};
+    use elastin_types::{CallId, Caller, Header, Message, Method};
     let call = CallId {
         origin: ME,
         sequence: key,
     };
     let header = Header {
-        call,
-        chain: ChainId(call),
-        caller: Caller::Client(ME),
-        tenant: TenantId::default(),
-        deadline: None,
         one_way,
-        expected_cost: None,
-        trace: None,
-        source_time_ms: 0,
-        context: None,
-        request: None,
+        ..Header::of_call(call, Caller::Client(ME))
     };
     let message = Message {
         target: actor(key),

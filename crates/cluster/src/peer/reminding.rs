@@ -9,7 +9,7 @@ use elastin_protocol::Slot;
 use elastin_protocol::reminders::DueRow;
 use elastin_protocol::store::StateError;
 use elastin_runtime::Outside;
-use elastin_types::{ActorId, CallError, Caller, ChainId, Header, Message, Method, Outcome, Reminder};
+use elastin_types::{ActorId, CallError, Caller, Header, Message, Method, Outcome, Reminder};
 use tokio::sync::oneshot;
 
 use super::Inner;
@@ -64,18 +64,11 @@ impl Tell for Inner {
         let host = self.runtime().host();
         let call = host.next_call();
         let header = Header {
-            call,
-            chain: ChainId(call),
-            // It is the actor itself that has asked for it.
-            caller: Caller::Actor(row.actor.clone()),
             tenant: row.actor.tenant,
             deadline: Some(host.now() + answer_time_max),
-            one_way: false,
-            expected_cost: None,
-            trace: None,
             source_time_ms: row.due_ms,
-            context: None,
-            request: None,
+            // It is the actor itself that has asked for it.
+            ..Header::of_call(call, Caller::Actor(row.actor.clone()))
         };
         let arguments = (row.reminder(),);
         Message {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use elastin_protocol::{Body, Command, Event, Frame, Limits, Member, Node, NodeConfig, SlotTable, View};
-use elastin_types::{ActorId, CallId, Caller, ChainId, Header, Message, Method, NodeId, SlotEpoch, TenantId, Time};
+use elastin_types::{ActorId, CallId, Caller, Header, Message, Method, NodeId, SlotEpoch, Time};
 
 /// A node, and how many frames came to it from each peer.
 pub(crate) struct Driven {
@@ -79,19 +79,7 @@ pub(crate) fn servers(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, Member)
 pub(crate) fn call(call: CallId, target: ActorId) -> Message {
     Message {
         target,
-        header: Header {
-            call,
-            chain: ChainId(call),
-            caller: Caller::Client(call.origin),
-            tenant: TenantId::default(),
-            deadline: None,
-            one_way: false,
-            expected_cost: None,
-            trace: None,
-            source_time_ms: 0,
-            context: None,
-            request: None,
-        },
+        header: Header::of_call(call, Caller::Client(call.origin)),
         method: Method::of("open"),
         body: Bytes::new(),
     }

@@ -6,8 +6,7 @@ use std::time::Duration;
 use elastin_protocol::membership::{MembershipEvent, Role};
 use elastin_protocol::{Event, MoveId, PlannedMove, RequestId};
 use elastin_types::{
-    ActorId, CallError, CallId, Caller, ChainId, Header, Message, Method, NodeId, Outcome, Overloaded, Request,
-    TenantId,
+    ActorId, CallError, CallId, Caller, Header, Message, Method, NodeId, Outcome, Overloaded, Request,
 };
 use serde::{Deserialize, Serialize};
 
@@ -110,20 +109,13 @@ impl World {
         let message = Arc::new(Message {
             target: to.clone(),
             header: Header {
-                call,
-                chain: ChainId(call),
-                caller,
-                tenant: TenantId::default(),
                 deadline: deadline.filter(|_| !one_way),
                 one_way,
-                expected_cost: None,
-                trace: None,
-                source_time_ms: 0,
-                context: None,
                 request: request.map(|number| Request {
                     number,
                     settled_below: 0,
                 }),
+                ..Header::of_call(call, caller)
             },
             method: Method::of("run"),
             body: postcard::to_stdvec(&task).expect("a task can be encoded").into(),
