@@ -182,7 +182,7 @@ mod tests {
         let error = chosen(&["lunt"]).err().unwrap().to_string();
         assert_eq!(
             error,
-            "there is no step `lunt`; the steps are format, layers, dependencies, lint, benches, test, models, doctest, doc"
+            "there is no step `lunt`; the steps are format, layers, dependencies, lint, benches, fuzz, test, models, doctest, doc"
         );
     }
 }
