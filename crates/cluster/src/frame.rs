@@ -6,8 +6,9 @@
 //! └─────────────┴───────┴─────────────┘
 //! ```
 
-use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
+
+use crate::protocol_frame;
 
 /// The longest frame that a node takes. Larger state travels in chunks; a larger call is refused before it is sent.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
@@ -78,12 +79,9 @@ pub(crate) fn put(out: &mut Vec<u8>, class: Class, payload: &[u8]) -> Result<(),
     put_with(out, class, |out| out.extend_from_slice(payload))
 }
 
-/// Appends a frame whose payload is a value, which is encoded where it will be written from.
-pub(crate) fn put_value(out: &mut Vec<u8>, class: Class, value: &impl Serialize) -> Result<(), FrameError> {
-    put_with(out, class, |out| {
-        // Encoding can't fail: everything in a frame is plain data.
-        postcard::serialize_with_flavor(value, Onto(out)).expect("a frame can be encoded");
-    })
+/// Appends a frame of the protocol, which is encoded where it will be written from.
+pub(crate) fn put_protocol(out: &mut Vec<u8>, frame: &elastin_protocol::Frame) -> Result<(), FrameError> {
+    put_with(out, Class::Protocol, |out| protocol_frame::put(out, frame))
 }
 
 fn put_with(out: &mut Vec<u8>, class: Class, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), FrameError> {
@@ -99,37 +97,6 @@ fn put_with(out: &mut Vec<u8>, class: Class, fill: impl FnOnce(&mut Vec<u8>)) ->
     }
     out[start..start + LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
     Ok(())
-}
-
-/// The bytes of the longest number, encoded.
-const NUMBER_BYTES_MAX: usize = 10;
-
-/// Lets values be encoded onto the end of a buffer.
-struct Onto<'a>(&'a mut Vec<u8>);
-
-impl Flavor for Onto<'_> {
-    type Output = ();
-
-    #[inline]
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
-        Ok(())
-    }
-
-    #[inline]
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        if bytes.len() <= NUMBER_BYTES_MAX {
-            // Nearly all of it is numbers of a byte or two: a call to copy one takes longer than to push it.
-            bytes.iter().for_each(|byte| self.0.push(*byte));
-        } else {
-            self.0.extend_from_slice(bytes);
-        }
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
 }
 
 /// The first frame of some bytes; `None` if it is not all there yet. A length that is too long is refused before any memory

@@ -17,6 +17,7 @@ mod machine;
 mod membership;
 mod peer;
 mod planted;
+mod protocol_frame;
 mod reminders;
 mod security;
 mod transport;

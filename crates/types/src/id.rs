@@ -35,9 +35,14 @@ macro_rules! named_id {
                 Self(name_hash(name))
             }
 
-            /// The bare number, for tables indexed by it.
+            /// The bare number, for tables indexed by it and for the wire.
             pub const fn number(self) -> u32 {
                 self.0
+            }
+
+            /// The id whose bare number this is.
+            pub const fn from_number(number: u32) -> Self {
+                Self(number)
             }
         }
     };

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use super::Inner;
 use crate::frame::{Class, FrameError, Frames};
 use crate::machine::Hands;
+use crate::protocol_frame;
 use crate::transport::Receiver;
 
 /// What the transport tells a peer, without keeping it alive.
@@ -25,7 +26,7 @@ impl Receiver for Ear {
         let events = std::iter::from_fn(|| {
             loop {
                 match frames.next()? {
-                    (Class::Protocol, payload) => match postcard::from_bytes(payload) {
+                    (Class::Protocol, payload) => match protocol_frame::get(payload) {
                         Ok(frame) => return Some(Event::Frame { from, frame }),
                         Err(error) => {
                             // It would be said again for ever, and nothing that follows it can be heard.

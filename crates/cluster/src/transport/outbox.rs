@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use elastin_protocol::Frame;
 use elastin_types::NodeId;
-use serde::Serialize;
 
 use super::link::Link;
 use super::{SendError, Transport};
-use crate::frame::{self, Class};
+use crate::frame;
 
 /// So many frames to one peer wait for each other at most: enough that a write pays, few enough that the first ones are not
 /// held up by the last.
@@ -25,7 +25,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Puts a frame of the protocol behind those already put and sent to the peer, dialling it if need be. It leaves with
     /// [`Outbox::send_off`], or before.
-    pub(crate) fn put(&mut self, transport: &Transport, to: NodeId, value: &impl Serialize) -> Result<(), SendError> {
+    pub(crate) fn put(&mut self, transport: &Transport, to: NodeId, frame: &Frame) -> Result<(), SendError> {
         if self.frames >= FRAMES_TOGETHER {
             self.send_off();
         }
@@ -39,7 +39,7 @@ impl Outbox {
             }
         };
         self.frames += 1;
-        let taken = link.put(true, |out| frame::put_value(out, Class::Protocol, value));
+        let taken = link.put(true, |out| frame::put_protocol(out, frame));
         self.last = Some((to, link));
         taken
     }

@@ -12,6 +12,8 @@ use super::*;
 use crate::frame::{self, FrameError};
 use crate::handshake::WIRE_VERSIONS;
 use bytes::Bytes;
+use elastin_protocol::Frame;
+use elastin_types::Time;
 
 /// What an [`Ear`] can't make sense of.
 const NONSENSE: &[u8] = b"nonsense";
@@ -143,9 +145,19 @@ async fn frames_arrive_in_order_both_ways() {
     }
 }
 
-/// A frame of a value that was put into an [`Outbox`].
-fn value_from(id: u64, text: &str) -> Heard {
-    Heard::Frame(NodeId(id), postcard::to_stdvec(text).unwrap().into())
+/// A frame of the protocol, for an [`Outbox`].
+fn numbered(number: u64) -> Frame {
+    Frame {
+        number,
+        acknowledged: 0,
+        sent_at: Time::ZERO,
+        body: None,
+    }
+}
+
+/// Such a frame, as it is heard.
+fn numbered_from(id: u64, number: u64) -> Heard {
+    Heard::Frame(NodeId(id), postcard::to_stdvec(&numbered(number)).unwrap().into())
 }
 
 #[tokio::test]
@@ -154,11 +166,11 @@ async fn what_is_put_into_an_outbox_leaves_together_and_in_order() {
     let batches_before = near.transport.measures().sent.batches;
     let mut outbox = Outbox::default();
     for number in 0..100 {
-        outbox.put(&near.transport, NodeId(2), &number.to_string()).unwrap();
+        outbox.put(&near.transport, NodeId(2), &numbered(number)).unwrap();
     }
     outbox.send_off();
     for number in 0..100 {
-        far.hears(value_from(1, &number.to_string())).await;
+        far.hears(numbered_from(1, number)).await;
     }
     let batches = near.transport.measures().sent.batches - batches_before;
     assert!((1..=2).contains(&batches), "{batches} writes");
@@ -168,19 +180,19 @@ async fn what_is_put_into_an_outbox_leaves_together_and_in_order() {
 async fn an_outbox_goes_on_with_the_link_that_follows_a_broken_one() {
     let (mut near, far) = pair().await;
     let mut outbox = Outbox::default();
-    outbox.put(&near.transport, NodeId(2), &"lost").unwrap();
+    outbox.put(&near.transport, NodeId(2), &numbered(1)).unwrap();
     far.transport.close();
     near.hears(Heard::Down(NodeId(2))).await;
     let mut again = Node::start(2, true).await;
     again.transport.learn_address(NodeId(1), near.address.unwrap());
     near.transport.learn_address(NodeId(2), again.address.unwrap());
     // There is no connection yet: it is dropped, and one is opened.
-    outbox.put(&near.transport, NodeId(2), &"dropped").unwrap();
+    outbox.put(&near.transport, NodeId(2), &numbered(2)).unwrap();
     near.hears(Heard::Up(NodeId(2))).await;
     again.hears(Heard::Up(NodeId(1))).await;
-    outbox.put(&near.transport, NodeId(2), &"arrives").unwrap();
+    outbox.put(&near.transport, NodeId(2), &numbered(3)).unwrap();
     outbox.send_off();
-    again.hears(value_from(1, "arrives")).await;
+    again.hears(numbered_from(1, 3)).await;
 }
 
 #[tokio::test]
