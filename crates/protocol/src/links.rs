@@ -74,8 +74,12 @@ impl Links {
     pub(crate) fn nothing_bounces(&mut self) {
         self.delivered = false;
         while let Some(peer) = self.may_bounce.pop() {
-            if let Some(session) = self.sessions.get_mut(&peer) {
-                session.settle();
+            let Some(session) = self.sessions.get_mut(&peer) else {
+                continue;
+            };
+            session.settle();
+            if session.acknowledgement_is_urgent() && !self.fenced {
+                session.acknowledge(self.now, &mut self.out);
             }
         }
     }
@@ -262,9 +266,10 @@ impl Links {
             session.acknowledge(self.now, &mut self.out);
             return;
         }
-        let at = match session.acknowledgement_is_urgent() {
+        let at = match session.acknowledge_now {
             // As soon as it is known that nothing bounces.
             true => self.now,
+            // If so many were handled that it is urgent, the next event does it.
             false => self.now + self.limits.acknowledge_after,
         };
         if session.acknowledges_at.is_none_or(|earlier| at < earlier) {
