@@ -127,7 +127,7 @@ pub use reference::{RawRef, Ref};
 pub use references::HoldsReferences;
 pub use reminder::{ReminderDone, ReminderError, ReminderRequest};
 pub use scope::Scope;
-pub use slot::{ReplySlot, ReplyTo};
+pub use slot::{CallsAgain, ReplySlot, ReplyTo};
 pub use tell::Tell;
 pub use turn::{AtOnce, Made, Posted, Turn};
 

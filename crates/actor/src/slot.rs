@@ -1,10 +1,10 @@
 //! Where the reply of a call that could not be answered at once goes.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use elastin_types::{CallError, CallId, Outcome, Rejected};
+use elastin_types::{CallError, CallId, Message, NotDelivered, Outcome, Rejected};
 
 use serde::de::DeserializeOwned;
 
@@ -108,6 +108,19 @@ impl<R> Slot<R> {
 /// If it is dropped without an outcome, its caller gets [`CallError::Cancelled`].
 pub struct ReplySlot {
     taker: Option<Taker>,
+    again: Option<Again>,
+}
+
+/// Who is told first if the call was not delivered, and what it then may send again.
+struct Again {
+    by: Weak<dyn CallsAgain>,
+    message: Arc<Message>,
+}
+
+/// Makes calls again that certainly have not run.
+pub trait CallsAgain: Send + Sync {
+    /// A call was not delivered. Its caller still waits at `reply`.
+    fn not_delivered(self: Arc<Self>, message: Arc<Message>, reply: ReplySlot, why: NotDelivered);
 }
 
 enum Taker {
@@ -141,11 +154,26 @@ impl ReplySlot {
     pub fn new(complete: impl FnOnce(Outcome) + Send + 'static) -> Self {
         Self {
             taker: Some(Taker::Closure(Box::new(complete))),
+            again: None,
         }
+    }
+
+    /// If the call turns out not to have been delivered, `by` hears of it instead of the caller, once.
+    pub fn made_again(self, by: Weak<dyn CallsAgain>, message: Arc<Message>) -> Self {
+        let mut this = self;
+        this.again = Some(Again { by, message });
+        this
     }
 
     /// Hands over the outcome.
     pub fn complete(mut self, outcome: Outcome) {
+        let again = self.again.take();
+        if let Err(CallError::NotDelivered(why)) = outcome
+            && let Some(Again { by, message }) = again
+            && let Some(by) = by.upgrade()
+        {
+            return by.not_delivered(message, self, why);
+        }
         self.hand_over(outcome);
     }
 
@@ -168,6 +196,7 @@ impl ReplySlot {
         };
         Self {
             taker: Some(Taker::Caller(slot, names)),
+            again: None,
         }
     }
 }

@@ -17,10 +17,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use elastin_actor::{Host, ReminderDone, ReminderRequest, ReplySlot};
+use elastin_actor::{CallsAgain, Host, ReminderDone, ReminderRequest, ReplySlot};
 use elastin_clock::Clock;
 use elastin_runtime::{Grant, Outside, SaveDone};
-use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Caller, ChainId, Message, NodeId, Outcome, Time};
+use elastin_types::{
+    ActivationEpoch, ActorId, CallError, CallId, Caller, ChainId, Message, NodeId, NotDelivered, Outcome, Time,
+};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
@@ -40,8 +42,8 @@ pub(crate) struct Retrying {
     clock: Clock,
     /// Set once, when there is a runtime. It knows this in turn.
     host: OnceLock<Weak<dyn Host>>,
-    /// Calls that are being made again, by the id that their callers know: the id of the present try.
-    again: Mutex<HashMap<CallId, CallId>>,
+    /// Calls that are being made again, by the number that their callers know: the id of the present try.
+    again: Mutex<HashMap<u64, CallId>>,
     this: Weak<Retrying>,
 }
 
@@ -74,16 +76,16 @@ impl Life {
     }
 }
 
-/// A call, on its way or about to be made again.
+/// A call that is made again.
 struct Attempt {
     message: Arc<Message>,
     reply: ReplySlot,
-    /// The id that its caller knows.
-    first: CallId,
+    /// The number that its caller knows.
+    first: u64,
     /// How long to wait if it is not delivered.
     pause: Duration,
-    /// When it is not made again any more. Set when it was not delivered for the first time.
-    until: Option<Time>,
+    /// When it is not made again any more.
+    until: Time,
 }
 
 impl Retrying {
@@ -113,17 +115,16 @@ impl Retrying {
         self.life.read().clone()
     }
 
+    /// Makes a call once more.
     fn attempt(&self, mut attempt: Attempt) {
         let life = self.life();
         life.stamp(&mut attempt.message);
         let message = Arc::clone(&attempt.message);
         let this = self.this.clone();
         let ended = move |outcome: Outcome| match (outcome, this.upgrade()) {
-            (Err(CallError::NotDelivered(why)), Some(this)) => {
-                this.not_delivered(attempt, CallError::NotDelivered(why))
-            }
+            (Err(CallError::NotDelivered(why)), Some(this)) => this.try_later(attempt, why),
             (outcome, this) => {
-                if let (Some(this), Some(_)) = (this, attempt.until) {
+                if let Some(this) = this {
                     this.again.lock().remove(&attempt.first);
                 }
                 attempt.reply.complete(outcome);
@@ -133,27 +134,16 @@ impl Retrying {
     }
 
     /// Makes a call again after a while, or lets its caller know if it is too late for that.
-    fn not_delivered(self: Arc<Self>, mut attempt: Attempt, error: CallError) {
-        let Some(host) = self.host.get().and_then(Weak::upgrade) else {
-            return attempt.reply.complete(Err(error));
-        };
+    fn try_later(self: Arc<Self>, mut attempt: Attempt, why: NotDelivered) {
         let now = self.clock.now();
-        let is_first = attempt.until.is_none();
-        let until = *attempt.until.get_or_insert_with(|| {
-            let deadline = attempt.message.header.deadline.unwrap_or(Time(u64::MAX));
-            deadline.min(now + TRIES_TIME_MAX)
-        });
         // Those who were refused together do not come back together.
-        let spread = attempt.pause / 8 * (attempt.first.sequence % 8) as u32;
+        let spread = attempt.pause / 8 * (attempt.first % 8) as u32;
         let pause = attempt.pause + spread;
-        if now + pause >= until {
+        let host = self.host.get().and_then(Weak::upgrade);
+        let Some(host) = host.filter(|_| now + pause < attempt.until) else {
             self.again.lock().remove(&attempt.first);
-            return attempt.reply.complete(Err(error));
-        }
-        let before = attempt.message.header.call;
-        if is_first {
-            self.again.lock().insert(attempt.first, before);
-        }
+            return attempt.reply.complete(Err(CallError::NotDelivered(why)));
+        };
         attempt.pause = (attempt.pause * 2).min(PAUSE_MAX);
         let this = Arc::clone(&self);
         let sleeper = self.clock.sleeper("a call that is made again");
@@ -172,27 +162,33 @@ impl Retrying {
     }
 }
 
+impl CallsAgain for Retrying {
+    fn not_delivered(self: Arc<Self>, message: Arc<Message>, reply: ReplySlot, why: NotDelivered) {
+        let call = message.header.call;
+        let deadline = message.header.deadline.unwrap_or(Time(u64::MAX));
+        let attempt = Attempt {
+            first: call.sequence,
+            reply,
+            pause: PAUSE_MIN,
+            until: deadline.min(self.clock.now() + TRIES_TIME_MAX),
+            message,
+        };
+        self.again.lock().insert(call.sequence, call);
+        self.try_later(attempt, why);
+    }
+}
+
 impl Outside for Retrying {
     fn may_activate_here(&self, actor: &ActorId) -> Option<Grant> {
         self.life().outside.may_activate_here(actor)
     }
 
     fn send(&self, mut message: Arc<Message>, reply: Option<ReplySlot>) {
-        match reply {
-            Some(reply) => self.attempt(Attempt {
-                first: message.header.call,
-                message,
-                reply,
-                pause: PAUSE_MIN,
-                until: None,
-            }),
-            // Nobody would hear that a tell was not delivered.
-            None => {
-                let life = self.life();
-                life.stamp(&mut message);
-                life.outside.send(message, None);
-            }
-        }
+        let life = self.life();
+        life.stamp(&mut message);
+        // Nobody would hear that a tell was not delivered.
+        let reply = reply.map(|reply| reply.made_again(self.this.clone(), Arc::clone(&message)));
+        life.outside.send(message, reply);
     }
 
     fn keeps_deadlines(&self) -> bool {
@@ -201,7 +197,7 @@ impl Outside for Retrying {
     }
 
     fn give_up(&self, call: CallId) {
-        let present = self.again.lock().remove(&call).unwrap_or(call);
+        let present = self.again.lock().remove(&call.sequence).unwrap_or(call);
         let life = self.life();
         // A call of an earlier life has ended.
         life.outside.give_up(life.own(present));
