@@ -1,6 +1,7 @@
 //! What an actor type is.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use elastin_types::{ActorId, ActorSchema, ActorType, FunctionSchema, Message, Method, Property, PropertySchema};
 use serde::Serialize;
@@ -43,7 +44,7 @@ pub trait Handlers: Actor {
 
     /// Makes a turn of a message from outside the process; gives both back when there is no such function or its
     /// arguments can't be decoded, together with the reason.
-    fn decode(message: Message, reply: Option<ReplyTo>) -> Result<Pin<Box<dyn Turn<Self>>>, Undecoded>;
+    fn decode(message: Arc<Message>, reply: Option<ReplyTo>) -> Result<Pin<Box<dyn Turn<Self>>>, Undecoded>;
 
     /// Runs a lifecycle hook; `None` if the actor has none of that kind.
     fn hook(&mut self, hook: Hook) -> Option<HookFuture<'_>>;

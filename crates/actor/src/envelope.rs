@@ -139,13 +139,13 @@ pub(crate) fn finished<F: Function>(reply: F::Reply, slot: Arc<Slot<F::Reply>>) 
 
 /// A turn of a message from elsewhere.
 pub fn received<F: Function>(
-    message: Message,
+    message: Arc<Message>,
     reply: Option<ReplyTo>,
 ) -> Result<Pin<Box<dyn Turn<F::Actor>>>, crate::Undecoded> {
     match codec::decode::<F::Arguments>(&message.body, "the arguments", F::NAME) {
         Ok(arguments) => Ok(boxed::<F>(Payload {
             arguments,
-            carried: Carried::received(message.header),
+            carried: Carried::received(message),
             destination: reply.map_or(Destination::Nowhere, |reply| Destination::Elsewhere(Box::new(reply))),
         })),
         Err(why) => Err(crate::Undecoded {

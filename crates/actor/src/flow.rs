@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use elastin_types::{CallId, Caller, ChainId, Header, NodeId, RequestContext, TenantId, Time, TraceContext};
+use bytes::Bytes;
+use elastin_types::{CallId, Caller, ChainId, Header, Message, NodeId, RequestContext, TenantId, Time, TraceContext};
 
 use crate::host::Host;
 
@@ -134,34 +135,26 @@ impl Flow {
         }
     }
 
-    fn of_header(header: Header) -> (Self, Origin) {
-        let Header {
-            call,
-            chain,
-            caller,
-            tenant,
-            deadline,
-            trace,
-            source_time_ms,
-            context,
-            ..
-        } = header;
-        let is_rare = trace.is_some() || source_time_ms != 0 || context.is_some();
+    fn of_header(header: &Header) -> (Self, Origin) {
+        let is_rare = header.trace.is_some() || header.source_time_ms != 0 || header.context.is_some();
         let rare = is_rare.then(|| {
             Arc::new(Rare {
-                trace,
-                source_time_ms,
-                values: context,
+                trace: header.trace,
+                source_time_ms: header.source_time_ms,
+                values: header.context.clone(),
             })
         });
         let flow = Self {
-            chain: Chain(chain),
-            deadline: deadline.unwrap_or(NEVER),
-            tenant,
+            chain: Chain(header.chain),
+            deadline: header.deadline.unwrap_or(NEVER),
+            tenant: header.tenant,
             rare,
         };
-        let from = call.origin;
-        (flow, Origin { caller, from })
+        let origin = Origin {
+            caller: header.caller.clone(),
+            from: header.call.origin,
+        };
+        (flow, origin)
     }
 }
 
@@ -195,8 +188,8 @@ pub struct Carried(Inner);
 enum Inner {
     /// It was sent in this process.
     Here { caller: Caller, flow: Flow, one_way: bool },
-    /// It came from elsewhere, and may have to go on as it came. Boxed, because it is large.
-    Received(Box<Header>),
+    /// It came from elsewhere, and may have to go on as it came. Of the message only the header is left.
+    Received(Arc<Message>),
 }
 
 impl Carried {
@@ -210,8 +203,12 @@ impl Carried {
         Self::here(caller, Flow::new(tenant), true)
     }
 
-    pub(crate) fn received(header: Header) -> Self {
-        Self(Inner::Received(Box::new(header)))
+    /// What a message from elsewhere carries, whose arguments are not needed any more.
+    pub(crate) fn received(mut message: Arc<Message>) -> Self {
+        if let Some(message) = Arc::get_mut(&mut message) {
+            message.body = Bytes::new();
+        }
+        Self(Inner::Received(message))
     }
 
     /// Whether nobody waits for a reply.
@@ -219,7 +216,7 @@ impl Carried {
     pub fn one_way(&self) -> bool {
         match &self.0 {
             Inner::Here { one_way, .. } => *one_way,
-            Inner::Received(header) => header.one_way,
+            Inner::Received(message) => message.header.one_way,
         }
     }
 
@@ -227,7 +224,7 @@ impl Carried {
     pub fn caller(&self) -> &Caller {
         match &self.0 {
             Inner::Here { caller, .. } => caller,
-            Inner::Received(header) => &header.caller,
+            Inner::Received(message) => &message.header.caller,
         }
     }
 
@@ -236,7 +233,7 @@ impl Carried {
     pub fn chain(&self) -> Option<ChainId> {
         match &self.0 {
             Inner::Here { flow, .. } => flow.chain(),
-            Inner::Received(header) => Some(header.chain),
+            Inner::Received(message) => Some(message.header.chain),
         }
     }
 
@@ -245,7 +242,7 @@ impl Carried {
     pub fn has_expired(&self, now: impl FnOnce() -> Time) -> bool {
         let deadline = match &self.0 {
             Inner::Here { flow, .. } => flow.deadline,
-            Inner::Received(header) => header.deadline.unwrap_or(NEVER),
+            Inner::Received(message) => message.header.deadline.unwrap_or(NEVER),
         };
         deadline != NEVER && deadline <= now()
     }
@@ -255,7 +252,7 @@ impl Carried {
     pub(crate) fn deadline(&self) -> Time {
         match &self.0 {
             Inner::Here { flow, .. } => flow.deadline,
-            Inner::Received(header) => header.deadline.unwrap_or(NEVER),
+            Inner::Received(message) => message.header.deadline.unwrap_or(NEVER),
         }
     }
 
@@ -264,14 +261,14 @@ impl Carried {
     pub(crate) fn into_flow(self) -> (Flow, Origin) {
         match self.0 {
             Inner::Here { caller, flow, .. } => (flow, Origin { caller, from: HERE }),
-            Inner::Received(header) => Flow::of_header(*header),
+            Inner::Received(message) => Flow::of_header(&message.header),
         }
     }
 
     /// The header with which it leaves this process.
     pub(crate) fn into_header(self, host: &dyn Host) -> Header {
         let (caller, flow, one_way) = match self.0 {
-            Inner::Received(header) => return *header,
+            Inner::Received(message) => return Arc::unwrap_or_clone(message).header,
             Inner::Here { caller, flow, one_way } => (caller, flow, one_way),
         };
         let call = host.next_call();

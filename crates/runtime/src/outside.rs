@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub struct Mail {
     /// The message.
-    pub message: Message,
+    pub message: Arc<Message>,
     /// The caller's slot. Without one, the outcome of a call leaves through [`Outside::reply`].
     pub reply: Option<ReplySlot>,
 }
 
-impl From<Message> for Mail {
-    fn from(message: Message) -> Self {
+impl From<Arc<Message>> for Mail {
+    fn from(message: Arc<Message>) -> Self {
         Self { message, reply: None }
     }
 }

@@ -4,6 +4,7 @@ extern crate elastin_actor as elastin;
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -270,12 +271,12 @@ async fn messages_that_make_no_sense_are_rejected() {
             origin: NodeId(9),
             sequence: 1,
         };
-        let message = Message {
+        let message = Arc::new(Message {
             target: account.id().clone(),
             header: Header::of_call(call, Caller::Client(NodeId(9))),
             method: Method::of(method),
             body: Bytes::from_static(body),
-        };
+        });
         let reply = Some(ReplySlot::new(move |outcome| drop(sender.send(outcome))));
         runtime
             .deliver(elastin_runtime::Mail { message, reply }, epoch)

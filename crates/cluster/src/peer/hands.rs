@@ -125,7 +125,6 @@ impl Inner {
     }
 
     fn deliver(&self, epoch: ActivationEpoch, message: Arc<Message>) -> Option<Event> {
-        let message = Arc::unwrap_or_clone(message);
         if let Some(closed) = self
             .closed
             .lock()
@@ -138,7 +137,7 @@ impl Inner {
         let undeliverable = self.runtime().deliver(message, epoch).err()?;
         Some(Event::Bounced {
             epoch,
-            message: Arc::new(undeliverable.0.message),
+            message: undeliverable.0.message,
         })
     }
 
@@ -207,7 +206,7 @@ impl Inner {
                 if let Some(reply) = reply {
                     callers.expect(message.header.call, reply);
                 }
-                Arc::new(message)
+                message
             })
             .collect();
         Event::Released { actor, epoch, queue }

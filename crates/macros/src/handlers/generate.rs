@@ -70,7 +70,7 @@ pub(super) fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> To
                 }
 
                 fn decode(
-                    message: ::elastin::__private::Message,
+                    message: ::std::sync::Arc<::elastin::__private::Message>,
                     reply: ::core::option::Option<::elastin::__private::ReplyTo>,
                 ) -> ::core::result::Result<
                     ::core::pin::Pin<::std::boxed::Box<dyn ::elastin::__private::Turn<Self>>>,

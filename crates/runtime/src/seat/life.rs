@@ -256,7 +256,12 @@ impl<A: Handlers> ActorSeat<A> {
         let encoded = queue
             .into_iter()
             .filter_map(|turn| turn.encode(&self.id, &*self.shared));
-        encoded.map(|(message, reply)| Mail { message, reply }).collect()
+        encoded
+            .map(|(message, reply)| Mail {
+                message: Arc::new(message),
+                reply,
+            })
+            .collect()
     }
 
     /// Marks the seat as without an activation; gives the epoch of the one that it had.

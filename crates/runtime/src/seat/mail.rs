@@ -139,7 +139,10 @@ impl<A: Handlers> ActorSeat<A> {
         if mailbox.epoch != Some(epoch) {
             drop(mailbox);
             return match turn.encode(&self.id, &*self.shared) {
-                Some((message, reply)) => Err(Box::new(Mail { message, reply })),
+                Some((message, reply)) => Err(Box::new(Mail {
+                    message: Arc::new(message),
+                    reply,
+                })),
                 None => Ok(()),
             };
         }

@@ -110,13 +110,7 @@ impl Outside for Side {
 
     fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>) {
         let mut directory = self.pair.directory.lock();
-        let mail = self
-            .pair
-            .remember(vec![Mail {
-                message: Arc::unwrap_or_clone(message),
-                reply,
-            }])
-            .remove(0);
+        let mail = self.pair.remember(vec![Mail { message, reply }]).remove(0);
         let actor = mail.message.target.clone();
         match directory.get(&actor) {
             Some(place) => {
