@@ -44,7 +44,7 @@ pub trait Handlers: Actor {
 
     /// Makes a turn of a message from outside the process; gives both back when there is no such function or its
     /// arguments can't be decoded, together with the reason.
-    fn decode(message: Arc<Message>, reply: Option<ReplyTo>) -> Result<Pin<Box<dyn Turn<Self>>>, Undecoded>;
+    fn decode(message: Arc<Message>, reply: Option<Box<ReplyTo>>) -> Result<Pin<Box<dyn Turn<Self>>>, Undecoded>;
 
     /// Runs a lifecycle hook; `None` if the actor has none of that kind.
     fn hook(&mut self, hook: Hook) -> Option<HookFuture<'_>>;
@@ -79,12 +79,12 @@ pub struct Undecoded {
     /// Why it can't be run.
     pub why: elastin_types::Rejected,
     /// Who waits for the reply.
-    pub reply: Option<ReplyTo>,
+    pub reply: Option<Box<ReplyTo>>,
 }
 
 impl Undecoded {
     /// The actor type has no such function. The message has only its id, since names don't travel.
-    pub fn unknown_method<A: Actor>(message: &Message, reply: Option<ReplyTo>) -> Self {
+    pub fn unknown_method<A: Actor>(message: &Message, reply: Option<Box<ReplyTo>>) -> Self {
         Self {
             method: message.method,
             why: elastin_types::Rejected::UnknownMethod {

@@ -140,13 +140,13 @@ pub(crate) fn finished<F: Function>(reply: F::Reply, slot: Arc<Slot<F::Reply>>) 
 /// A turn of a message from elsewhere.
 pub fn received<F: Function>(
     message: Arc<Message>,
-    reply: Option<ReplyTo>,
+    reply: Option<Box<ReplyTo>>,
 ) -> Result<Pin<Box<dyn Turn<F::Actor>>>, crate::Undecoded> {
     match codec::decode::<F::Arguments>(&message.body, "the arguments", F::NAME) {
         Ok(arguments) => Ok(boxed::<F>(Payload {
             arguments,
             carried: Carried::received(message),
-            destination: reply.map_or(Destination::Nowhere, |reply| Destination::Elsewhere(Box::new(reply))),
+            destination: reply.map_or(Destination::Nowhere, Destination::Elsewhere),
         })),
         Err(why) => Err(crate::Undecoded {
             method: F::METHOD,

@@ -10,6 +10,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use elastin_actor::ReplySlot;
 use elastin_protocol::{Command, Event, Node};
@@ -21,8 +22,47 @@ use crate::transport::Outbox;
 
 /// A [`Node`] with the events that wait for it.
 pub(crate) struct Machine {
-    inputs: Mutex<VecDeque<Input>>,
+    inputs: Inputs,
     node: Mutex<Worker>,
+}
+
+/// What waits for the thread that runs the machine.
+#[derive(Default)]
+struct Inputs {
+    queue: Mutex<VecDeque<Input>>,
+    /// Whether there are any, for those who look again before they go: nearly always there are none, and no lock is needed. Set with
+    /// the lock.
+    any: AtomicBool,
+}
+
+impl Inputs {
+    /// Appends some, and says how many there are.
+    fn extend(&self, inputs: impl IntoIterator<Item = Input>) -> usize {
+        let mut queue = self.queue.lock();
+        queue.extend(inputs);
+        self.any.store(!queue.is_empty(), Ordering::Relaxed);
+        queue.len()
+    }
+
+    fn len(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// Whether there are none for certain. Whoever has left one before this sees it.
+    fn is_empty(&self) -> bool {
+        self.queue.lock().is_empty()
+    }
+
+    /// Takes all that this thread knows of, into an empty queue that is given for it. False if there are none.
+    fn take(&self, batch: &mut VecDeque<Input>) -> bool {
+        if !self.any.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut queue = self.queue.lock();
+        std::mem::swap(&mut *queue, batch);
+        self.any.store(false, Ordering::Relaxed);
+        !batch.is_empty()
+    }
 }
 
 /// What the machine takes in.
@@ -86,7 +126,7 @@ pub(crate) trait Hands {
 impl Machine {
     pub(crate) fn new(node: Node) -> Self {
         Self {
-            inputs: Mutex::default(),
+            inputs: Inputs::default(),
             node: Mutex::new(Worker {
                 node,
                 commands: Vec::new(),
@@ -101,7 +141,9 @@ impl Machine {
     pub(crate) fn handle(&self, input: Input, hands: &impl Hands) {
         match self.node.try_lock() {
             Some(worker) => self.drain(worker, [input], hands),
-            None => self.inputs.lock().push_back(input),
+            None => {
+                self.inputs.extend([input]);
+            }
         }
         self.take_in_left(hands);
     }
@@ -114,7 +156,7 @@ impl Machine {
             None => {
                 // Made before others are kept from leaving theirs.
                 let inputs: Vec<Input> = events.into_iter().map(Input::from).collect();
-                self.inputs.lock().extend(inputs);
+                self.inputs.extend(inputs);
             }
         }
         self.take_in_left(hands);
@@ -122,7 +164,7 @@ impl Machine {
 
     /// Takes in what was left to this thread after its last look, by others for whom it seemed to run the machine.
     fn take_in_left(&self, hands: &impl Hands) {
-        while !self.inputs.lock().is_empty() {
+        while !self.inputs.is_empty() {
             let Some(worker) = self.node.try_lock() else { return };
             self.drain(worker, [], hands);
         }
@@ -130,9 +172,7 @@ impl Machine {
 
     /// Leaves an event behind those that wait, and says how many do. [`Machine::catch_up`] must follow soon.
     pub(crate) fn leave(&self, event: Event) -> usize {
-        let mut inputs = self.inputs.lock();
-        inputs.push_back(event.into());
-        inputs.len()
+        self.inputs.extend([event.into()])
     }
 
     /// Takes in what was left.
@@ -144,25 +184,26 @@ impl Machine {
     /// has its place, so that nothing that it sends later by a shorter way overtakes it.
     pub(crate) fn handle_now(&self, input: Input, hands: &impl Hands) {
         if DRAINING.get() {
-            return self.inputs.lock().push_back(input);
+            self.inputs.extend([input]);
+            return;
         }
         let worker = self.node.lock();
         self.drain(worker, [input], hands);
-        if !self.inputs.lock().is_empty() {
+        if !self.inputs.is_empty() {
             self.catch_up(hands);
         }
     }
 
     /// How many events wait.
     pub(crate) fn queued(&self) -> usize {
-        self.inputs.lock().len()
+        self.inputs.len()
     }
 
     /// Looks at the machine between two events.
     pub(crate) fn look<T>(&self, hands: &impl Hands, read: impl FnOnce(&Node) -> T) -> T {
         let seen = read(&self.node.lock().node);
         // An event that came meanwhile was left to this thread, which seemed to run the machine.
-        if !self.inputs.lock().is_empty() {
+        if !self.inputs.is_empty() {
             self.catch_up(hands);
         }
         seen
@@ -187,22 +228,16 @@ impl Machine {
     }
 
     fn drain_queue(&self, worker: &mut Worker, hands: &impl Hands) {
-        loop {
-            let mut inputs = self.inputs.lock();
-            if inputs.is_empty() {
-                return;
-            }
-            let mut batch = std::mem::take(&mut worker.batch);
-            std::mem::swap(&mut *inputs, &mut batch);
-            // The lock is held for the swap only: whoever carries out a command may bring events.
-            drop(inputs);
+        let mut batch = std::mem::take(&mut worker.batch);
+        // Taken all at once: whoever carries out a command may bring events.
+        while self.inputs.take(&mut batch) {
             for input in batch.drain(..) {
                 worker.take_in(input, hands);
             }
-            worker.batch = batch;
             // Others may bring more for as long as this goes on: no caller waits for the end of it.
             worker.desk.callers.take_ended().tell();
         }
+        worker.batch = batch;
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> To
 
                 fn decode(
                     message: ::std::sync::Arc<::elastin::__private::Message>,
-                    reply: ::core::option::Option<::elastin::__private::ReplyTo>,
+                    reply: ::core::option::Option<::std::boxed::Box<::elastin::__private::ReplyTo>>,
                 ) -> ::core::result::Result<
                     ::core::pin::Pin<::std::boxed::Box<dyn ::elastin::__private::Turn<Self>>>,
                     ::elastin::__private::Undecoded,

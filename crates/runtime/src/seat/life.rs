@@ -62,7 +62,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Puts mail and the hook of a new activation before what is in the queue; gives back what can't be run.
-    fn put_in_front(&self, mailbox: &mut Mailbox<A>, mail: Vec<Mail>, moved: bool) -> Vec<(ReplyTo, CallError)> {
+    fn put_in_front(&self, mailbox: &mut Mailbox<A>, mail: Vec<Mail>, moved: bool) -> Vec<(Box<ReplyTo>, CallError)> {
         let hook = if moved { Hook::AfterMove } else { Hook::Activate };
         let has_hook = A::hooks().contains(&hook);
         let mut refused = Vec::new();

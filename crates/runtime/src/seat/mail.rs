@@ -160,12 +160,12 @@ impl<A: Handlers> ActorSeat<A> {
 pub(super) fn decode<A: Handlers>(
     shared: &Arc<Shared>,
     mail: Mail,
-) -> Result<AnyTurn<A>, (Option<ReplyTo>, CallError)> {
+) -> Result<AnyTurn<A>, (Option<Box<ReplyTo>>, CallError)> {
     let Mail { message, reply } = mail;
     let reply = match reply {
-        Some(slot) => Some(ReplyTo::slot(slot)),
+        Some(slot) => Some(Box::new(ReplyTo::slot(slot))),
         None if message.header.one_way => None,
-        None => Some(ReplyTo::host(shared.clone(), message.header.call)),
+        None => Some(Box::new(ReplyTo::host(shared.clone(), message.header.call))),
     };
     A::decode(message, reply).map_err(|undecoded| (undecoded.reply, CallError::Rejected(undecoded.why)))
 }
