@@ -3,15 +3,29 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use elastin_protocol::Frame;
 use elastin_stores::secret::Secret;
 use elastin_types::NodeId;
 
 use crate::handshake::{self, HandshakeError, Identity, WIRE_VERSIONS};
+use crate::protocol_frame;
 
 /// The cluster that greetings must be for.
 pub const CLUSTER: &str = "app";
 /// The node that must be greeted.
 pub const ME: NodeId = NodeId(300);
+
+/// A frame of the protocol, as it is sent.
+pub fn encode(frame: &Frame) -> Vec<u8> {
+    let mut out = Vec::new();
+    protocol_frame::put(&mut out, frame);
+    out
+}
+
+/// A frame of the protocol, as it is taken in.
+pub fn decode(bytes: &[u8]) -> postcard::Result<Frame> {
+    protocol_frame::get(bytes)
+}
 
 fn identity(secret: Option<&Secret>) -> Identity {
     Identity {
