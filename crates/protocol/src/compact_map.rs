@@ -1,9 +1,10 @@
-//! A map that wastes little memory: the directory of a large cluster has millions of entries.
+//! A map that wastes little memory: the directory of a large cluster has millions of entries, and so may a host.
 //!
 //! Entries lie side by side in an array that grows by an eighth, and a hash table holds their positions, in four bytes each.
 //! An ordinary hash map holds the entries themselves, and up to half of it is empty.
 
 use std::hash::{BuildHasher, Hash};
+use std::ops::Index;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -64,7 +65,7 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         if length == self.entries.capacity() {
             self.entries.reserve_exact(GROWTH_MIN.max(length / GROWTH_DIVISOR));
         }
-        let position = u32::try_from(length).expect("a slot has fewer than 2³² actors");
+        let position = u32::try_from(length).expect("a node has fewer than 2³² actors");
         let entries = &self.entries;
         self.positions
             .insert_unique(hash(&key), position, |position| hash(&entries[*position as usize].0));
@@ -86,6 +87,33 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         Some(self.entries.swap_remove(position as usize).1)
     }
 
+    /// Keeps those entries of which this is true.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Key, &Value) -> bool) {
+        let before = self.entries.len();
+        self.entries.retain(|(key, value)| keep(key, value));
+        if self.entries.len() != before {
+            self.find_positions();
+        }
+    }
+
+    /// Makes the table of positions anew.
+    fn find_positions(&mut self) {
+        let entries = &self.entries;
+        let hash_at = |position: &u32| hash(&entries[*position as usize].0);
+        self.positions.clear();
+        for position in 0..entries.len() as u32 {
+            self.positions.insert_unique(hash_at(&position), position, hash_at);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
+        self.entries.iter().map(|(key, value)| (key, value))
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
+        self.entries.iter().map(|(_, value)| value)
+    }
+
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -93,6 +121,16 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
     /// The bytes that it takes, keys included.
     pub(crate) fn bytes(&self) -> usize {
         self.positions.allocation_size() + self.entries.capacity() * size_of::<(Key, Value)>()
+    }
+}
+
+impl<Key: Hash + Eq, Value> Index<&Key> for CompactMap<Key, Value> {
+    type Output = Value;
+
+    /// # Panics
+    /// If there is no such entry.
+    fn index(&self, key: &Key) -> &Value {
+        self.get(key).expect("the caller knows that there is such an entry")
     }
 }
 
@@ -122,6 +160,10 @@ mod tests {
             let key = (number >> 33) % 500;
             match number % 3 {
                 0 => assert_eq!(ours.remove(&key), theirs.remove(&key)),
+                _ if step % 1000 == 999 => {
+                    ours.retain(|key, _| key % 7 != 0);
+                    theirs.retain(|key, _| key % 7 != 0);
+                }
                 _ => {
                     ours.insert(key, step);
                     theirs.insert(key, step);

@@ -319,14 +319,14 @@ impl Node {
             epoch,
             attempts_void,
         };
-        match &hosted.phase {
-            Phase::Activating | Phase::Closed | Phase::Active => Some(here(hosted.epoch, hosted.attempts)),
+        match hosted.phase() {
+            Phase::Activating | Phase::Closed | Phase::Active => Some(here(hosted.epoch(), hosted.attempts())),
             Phase::MovingOut(out) => {
                 let void = match out.step {
                     OutStep::Aborting(_) => out.attempt + 1,
                     _ => out.attempt,
                 };
-                Some(here(hosted.epoch, void))
+                Some(here(hosted.epoch(), void))
             }
             Phase::MovingIn(incoming) => match incoming.step {
                 InStep::Committed(epoch) => Some(here(epoch, FIRST_ATTEMPT_AFTER_MOVE)),
