@@ -4,10 +4,9 @@
 //! An ordinary hash map holds the entries themselves, and up to half of it is empty.
 
 use std::hash::{BuildHasher, Hash};
-use std::ops::Index;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+use hashbrown::{Equivalent, HashTable};
 
 /// The array grows by this part of its length, so that adding stays cheap on average and little is empty.
 const GROWTH_DIVISOR: usize = 8;
@@ -39,16 +38,16 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         self.entries.len()
     }
 
-    fn position(&self, key: &Key) -> Option<usize> {
-        let is_it = |position: &u32| self.entries[*position as usize].0 == *key;
+    fn position(&self, key: &(impl Hash + Equivalent<Key>)) -> Option<usize> {
+        let is_it = |position: &u32| key.equivalent(&self.entries[*position as usize].0);
         self.positions.find(hash(key), is_it).map(|position| *position as usize)
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<&Value> {
+    pub(crate) fn get(&self, key: &(impl Hash + Equivalent<Key>)) -> Option<&Value> {
         self.position(key).map(|position| &self.entries[position].1)
     }
 
-    pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut Value> {
+    pub(crate) fn get_mut(&mut self, key: &(impl Hash + Equivalent<Key>)) -> Option<&mut Value> {
         self.position(key).map(|position| &mut self.entries[position].1)
     }
 
@@ -72,9 +71,9 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         self.entries.push((key, value));
     }
 
-    pub(crate) fn remove(&mut self, key: &Key) -> Option<Value> {
+    pub(crate) fn remove(&mut self, key: &(impl Hash + Equivalent<Key>)) -> Option<Value> {
         let entries = &self.entries;
-        let is_it = |position: &u32| entries[*position as usize].0 == *key;
+        let is_it = |position: &u32| key.equivalent(&entries[*position as usize].0);
         let found = self.positions.find_entry(hash(key), is_it).ok()?;
         let (position, _) = found.remove();
         let last = self.entries.len() - 1;
@@ -87,10 +86,10 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         Some(self.entries.swap_remove(position as usize).1)
     }
 
-    /// Keeps those entries of which this is true.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Key, &Value) -> bool) {
+    /// Keeps those entries of whose values this is true.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Value) -> bool) {
         let before = self.entries.len();
-        self.entries.retain(|(key, value)| keep(key, value));
+        self.entries.retain(|(_, value)| keep(value));
         if self.entries.len() != before {
             self.find_positions();
         }
@@ -110,27 +109,9 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         self.entries.iter().map(|(key, value)| (key, value))
     }
 
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
-        self.entries.iter().map(|(_, value)| value)
-    }
-
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// The bytes that it takes, keys included.
     pub(crate) fn bytes(&self) -> usize {
         self.positions.allocation_size() + self.entries.capacity() * size_of::<(Key, Value)>()
-    }
-}
-
-impl<Key: Hash + Eq, Value> Index<&Key> for CompactMap<Key, Value> {
-    type Output = Value;
-
-    /// # Panics
-    /// If there is no such entry.
-    fn index(&self, key: &Key) -> &Value {
-        self.get(key).expect("the caller knows that there is such an entry")
     }
 }
 
@@ -161,8 +142,8 @@ mod tests {
             match number % 3 {
                 0 => assert_eq!(ours.remove(&key), theirs.remove(&key)),
                 _ if step % 1000 == 999 => {
-                    ours.retain(|key, _| key % 7 != 0);
-                    theirs.retain(|key, _| key % 7 != 0);
+                    ours.retain(|value| value % 7 != 0);
+                    theirs.retain(|_, value| *value % 7 != 0);
                 }
                 _ => {
                     ours.insert(key, step);

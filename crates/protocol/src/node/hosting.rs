@@ -149,7 +149,7 @@ impl Node {
         if phase.is_limbo() {
             self.limbo.insert(actor.clone());
         }
-        self.hosted.insert(actor, Hosted::new(epoch, phase));
+        self.hosted.insert(&actor, Hosted::new(epoch, phase));
     }
 
     /// Changes an actor's phase and keeps the index of those in limbo.

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, NotDelivered, SlotEpoch, Time};
 
-use crate::compact_map::CompactMap;
+use crate::actor_map::ActorMap;
 use crate::hosted::Hosted;
 use crate::links::Links;
 use crate::requests::Requests;
@@ -65,7 +65,7 @@ pub struct Node {
     blocked_routes: BTreeSet<ActorId>,
     /// Routes to look at when this peer acknowledges something.
     routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
-    hosted: CompactMap<ActorId, Hosted>,
+    hosted: ActorMap<Hosted>,
     /// What the actors here know of requests that may come again.
     requests: Requests,
     /// Requests of callers here that may be made again.
@@ -121,7 +121,7 @@ impl Node {
             busy_routes: BTreeSet::new(),
             blocked_routes: BTreeSet::new(),
             routes_waiting: BTreeMap::new(),
-            hosted: CompactMap::default(),
+            hosted: ActorMap::default(),
             requests: Requests::default(),
             open_requests: BTreeMap::new(),
             last_request: 0,
@@ -169,7 +169,7 @@ impl Node {
     }
 
     /// The activations on this node that take mail, in no particular order.
-    pub fn active(&self) -> impl Iterator<Item = (&ActorId, ActivationEpoch)> {
+    pub fn active(&self) -> impl Iterator<Item = (ActorId, ActivationEpoch)> {
         let active = self.hosted.iter().filter(|(_, hosted)| hosted.phase().takes_mail());
         active.map(|(actor, hosted)| (actor, hosted.epoch()))
     }

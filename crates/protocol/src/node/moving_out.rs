@@ -369,7 +369,7 @@ impl Node {
             }
         }
         let went_there = |hosted: &Hosted| matches!(hosted.phase(), Phase::Departed(departed) if departed.to == node);
-        self.hosted.retain(|_, hosted| !went_there(hosted));
+        self.hosted.retain(|hosted| !went_there(hosted));
     }
 
     /// Slots have new owners: the new one must hear what the old one has not answered.
