@@ -74,7 +74,7 @@ pub(crate) struct ActorSeat<A: Handlers> {
 
 impl<A: Handlers> ActorSeat<A> {
     /// The empty seat of an actor.
-    pub(crate) fn make(id: ActorId, shared: Arc<Shared>) -> Arc<dyn AnySeat> {
+    pub(crate) fn make(id: ActorId, shared: Arc<Shared>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             id,
             shared,
