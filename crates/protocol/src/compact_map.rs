@@ -72,36 +72,31 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
     }
 
     pub(crate) fn remove(&mut self, key: &(impl Hash + Equivalent<Key>)) -> Option<Value> {
-        let entries = &self.entries;
-        let is_it = |position: &u32| key.equivalent(&entries[*position as usize].0);
-        let found = self.positions.find_entry(hash(key), is_it).ok()?;
-        let (position, _) = found.remove();
+        let position = self.position(key)?;
+        Some(self.remove_at(position))
+    }
+
+    fn remove_at(&mut self, position: usize) -> Value {
+        let its_hash = hash(&self.entries[position].0);
+        let found = self.positions.find_entry(its_hash, |at| *at as usize == position);
+        found.expect("every entry has a position").remove();
         let last = self.entries.len() - 1;
-        if position as usize != last {
+        if position != last {
             // The last entry takes the free place.
             let last_hash = hash(&self.entries[last].0);
             let moved = self.positions.find_mut(last_hash, |at| *at as usize == last);
-            *moved.expect("every entry has a position") = position;
+            *moved.expect("every entry has a position") = position as u32;
         }
-        Some(self.entries.swap_remove(position as usize).1)
+        self.entries.swap_remove(position).1
     }
 
     /// Keeps those entries of whose values this is true.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Value) -> bool) {
-        let before = self.entries.len();
-        self.entries.retain(|(_, value)| keep(value));
-        if self.entries.len() != before {
-            self.find_positions();
-        }
-    }
-
-    /// Makes the table of positions anew.
-    fn find_positions(&mut self) {
-        let entries = &self.entries;
-        let hash_at = |position: &u32| hash(&entries[*position as usize].0);
-        self.positions.clear();
-        for position in 0..entries.len() as u32 {
-            self.positions.insert_unique(hash_at(&position), position, hash_at);
+        // From the end, so that an entry that takes a free place has been looked at.
+        for position in (0..self.entries.len()).rev() {
+            if !keep(&self.entries[position].1) {
+                self.remove_at(position);
+            }
         }
     }
 
