@@ -1,4 +1,4 @@
-//! A map that wastes little memory: the directory of a large cluster has millions of entries.
+//! A map that wastes little memory: the directory of a large cluster has millions of entries, and so may a host.
 //!
 //! Entries lie side by side in an array that grows by an eighth, and a hash table holds their positions, in four bytes each.
 //! An ordinary hash map holds the entries themselves, and up to half of it is empty.
@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, Hash};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+use hashbrown::{Equivalent, HashTable};
 
 /// The array grows by this part of its length, so that adding stays cheap on average and little is empty.
 const GROWTH_DIVISOR: usize = 8;
@@ -38,16 +38,16 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         self.entries.len()
     }
 
-    fn position(&self, key: &Key) -> Option<usize> {
-        let is_it = |position: &u32| self.entries[*position as usize].0 == *key;
+    fn position(&self, key: &(impl Hash + Equivalent<Key>)) -> Option<usize> {
+        let is_it = |position: &u32| key.equivalent(&self.entries[*position as usize].0);
         self.positions.find(hash(key), is_it).map(|position| *position as usize)
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<&Value> {
+    pub(crate) fn get(&self, key: &(impl Hash + Equivalent<Key>)) -> Option<&Value> {
         self.position(key).map(|position| &self.entries[position].1)
     }
 
-    pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut Value> {
+    pub(crate) fn get_mut(&mut self, key: &(impl Hash + Equivalent<Key>)) -> Option<&mut Value> {
         self.position(key).map(|position| &mut self.entries[position].1)
     }
 
@@ -64,30 +64,44 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         if length == self.entries.capacity() {
             self.entries.reserve_exact(GROWTH_MIN.max(length / GROWTH_DIVISOR));
         }
-        let position = u32::try_from(length).expect("a slot has fewer than 2³² actors");
+        let position = u32::try_from(length).expect("a node has fewer than 2³² actors");
         let entries = &self.entries;
         self.positions
             .insert_unique(hash(&key), position, |position| hash(&entries[*position as usize].0));
         self.entries.push((key, value));
     }
 
-    pub(crate) fn remove(&mut self, key: &Key) -> Option<Value> {
-        let entries = &self.entries;
-        let is_it = |position: &u32| entries[*position as usize].0 == *key;
-        let found = self.positions.find_entry(hash(key), is_it).ok()?;
-        let (position, _) = found.remove();
+    pub(crate) fn remove(&mut self, key: &(impl Hash + Equivalent<Key>)) -> Option<Value> {
+        let position = self.position(key)?;
+        Some(self.remove_at(position))
+    }
+
+    fn remove_at(&mut self, position: usize) -> Value {
+        let its_hash = hash(&self.entries[position].0);
+        let found = self.positions.find_entry(its_hash, |at| *at as usize == position);
+        found.expect("every entry has a position").remove();
         let last = self.entries.len() - 1;
-        if position as usize != last {
+        if position != last {
             // The last entry takes the free place.
             let last_hash = hash(&self.entries[last].0);
             let moved = self.positions.find_mut(last_hash, |at| *at as usize == last);
-            *moved.expect("every entry has a position") = position;
+            *moved.expect("every entry has a position") = position as u32;
         }
-        Some(self.entries.swap_remove(position as usize).1)
+        self.entries.swap_remove(position).1
     }
 
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+    /// Keeps those entries of whose values this is true.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Value) -> bool) {
+        // From the end, so that an entry that takes a free place has been looked at.
+        for position in (0..self.entries.len()).rev() {
+            if !keep(&self.entries[position].1) {
+                self.remove_at(position);
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Value)> {
+        self.entries.iter().map(|(key, value)| (key, value))
     }
 
     /// The bytes that it takes, keys included.
@@ -122,6 +136,10 @@ mod tests {
             let key = (number >> 33) % 500;
             match number % 3 {
                 0 => assert_eq!(ours.remove(&key), theirs.remove(&key)),
+                _ if step % 1000 == 999 => {
+                    ours.retain(|value| value % 7 != 0);
+                    theirs.retain(|_, value| *value % 7 != 0);
+                }
                 _ => {
                     ours.insert(key, step);
                     theirs.insert(key, step);

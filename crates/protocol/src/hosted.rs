@@ -12,17 +12,133 @@ use crate::{MoveError, MoveId};
 /// can tell an activation that a move has led to from one that was granted anew and has never been moved.
 pub(crate) const FIRST_ATTEMPT_AFTER_MOVE: u32 = 1;
 
+/// What waits for an actor that just runs.
+const NOTHING: &VecDeque<Held> = &VecDeque::new();
+
 /// One actor on this node.
+///
+/// Of one that just runs nothing but the activation is kept, in 16 bytes: a node hosts millions of them.
 #[derive(Debug)]
-pub(crate) struct Hosted {
+pub(crate) struct Hosted(State);
+
+#[derive(Debug)]
+enum State {
+    /// It is active, and nothing waits.
+    Runs { epoch: ActivationEpoch, attempts: u32 },
+    /// Anything else.
+    Other(Box<Other>),
+}
+
+/// An actor that does not just run.
+#[derive(Debug)]
+struct Other {
+    epoch: ActivationEpoch,
+    attempts: u32,
+    phase: Phase,
+    held: VecDeque<Held>,
+}
+
+impl Hosted {
+    /// An actor of which no attempt to move it is known, and for which nothing waits.
+    pub(crate) fn new(epoch: ActivationEpoch, phase: Phase) -> Self {
+        let mut hosted = Self(State::Runs { epoch, attempts: 0 });
+        hosted.set_phase(phase);
+        hosted
+    }
+
     /// The activation: here, or the one that is expected here, or where it went.
-    pub(crate) epoch: ActivationEpoch,
+    pub(crate) fn epoch(&self) -> ActivationEpoch {
+        match &self.0 {
+            State::Runs { epoch, .. } => *epoch,
+            State::Other(other) => other.epoch,
+        }
+    }
+
+    pub(crate) fn set_epoch(&mut self, new: ActivationEpoch) {
+        match &mut self.0 {
+            State::Runs { epoch, .. } => *epoch = new,
+            State::Other(other) => other.epoch = new,
+        }
+    }
+
     /// Attempts to move this activation; the next one gets this number.
-    pub(crate) attempts: u32,
+    pub(crate) fn attempts(&self) -> u32 {
+        match &self.0 {
+            State::Runs { attempts, .. } => *attempts,
+            State::Other(other) => other.attempts,
+        }
+    }
+
+    pub(crate) fn set_attempts(&mut self, new: u32) {
+        match &mut self.0 {
+            State::Runs { attempts, .. } => *attempts = new,
+            State::Other(other) => other.attempts = new,
+        }
+    }
+
     /// What is going on.
-    pub(crate) phase: Phase,
+    pub(crate) fn phase(&self) -> &Phase {
+        match &self.0 {
+            State::Runs { .. } => &Phase::Active,
+            State::Other(other) => &other.phase,
+        }
+    }
+
+    /// What is going on, to be changed; `None` if it just runs. To another phase it comes by [`Self::set_phase`].
+    pub(crate) fn phase_mut(&mut self) -> Option<&mut Phase> {
+        match &mut self.0 {
+            State::Runs { .. } => None,
+            State::Other(other) => Some(&mut other.phase),
+        }
+    }
+
+    /// Changes the phase, and gives the one before.
+    pub(crate) fn set_phase(&mut self, phase: Phase) -> Phase {
+        let other = self.other();
+        let before = std::mem::replace(&mut other.phase, phase);
+        if matches!(other.phase, Phase::Active) && other.held.is_empty() {
+            let (epoch, attempts) = (other.epoch, other.attempts);
+            self.0 = State::Runs { epoch, attempts };
+        }
+        before
+    }
+
     /// Messages that wait here, in order. Bounded by [`Limits::held_per_actor`](crate::Limits::held_per_actor).
-    pub(crate) held: VecDeque<Held>,
+    pub(crate) fn held(&self) -> impl ExactSizeIterator<Item = &Held> {
+        match &self.0 {
+            State::Runs { .. } => NOTHING.iter(),
+            State::Other(other) => other.held.iter(),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn held_mut(&mut self) -> &mut VecDeque<Held> {
+        &mut self.other().held
+    }
+
+    /// Takes what waits here.
+    pub(crate) fn take_held(&mut self) -> VecDeque<Held> {
+        match &mut self.0 {
+            State::Runs { .. } => VecDeque::new(),
+            State::Other(other) => std::mem::take(&mut other.held),
+        }
+    }
+
+    fn other(&mut self) -> &mut Other {
+        if let State::Runs { epoch, attempts } = self.0 {
+            let (phase, held) = (Phase::Active, VecDeque::new());
+            self.0 = State::Other(Box::new(Other {
+                epoch,
+                attempts,
+                phase,
+                held,
+            }));
+        }
+        match &mut self.0 {
+            State::Other(other) => other,
+            State::Runs { .. } => unreachable!("it was made something else"),
+        }
+    }
 }
 
 /// A message that waits.
@@ -33,7 +149,7 @@ pub(crate) struct Held {
     pub(crate) passed: bool,
 }
 
-/// What is going on with an actor on this node. What few actors need is boxed: a node hosts millions that just run.
+/// What is going on with an actor on this node. What is large is boxed.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// Messages came for an activation whose grant is still on the way.
@@ -167,5 +283,30 @@ impl Phase {
             Phase::MovingIn(incoming) => !incoming.released,
             Phase::Activating | Phase::Closed | Phase::Active | Phase::MovingOut(_) | Phase::Departed(_) => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_actor_that_just_runs_takes_little() {
+        assert_eq!(size_of::<Hosted>(), 16);
+    }
+
+    #[test]
+    fn it_is_the_same_whether_it_just_runs_or_not() {
+        let epoch = ActivationEpoch::default().next();
+        let mut hosted = Hosted::new(epoch, Phase::Activating);
+        hosted.set_attempts(3);
+        assert!(matches!(hosted.set_phase(Phase::Active), Phase::Activating));
+        assert!(matches!(hosted.0, State::Runs { .. }));
+        assert_eq!((hosted.epoch(), hosted.attempts()), (epoch, 3));
+        assert!(matches!(hosted.phase(), Phase::Active));
+        assert!(hosted.phase_mut().is_none());
+        assert!(matches!(hosted.set_phase(Phase::Leaving), Phase::Active));
+        assert_eq!((hosted.epoch(), hosted.attempts()), (epoch, 3));
+        assert!(matches!(hosted.phase_mut(), Some(Phase::Leaving)));
     }
 }

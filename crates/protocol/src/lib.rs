@@ -40,6 +40,7 @@
 //! in order, also while either is being moved; a planned move loses nothing and runs nothing twice; every call has one
 //! outcome, and it is true.
 
+mod actor_map;
 mod bug;
 mod command;
 mod compact_map;
@@ -65,6 +66,7 @@ mod slots;
 pub mod store;
 mod timers;
 mod view;
+mod whereabouts;
 
 #[cfg(feature = "planted-bugs")]
 pub use bug::Bug;

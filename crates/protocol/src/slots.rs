@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use elastin_types::{ActivationEpoch, ActorId, Message, NodeId, SlotEpoch};
+use elastin_types::{ActivationEpoch, Message, NodeId, SlotEpoch};
 
-use crate::compact_map::CompactMap;
+use crate::actor_map::ActorMap;
+use crate::whereabouts::{HostedAt, Whereabouts};
 use crate::{DirectoryBody, Entry};
 
 /// One slot, at its owner.
@@ -18,7 +19,7 @@ pub(crate) struct OwnedSlot {
     /// Whether questions are answered.
     pub(crate) phase: SlotPhase,
     /// Where the actors are.
-    pub(crate) entries: CompactMap<ActorId, Whereabouts>,
+    pub(crate) entries: ActorMap<Whereabouts>,
 }
 
 /// Whether a slot's owner may answer.
@@ -51,34 +52,13 @@ pub(crate) enum Question {
     Ask(NodeId, DirectoryBody),
 }
 
-/// Where an actor is.
-#[derive(Debug)]
-pub(crate) enum Whereabouts {
-    /// On a node. If the node is dead, nowhere.
-    Hosted {
-        node: NodeId,
-        epoch: ActivationEpoch,
-        /// Attempts to move this activation below this number can't be committed any more.
-        attempts_void: u32,
-    },
-    /// It has been asked where it should go. Boxed, because nearly all actors are somewhere.
-    Placing(Box<Placing>),
-}
-
-/// An actor without a place.
-#[derive(Debug)]
-pub(crate) struct Placing {
-    /// The messages that wait for it, in order.
-    pub(crate) held: VecDeque<Arc<Message>>,
-}
-
 impl OwnedSlot {
     pub(crate) fn new(epoch: SlotEpoch, phase: SlotPhase) -> Self {
         Self {
             epoch,
             counter: 0,
             phase,
-            entries: CompactMap::default(),
+            entries: ActorMap::default(),
         }
     }
 
@@ -100,28 +80,15 @@ impl OwnedSlot {
 
     /// Learns from another node where an actor is. Of two words the one about the later activation counts.
     pub(crate) fn learn(&mut self, entry: Entry) {
-        let known = match self.entries.get(&entry.actor) {
-            Some(Whereabouts::Hosted {
-                epoch, attempts_void, ..
-            }) => Some((*epoch, *attempts_void)),
-            _ => None,
-        };
-        if known.is_some_and(|known| known >= (entry.epoch, entry.attempts_void)) {
+        let known = self.entries.get(&entry.actor).and_then(Whereabouts::hosted_at);
+        if known.is_some_and(|known| (known.epoch, known.attempts_void) >= (entry.epoch, entry.attempts_void)) {
             return;
         }
-        let Entry {
-            actor,
-            node,
-            epoch,
-            attempts_void,
-        } = entry;
-        self.entries.insert(
-            actor,
-            Whereabouts::Hosted {
-                node,
-                epoch,
-                attempts_void,
-            },
-        );
+        let at = HostedAt {
+            node: entry.node,
+            epoch: entry.epoch,
+            attempts_void: entry.attempts_void,
+        };
+        self.entries.insert(&entry.actor, Whereabouts::hosted(at));
     }
 }

@@ -9,27 +9,21 @@ use elastin_types::{ActivationEpoch, ChainId, Time};
 
 use crate::FreezeDone;
 use crate::entrusted::RunBy;
+use crate::marks::{Mark, Marks};
 use crate::queue::{AnyTurn, Queue};
 use crate::sharing::Sharing;
+use crate::since::Since;
 
 /// What of an activation is behind a lock.
 ///
 /// The actor's body is in exactly one place: idle in the seat's atomic cell, with whoever runs a turn, or in one of
 /// `waiting`, `suspended`, `sharing`, `saving` and `freeze` here.
 pub(crate) struct Mailbox<A> {
-    /// The activation; `None` when there is none.
-    pub(crate) epoch: Option<ActivationEpoch>,
-    pub(crate) since: Time,
-    /// The seat is in a run queue.
-    pub(crate) scheduled: bool,
-    /// The turn that runs, or is about to be suspended, was woken.
-    pub(crate) woken: bool,
-    /// A turn of a discarded activation still runs somewhere: a new activation waits for it to end.
-    pub(crate) orphan: bool,
-    /// The activation was lost; its mail waits for where to go.
-    pub(crate) rerouting: bool,
-    /// The body that waits for a worker.
-    pub(crate) waiting: Option<Box<Body<A>>>,
+    /// The activation, if there is one.
+    epoch: ActivationEpoch,
+    /// Since when it is here.
+    since: Since,
+    marks: Marks,
     /// Everything that most actors don't need most of the time.
     rest: Option<Box<Rest<A>>>,
 }
@@ -37,6 +31,8 @@ pub(crate) struct Mailbox<A> {
 /// What only some actors have, and only at times.
 pub(crate) struct Rest<A> {
     pub(crate) queue: Queue<A>,
+    /// The body that waits for a worker.
+    pub(crate) waiting: Option<Box<Body<A>>>,
     pub(crate) suspended: Option<Suspended<A>>,
     /// Somebody looks after the callers to whom turns are entrusted.
     pub(crate) watched: bool,
@@ -109,15 +105,45 @@ pub(crate) struct ActorTimer {
 impl<A> Mailbox<A> {
     pub(crate) fn new() -> Self {
         Self {
-            epoch: None,
-            since: Time::ZERO,
-            scheduled: false,
-            woken: false,
-            orphan: false,
-            rerouting: false,
-            waiting: None,
+            epoch: ActivationEpoch::default(),
+            since: Since::default(),
+            marks: Marks::default(),
             rest: None,
         }
+    }
+
+    /// The activation; `None` when there is none.
+    #[inline]
+    pub(crate) fn epoch(&self) -> Option<ActivationEpoch> {
+        self.is(Mark::Active).then_some(self.epoch)
+    }
+
+    /// Since when the activation is here.
+    pub(crate) fn since(&self) -> Time {
+        self.since.into()
+    }
+
+    /// An activation begins.
+    pub(crate) fn open(&mut self, epoch: ActivationEpoch, now: Time) {
+        self.epoch = epoch;
+        self.since = now.into();
+        self.set(Mark::Active, true);
+    }
+
+    /// The activation is over; gives its epoch.
+    pub(crate) fn close(&mut self) -> Option<ActivationEpoch> {
+        self.set(Mark::Active, false).then_some(self.epoch)
+    }
+
+    #[inline]
+    pub(crate) fn is(&self, mark: Mark) -> bool {
+        self.marks.has(mark)
+    }
+
+    /// Sets a mark or takes it away; says whether it was set before.
+    #[inline]
+    pub(crate) fn set(&mut self, mark: Mark, is_so: bool) -> bool {
+        self.marks.set(mark, is_so)
     }
 
     pub(crate) fn rest(&mut self) -> &mut Rest<A> {
@@ -142,6 +168,18 @@ impl<A> Mailbox<A> {
 
     pub(crate) fn queued(&self) -> usize {
         self.rest.as_ref().map_or(0, |rest| rest.queue.len())
+    }
+
+    /// Whether the body waits for a worker.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.waiting.is_some())
+    }
+
+    /// Takes the body that waits for a worker.
+    #[inline]
+    pub(crate) fn take_waiting(&mut self) -> Option<Box<Body<A>>> {
+        self.rest.as_mut()?.waiting.take()
     }
 
     /// The turn that waits, if there is one.
@@ -169,6 +207,7 @@ impl<A> Rest<A> {
     fn new() -> Self {
         Self {
             queue: Queue::new(),
+            waiting: None,
             suspended: None,
             watched: false,
             sharing: None,
@@ -185,6 +224,7 @@ impl<A> Rest<A> {
 
     fn is_unused(&self) -> bool {
         self.queue.is_empty()
+            && self.waiting.is_none()
             && self.suspended.is_none()
             && self.sharing.is_none()
             && self.saving.is_none()

@@ -1,61 +1,126 @@
 //! All seats of a node, by actor.
 
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use elastin_types::ActorId;
+use elastin_actor::{Handlers, Seat};
+use elastin_types::{ActorId, ActorType};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use parking_lot::RwLock;
 
 use crate::any_seat::AnySeat;
+use crate::seat::ActorSeat;
+use crate::shared::Shared;
 
-/// How many parts the table has, so that threads rarely meet at one lock.
+/// How many parts a table has, so that threads rarely meet at one lock.
 const SHARDS: usize = 64;
 
-/// All seats of a node. The table has only pointers: the key is in the seat.
+/// All seats of a node. Each actor type has a table of its own, in which a pointer takes half of what one to a seat of any type
+/// would.
 pub(crate) struct Registry {
-    shards: Vec<RwLock<HashTable<Arc<dyn AnySeat>>>>,
-    hasher: FixedState,
+    types: BTreeMap<ActorType, Box<dyn AnySeats>>,
+}
+
+/// The seats of one type, whatever that is.
+pub(crate) trait AnySeats: Send + Sync {
+    fn get(&self, actor: &ActorId) -> Option<Arc<dyn AnySeat>>;
+
+    fn get_or_insert(&self, actor: &ActorId, shared: &dyn Fn() -> Arc<Shared>) -> Arc<dyn AnySeat>;
+
+    /// Shows every seat, without holding a lock while it is looked at.
+    fn each(&self, look: &mut dyn FnMut(&Arc<dyn AnySeat>));
+
+    /// Forgets the seats that nobody refers to and that have no activation.
+    fn sweep(&self);
+
+    /// Takes every seat out.
+    fn drain(&self) -> Vec<Arc<dyn AnySeat>>;
+}
+
+/// The seats of one type. The table has only pointers: the key is in the seat.
+struct Seats<A: Handlers> {
+    shards: Vec<RwLock<HashTable<Arc<ActorSeat<A>>>>>,
+}
+
+/// A table for the seats of a type.
+pub(crate) fn seats_of<A: Handlers>() -> Box<dyn AnySeats> {
+    let shards = (0..SHARDS).map(|_| RwLock::new(HashTable::new())).collect();
+    Box::new(Seats::<A> { shards })
+}
+
+fn hash(actor: &ActorId) -> u64 {
+    FixedState::default().hash_one(actor)
 }
 
 impl Registry {
-    pub(crate) fn new() -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| RwLock::new(HashTable::new())).collect(),
-            hasher: FixedState::default(),
-        }
+    pub(crate) fn new(types: BTreeMap<ActorType, Box<dyn AnySeats>>) -> Self {
+        Self { types }
     }
 
     /// The seat of an actor, if there is one.
     pub(crate) fn get(&self, actor: &ActorId) -> Option<Arc<dyn AnySeat>> {
-        let hash = self.hasher.hash_one(actor);
-        let shard = self.shard(hash).read();
-        shard.find(hash, |seat| seat.id() == actor).cloned()
+        self.types.get(&actor.kind)?.get(actor)
     }
 
-    /// The seat of an actor, made if there is none.
-    pub(crate) fn get_or_insert(&self, actor: &ActorId, make: impl FnOnce() -> Arc<dyn AnySeat>) -> Arc<dyn AnySeat> {
-        if let Some(seat) = self.get(actor) {
-            return seat;
-        }
-        let hash = self.hasher.hash_one(actor);
-        let hasher = &self.hasher;
-        let mut shard = self.shard(hash).write();
-        let entry = shard.entry(hash, |seat| seat.id() == actor, |seat| hasher.hash_one(seat.id()));
-        entry.or_insert_with(make).get().clone()
+    /// The seat of an actor, made if there is none; `None` for a type that is not registered.
+    pub(crate) fn get_or_insert(&self, actor: &ActorId, shared: impl Fn() -> Arc<Shared>) -> Option<Arc<dyn AnySeat>> {
+        Some(self.types.get(&actor.kind)?.get_or_insert(actor, &shared))
     }
 
     /// Shows every seat, without holding a lock while it is looked at.
     pub(crate) fn each(&self, mut look: impl FnMut(&Arc<dyn AnySeat>)) {
-        for shard in &self.shards {
-            let seats: Vec<_> = shard.read().iter().cloned().collect();
-            seats.iter().for_each(&mut look);
-        }
+        self.types.values().for_each(|seats| seats.each(&mut look));
     }
 
     /// Forgets the seats that nobody refers to and that have no activation.
     pub(crate) fn sweep(&self) {
+        self.types.values().for_each(|seats| seats.sweep());
+    }
+
+    /// Takes every seat out.
+    pub(crate) fn drain(&self) -> Vec<Arc<dyn AnySeat>> {
+        self.types.values().flat_map(|seats| seats.drain()).collect()
+    }
+}
+
+impl<A: Handlers> Seats<A> {
+    fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<ActorSeat<A>>>> {
+        // The table itself uses the top seven bits and the low ones.
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+
+    fn find(&self, hash: u64, actor: &ActorId) -> Option<Arc<ActorSeat<A>>> {
+        let shard = self.shard(hash).read();
+        shard.find(hash, |seat| seat.id() == actor).cloned()
+    }
+}
+
+impl<A: Handlers> AnySeats for Seats<A> {
+    fn get(&self, actor: &ActorId) -> Option<Arc<dyn AnySeat>> {
+        self.find(hash(actor), actor).map(|seat| seat as Arc<dyn AnySeat>)
+    }
+
+    fn get_or_insert(&self, actor: &ActorId, shared: &dyn Fn() -> Arc<Shared>) -> Arc<dyn AnySeat> {
+        let its_hash = hash(actor);
+        if let Some(seat) = self.find(its_hash, actor) {
+            return seat;
+        }
+        let mut shard = self.shard(its_hash).write();
+        let entry = shard.entry(its_hash, |seat| seat.id() == actor, |seat| hash(seat.id()));
+        let make = || ActorSeat::make(actor.clone(), shared());
+        entry.or_insert_with(make).get().clone()
+    }
+
+    fn each(&self, look: &mut dyn FnMut(&Arc<dyn AnySeat>)) {
+        for shard in &self.shards {
+            let seats: Vec<_> = shard.read().iter().cloned().collect();
+            seats.into_iter().for_each(|seat| look(&(seat as Arc<dyn AnySeat>)));
+        }
+    }
+
+    fn sweep(&self) {
         for shard in &self.shards {
             // With the shard locked, nobody can come by a seat that only the table has.
             shard
@@ -64,16 +129,8 @@ impl Registry {
         }
     }
 
-    /// Takes every seat out.
-    pub(crate) fn drain(&self) -> Vec<Arc<dyn AnySeat>> {
-        self.shards
-            .iter()
-            .flat_map(|shard| std::mem::take(&mut *shard.write()))
-            .collect()
-    }
-
-    fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<dyn AnySeat>>> {
-        // The table itself uses the top seven bits and the low ones.
-        &self.shards[(hash >> 40) as usize % SHARDS]
+    fn drain(&self) -> Vec<Arc<dyn AnySeat>> {
+        let seats = self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.write()));
+        seats.map(|seat| seat as Arc<dyn AnySeat>).collect()
     }
 }

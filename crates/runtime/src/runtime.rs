@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use elastin_actor::{Client, Handlers, Host, schema_of};
 use elastin_clock::Clock;
-use elastin_types::{ActivationEpoch, ActorId, ActorSchema, ActorType, NodeId, Schema, Time};
+use elastin_types::{ActivationEpoch, ActorId, ActorSchema, NodeId, Schema, Time};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -16,10 +16,9 @@ use crate::busy::Busy;
 use crate::call_numbers::CallNumbers;
 use crate::entrusted::Watch;
 use crate::errand::Errand;
-use crate::registry::Registry;
+use crate::registry::{AnySeats, Registry, seats_of};
 use crate::scheduler::Scheduler;
-use crate::seat::ActorSeat;
-use crate::shared::{MakeSeat, Shared};
+use crate::shared::Shared;
 use crate::snapshot::Periods;
 use crate::timers::{Due, Timers};
 use crate::{
@@ -61,7 +60,7 @@ struct Threads {
 /// Sets up a [`Runtime`].
 pub struct Builder {
     settings: Settings,
-    types: Vec<(ActorSchema, MakeSeat)>,
+    types: Vec<(ActorSchema, Box<dyn AnySeats>)>,
     outside: Option<Arc<dyn Outside>>,
     tokio: Option<Handle>,
     clock: Option<Clock>,
@@ -70,7 +69,7 @@ pub struct Builder {
 impl Builder {
     /// Adds an actor type.
     pub fn register<A: Handlers>(mut self) -> Self {
-        self.types.push((schema_of::<A>(), ActorSeat::<A>::make));
+        self.types.push((schema_of::<A>(), seats_of::<A>()));
         self
     }
 
@@ -119,9 +118,9 @@ impl Builder {
     /// Starts the runtime.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let mut schema = Schema::default();
-        let mut types: BTreeMap<ActorType, MakeSeat> = BTreeMap::new();
-        for (actor, make) in self.types {
-            types.insert(actor.kind(), make);
+        let mut types = BTreeMap::new();
+        for (actor, seats) in self.types {
+            types.insert(actor.kind(), seats);
             schema.add(actor)?;
         }
         let (handle, tokio) = match self.tokio.or_else(|| Handle::try_current().ok()) {
@@ -143,9 +142,8 @@ impl Builder {
         let shared = Arc::new_cyclic(|me| Shared {
             me: me.clone(),
             schema,
-            types,
             clock: clock.clone(),
-            registry: Registry::new(),
+            registry: Registry::new(types),
             busy: Busy::new(),
             scheduler: scheduler.clone(),
             watch: Watch::new(clock, timers.clone()),

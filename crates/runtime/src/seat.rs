@@ -39,6 +39,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::any_seat::{AnySeat, Load, Period};
 use crate::idle_cell::IdleCell;
 use crate::mailbox::{Ending, Mailbox};
+use crate::marks::Mark;
 use crate::profile_cell::ProfileCell;
 use crate::scheduler::{Announce, Runnable, Scheduler};
 use crate::shared::Shared;
@@ -73,7 +74,7 @@ pub(crate) struct ActorSeat<A: Handlers> {
 
 impl<A: Handlers> ActorSeat<A> {
     /// The empty seat of an actor.
-    pub(crate) fn make(id: ActorId, shared: Arc<Shared>) -> Arc<dyn AnySeat> {
+    pub(crate) fn make(id: ActorId, shared: Arc<Shared>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             id,
             shared,
@@ -102,7 +103,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Decides what becomes of an actor that is between two turns.
     fn settle(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, mut body: Box<Body<A>>) {
-        if mailbox.orphan || mailbox.epoch != Some(body.epoch) {
+        if mailbox.is(Mark::Orphan) || mailbox.epoch() != Some(body.epoch) {
             return self.bury(mailbox, body);
         }
         let attention = self.attention();
@@ -114,7 +115,7 @@ impl<A: Handlers> ActorSeat<A> {
             return self.freeze_at_boundary(mailbox, body);
         }
         if mailbox.queued() > 0 {
-            mailbox.waiting = Some(body);
+            mailbox.rest().waiting = Some(body);
             return self.schedule(mailbox, Announce::Later);
         }
         if attention & END != 0 {
@@ -128,7 +129,7 @@ impl<A: Handlers> ActorSeat<A> {
     fn take_idle(&self, mailbox: &Mailbox<A>) -> Option<Box<Body<A>>> {
         // What lies there while a turn of a discarded activation runs can only be that one's body. Whoever put it there is
         // about to look again, and to bury it.
-        match mailbox.orphan {
+        match mailbox.is(Mark::Orphan) {
             true => None,
             false => self.idle.take(),
         }
@@ -136,7 +137,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Takes the body of an activation of which no turn has begun.
     fn take_at_rest(&self, mailbox: &mut Mailbox<A>) -> Option<Box<Body<A>>> {
-        self.take_idle(mailbox).or_else(|| mailbox.waiting.take())
+        self.take_idle(mailbox).or_else(|| mailbox.take_waiting())
     }
 
     /// Drops the body of an activation that was discarded during its turn; a later activation may then go on.
@@ -151,17 +152,17 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// The last turn of a discarded activation is over; gives the body of the activation that waited for that.
     fn orphan_is_gone(&self, mailbox: &mut Mailbox<A>) -> Option<Box<Body<A>>> {
-        mailbox.orphan = false;
+        mailbox.set(Mark::Orphan, false);
         self.lower(ORPHAN);
-        mailbox.waiting.take()
+        mailbox.take_waiting()
     }
 
     /// Puts the seat into a run queue if a body or a woken turn waits for a worker, and it is not there already.
     fn schedule(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, announce: Announce) {
-        if mailbox.scheduled || mailbox.orphan {
+        if mailbox.is(Mark::Scheduled) || mailbox.is(Mark::Orphan) {
             return;
         }
-        mailbox.scheduled = true;
+        mailbox.set(Mark::Scheduled, true);
         drop(mailbox);
         Scheduler::schedule(self.arc(), announce);
     }
@@ -218,7 +219,7 @@ impl<A: Handlers> Seat for ActorSeat<A> {
 
     fn deactivate(&self) {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.epoch.is_some() && mailbox.rest().ending == Ending::No {
+        if mailbox.epoch().is_some() && mailbox.rest().ending == Ending::No {
             mailbox.rest().ending = Ending::Asked;
             self.raise(END);
         }
@@ -262,11 +263,14 @@ impl<A: Handlers> AnySeat for ActorSeat<A> {
 
     fn is_empty(&self) -> bool {
         let mailbox = self.mailbox.lock();
-        mailbox.epoch.is_none() && !mailbox.rerouting && !mailbox.orphan && !mailbox.scheduled
+        mailbox.epoch().is_none()
+            && !mailbox.is(Mark::Rerouting)
+            && !mailbox.is(Mark::Orphan)
+            && !mailbox.is(Mark::Scheduled)
     }
 
     fn epoch(&self) -> Option<ActivationEpoch> {
-        self.mailbox.lock().epoch
+        self.mailbox.lock().epoch()
     }
 
     fn deliver(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Box<Mail>> {
@@ -329,10 +333,10 @@ impl<A: Handlers> AnySeat for ActorSeat<A> {
 
     fn is_still(&self) -> bool {
         let mailbox = self.mailbox.lock();
-        if mailbox.scheduled || mailbox.rerouting || mailbox.orphan {
+        if mailbox.is(Mark::Scheduled) || mailbox.is(Mark::Rerouting) || mailbox.is(Mark::Orphan) {
             return false;
         }
-        if mailbox.epoch.is_none() || mailbox.waits_for_outside() {
+        if mailbox.epoch().is_none() || mailbox.waits_for_outside() {
             return true;
         }
         // Nobody has it who runs a turn, if it is where idle ones are.
@@ -346,8 +350,8 @@ impl<A: Handlers> AnySeat for ActorSeat<A> {
 
     fn is_at_rest(&self) -> bool {
         let mailbox = self.mailbox.lock();
-        if mailbox.epoch.is_none() {
-            return !mailbox.rerouting;
+        if mailbox.epoch().is_none() {
+            return !mailbox.is(Mark::Rerouting);
         }
         if mailbox.queued() > 0 || self.attention() & (MAIL | END | FREEZE) != 0 {
             return false;
@@ -378,9 +382,9 @@ mod tests {
         struct Nothing {}
         #[elastin_actor::handlers]
         impl Nothing {}
-        // With what an `Arc` and an allocator add this is 144 bytes, a size that allocators have. There are very many.
+        // With what an `Arc` and an allocator add this is 128 bytes, a size that allocators have. There are very many.
         assert!(
-            size_of::<ActorSeat<Nothing>>() <= 120,
+            size_of::<ActorSeat<Nothing>>() <= 104,
             "{}",
             size_of::<ActorSeat<Nothing>>()
         );

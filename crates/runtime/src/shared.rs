@@ -1,7 +1,6 @@
 //! What all parts of a runtime share; also the host that references are bound to.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -9,9 +8,7 @@ use std::time::Duration;
 
 use elastin_actor::{Host, ReplySlot, WakeId};
 use elastin_clock::Clock;
-use elastin_types::{
-    ActorId, ActorType, CallError, CallId, Message, NodeId, NotDelivered, Outcome, Rejected, Schema, Time,
-};
+use elastin_types::{ActorId, CallError, CallId, Message, NodeId, NotDelivered, Outcome, Rejected, Schema, Time};
 use parking_lot::Mutex;
 
 use crate::any_seat::AnySeat;
@@ -23,15 +20,11 @@ use crate::scheduler::Scheduler;
 use crate::timers::{Due, Timers};
 use crate::{Outside, Settings};
 
-/// Makes the seat of an actor of one type.
-pub(crate) type MakeSeat = fn(ActorId, Arc<Shared>) -> Arc<dyn AnySeat>;
-
 /// What all parts of a runtime share.
 pub(crate) struct Shared {
     pub(crate) me: Weak<Shared>,
     pub(crate) settings: Settings,
     pub(crate) schema: Schema,
-    pub(crate) types: BTreeMap<ActorType, MakeSeat>,
     pub(crate) clock: Clock,
     pub(crate) registry: Registry,
     pub(crate) busy: Busy,
@@ -53,10 +46,9 @@ pub(crate) struct Shared {
 impl Shared {
     /// The local seat of an actor; `None` for a type that is not registered and for a key that is too long.
     pub(crate) fn seat(&self, actor: &ActorId) -> Option<Arc<dyn AnySeat>> {
-        let make = self.types.get(&actor.kind)?;
         actor.key.check().ok()?;
-        let make = || make(actor.clone(), self.me.upgrade().expect("a runtime that is used exists"));
-        Some(self.registry.get_or_insert(actor, make))
+        let shared = || self.me.upgrade().expect("a runtime that is used exists");
+        self.registry.get_or_insert(actor, shared)
     }
 
     /// Runs something that lets a reply leave: now, or when the fence is lifted.

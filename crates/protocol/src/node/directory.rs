@@ -9,7 +9,8 @@ use super::Node;
 use super::measures::Full;
 use crate::bug::Bug;
 use crate::hosted::FIRST_ATTEMPT_AFTER_MOVE;
-use crate::slots::{Placing, Question, SlotPhase, Whereabouts};
+use crate::slots::{Question, SlotPhase};
+use crate::whereabouts::{HostedAt, Whereabouts};
 use crate::{Body, Command, DirectoryBody, Slot};
 
 impl Node {
@@ -66,31 +67,25 @@ impl Node {
 
     /// The node that an actor is on, as the part of the directory that this node owns has it.
     pub fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
-        match self.slots.get(&Slot::of(actor))?.entries.get(actor)? {
-            Whereabouts::Hosted { node, .. } => Some(*node),
-            Whereabouts::Placing(_) => None,
-        }
+        let whereabouts = self.slots.get(&Slot::of(actor))?.entries.get(actor)?;
+        whereabouts.hosted_at().map(|at| at.node)
     }
 
     /// Passes a message on to where the actor is, or finds a place for it first.
     pub(super) fn pass_to_host(&mut self, message: Arc<Message>) {
         let held_max = self.links.limits.held_per_actor;
-        match self.entry(&message.target) {
-            Some(Whereabouts::Hosted { node, epoch, .. }) => {
-                let (node, epoch) = (*node, *epoch);
-                if !self.links.is_dead(node) {
-                    return self.pass(message, node, epoch);
-                }
+        let known = self.entry(&message.target);
+        if let Some(at) = known.as_ref().and_then(|known| known.hosted_at()) {
+            if !self.links.is_dead(at.node) {
+                return self.pass(message, at.node, at.epoch);
             }
-            Some(Whereabouts::Placing(placing)) => {
-                if placing.held.len() < held_max {
-                    placing.held.push_back(message);
-                } else {
-                    self.turn_away_from(Full::Actor, message);
-                }
-                return;
+        } else if let Some(placing) = known.and_then(Whereabouts::as_placing) {
+            if placing.held.len() < held_max {
+                placing.held.push_back(message);
+            } else {
+                self.turn_away_from(Full::Actor, message);
             }
-            None => {}
+            return;
         }
         let actor = message.target.clone();
         let command = Command::NeedPlacement {
@@ -100,14 +95,13 @@ impl Node {
         };
         let held = VecDeque::from([message]);
         let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has it");
-        let placing = Whereabouts::Placing(Box::new(Placing { held }));
-        owned.entries.insert(actor, placing);
+        owned.entries.insert(&actor, Whereabouts::placing(held));
         self.links.command(command);
     }
 
     /// Placement has answered.
     pub(super) fn on_placed(&mut self, actor: ActorId, node: Option<NodeId>) {
-        let Some(Whereabouts::Placing(placing)) = self.entry(&actor) else {
+        let Some(placing) = self.entry(&actor).and_then(Whereabouts::as_placing) else {
             // The slot went to another owner, who asks for itself.
             return;
         };
@@ -123,12 +117,13 @@ impl Node {
                 if self.links.planted.is(Bug::ReuseEpoch) {
                     owned.counter -= 1;
                 }
-                let whereabouts = Whereabouts::Hosted {
+                let attempts_void = 0;
+                let at = HostedAt {
                     node,
                     epoch,
-                    attempts_void: 0,
+                    attempts_void,
                 };
-                owned.entries.insert(actor.clone(), whereabouts);
+                owned.entries.insert(&actor, Whereabouts::hosted(at));
                 self.links
                     .say(node, Body::Directory(DirectoryBody::Grant { actor, epoch }));
                 for message in held {
@@ -186,9 +181,8 @@ impl Node {
 
     /// An activation is over.
     fn on_ended(&mut self, from: NodeId, actor: ActorId, epoch: ActivationEpoch) {
-        let over = matches!(self.entry(&actor), Some(Whereabouts::Hosted { node, epoch: now, .. })
-            if *node == from && *now == epoch);
-        if over {
+        let known = self.entry(&actor).and_then(|known| known.hosted_at());
+        if known.is_some_and(|at| at.node == from && at.epoch == epoch) {
             let owned = self.slots.get_mut(&Slot::of(&actor)).expect("it has the entry");
             owned.entries.remove(&actor);
         }
@@ -200,16 +194,11 @@ impl Node {
     fn on_commit(&mut self, target: NodeId, actor: ActorId, source: NodeId, epoch: ActivationEpoch, attempt: u32) {
         let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has looked");
         let (mut may, mut was_given_anew) = (self.links.planted.is(Bug::CommitBlindly), false);
-        if let Some(Whereabouts::Hosted {
-            node,
-            epoch: now,
-            attempts_void,
-        }) = owned.entries.get(&actor)
-        {
-            may |= *node == source && *now == epoch && attempt >= *attempts_void;
+        if let Some(at) = owned.entries.get(&actor).and_then(Whereabouts::hosted_at) {
+            may |= at.node == source && at.epoch == epoch && attempt >= at.attempts_void;
             // The source was gone, and the target was to begin anew; it asks because it has not heard of that, and must not
             // take what it asks about for decided: the source may have called the move off and gone on before it died.
-            was_given_anew = *node == target && *attempts_void < FIRST_ATTEMPT_AFTER_MOVE;
+            was_given_anew = at.node == target && at.attempts_void < FIRST_ATTEMPT_AFTER_MOVE;
         }
         if !may && was_given_anew {
             let (by, now) = (owned.epoch, owned.grant());
@@ -219,27 +208,25 @@ impl Node {
             return self.say_decided(target, &actor, epoch, attempt, source);
         }
         let now = owned.grant();
-        let whereabouts = Whereabouts::Hosted {
+        let at = HostedAt {
             node: target,
             epoch: now,
             attempts_void: FIRST_ATTEMPT_AFTER_MOVE,
         };
-        owned.entries.insert(actor.clone(), whereabouts);
+        owned.entries.insert(&actor, Whereabouts::hosted(at));
         self.say_decided(source, &actor, epoch, attempt, source);
         self.say_decided(target, &actor, epoch, attempt, source);
     }
 
     /// The source of a move wants it called off.
     fn on_abort(&mut self, source: NodeId, actor: ActorId, epoch: ActivationEpoch, attempt: u32) {
-        if let Some(Whereabouts::Hosted {
-            node,
-            epoch: now,
-            attempts_void,
-        }) = self.entry(&actor)
-            && *node == source
-            && *now == epoch
+        if let Some(known) = self.entry(&actor)
+            && let Some(mut at) = known.hosted_at()
+            && at.node == source
+            && at.epoch == epoch
         {
-            *attempts_void = (*attempts_void).max(attempt.saturating_add(1));
+            at.attempts_void = at.attempts_void.max(attempt.saturating_add(1));
+            *known = Whereabouts::hosted(at);
         }
         self.say_decided(source, &actor, epoch, attempt, source);
     }
@@ -249,11 +236,11 @@ impl Node {
     fn say_decided(&mut self, to: NodeId, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, source: NodeId) {
         let owned = self.slots.get_mut(&Slot::of(actor)).expect("the caller has looked");
         let by = owned.epoch;
-        let (node, now) = match owned.entries.get(actor) {
-            Some(Whereabouts::Hosted { node, epoch, .. }) => (*node, *epoch),
+        let (node, now) = match owned.entries.get(actor).and_then(Whereabouts::hosted_at) {
+            Some(at) => (at.node, at.epoch),
             // The activation ended while it was being moved, as far as the directory knows: to the source this means that
             // it must not go on, to the target that it must not begin.
-            Some(Whereabouts::Placing(_)) | None => (source, owned.grant()),
+            None => (source, owned.grant()),
         };
         self.say(to, actor, (epoch, attempt), (node, now), by);
     }

@@ -48,7 +48,7 @@ impl Node {
 
     /// A grant is waited for no longer.
     pub(super) fn give_up_grant(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
-        let is_it = |hosted: &Hosted| hosted.epoch == epoch && matches!(hosted.phase, Phase::Expected);
+        let is_it = |hosted: &Hosted| hosted.epoch() == epoch && matches!(hosted.phase(), Phase::Expected);
         if self.hosted.get(actor).is_some_and(is_it) {
             self.deny(actor.clone(), epoch);
             let held = self.remove_hosted(actor);
@@ -59,8 +59,9 @@ impl Node {
     /// A node died, and may have taken grants with it that this node waits for.
     pub(super) fn grants_lost(&mut self) {
         let expected = self.limbo.iter().map(|actor| (actor.clone(), &self.hosted[actor]));
-        let expected = expected.filter(|(_, hosted)| matches!(hosted.phase, Phase::Expected));
-        let expected: Vec<(ActorId, ActivationEpoch)> = expected.map(|(actor, hosted)| (actor, hosted.epoch)).collect();
+        let expected = expected.filter(|(_, hosted)| matches!(hosted.phase(), Phase::Expected));
+        let expected: Vec<(ActorId, ActivationEpoch)> =
+            expected.map(|(actor, hosted)| (actor, hosted.epoch())).collect();
         for (actor, epoch) in expected {
             self.give_up_grant(&actor, epoch);
         }
@@ -71,7 +72,7 @@ impl Node {
         if !self.is_listened_to(&actor, epoch.slot) {
             return;
         }
-        match self.hosted.get(&actor).map(|hosted| (hosted.epoch, &hosted.phase)) {
+        match self.hosted.get(&actor).map(|hosted| (hosted.epoch(), hosted.phase())) {
             None | Some((_, Phase::Departed(_))) => self.insert_hosted(actor.clone(), epoch, Phase::Activating),
             Some((expected, Phase::Expected)) if expected <= epoch => {}
             // A new owner of the slot did not need to hear of the end of the old activation before it granted this one.
@@ -89,7 +90,7 @@ impl Node {
             // has answered or will answer for what it has; a grant for what is here is a late word.
             Some(_) => return,
         }
-        self.hosted.get_mut(&actor).expect("it is there").epoch = epoch;
+        self.hosted.get_mut(&actor).expect("it is there").set_epoch(epoch);
         let takes = self.hosts
             && !self
                 .links

@@ -6,7 +6,7 @@ use elastin_types::ActorId;
 
 use super::Node;
 use crate::bug::Bug;
-use crate::hosted::{MoveOut, OutStep, Phase};
+use crate::hosted::{Hosted, MoveOut, OutStep, Phase};
 use crate::{Command, MoveError, MoveId, PlannedMove};
 
 impl Node {
@@ -43,7 +43,7 @@ impl Node {
     }
 
     fn moving_of(&mut self, actor: &ActorId) -> &mut MoveOut {
-        match self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) {
+        match self.hosted.get_mut(actor).and_then(Hosted::phase_mut) {
             Some(Phase::MovingOut(out)) => out,
             _ => unreachable!("what is in a group moves away"),
         }
@@ -90,7 +90,7 @@ impl Node {
     pub(super) fn group_fails(&mut self, group: MoveId, why: MoveError) {
         for actor in self.groups.remove(&group).unwrap_or_default() {
             // The one that failed has been dealt with, and is in no group any more.
-            let Some(Phase::MovingOut(out)) = self.hosted.get_mut(&actor).map(|hosted| &mut hosted.phase) else {
+            let Some(Phase::MovingOut(out)) = self.hosted.get_mut(&actor).and_then(Hosted::phase_mut) else {
                 continue;
             };
             if out.group.take() != Some(group) {

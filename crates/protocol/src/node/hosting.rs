@@ -17,10 +17,10 @@ impl Node {
     /// Takes a message of a caller here for an actor that is, was or will be here.
     pub(super) fn accept_own(&mut self, message: Arc<Message>) {
         let hosted = &self.hosted[&message.target];
-        if hosted.phase.takes_mail() {
-            let epoch = hosted.epoch;
+        if hosted.phase().takes_mail() {
+            let epoch = hosted.epoch();
             self.deliver(epoch, message);
-        } else if matches!(hosted.phase, Phase::Departed(_)) {
+        } else if matches!(hosted.phase(), Phase::Departed(_)) {
             self.send_along_route(message);
         } else {
             self.hold(message, false);
@@ -41,12 +41,12 @@ impl Node {
                 None => self.give_back(message, None),
             };
         };
-        let epoch = hosted.epoch;
-        let meant = match self.links.planted.is(Bug::TakeAnyEpoch) && hosted.phase.takes_mail() {
+        let epoch = hosted.epoch();
+        let meant = match self.links.planted.is(Bug::TakeAnyEpoch) && hosted.phase().takes_mail() {
             true => epoch,
             false => meant,
         };
-        match &hosted.phase {
+        match hosted.phase() {
             Phase::Closed | Phase::Active | Phase::MovingOut(_) if epoch == meant => {
                 if passed {
                     // Said when it is known that the mail did not bounce.
@@ -123,10 +123,10 @@ impl Node {
     /// Keeps a message until it is clear what becomes of the actor.
     pub(super) fn hold(&mut self, message: Arc<Message>, passed: bool) {
         let hosted = self.hosted.get_mut(&message.target).expect("the caller has looked");
-        if hosted.held.len() >= self.links.limits.held_per_actor {
+        if hosted.held().len() >= self.links.limits.held_per_actor {
             self.turn_away_from(Full::Actor, message);
         } else {
-            hosted.held.push_back(Held { message, passed });
+            hosted.held_mut().push_back(Held { message, passed });
         }
     }
 
@@ -149,13 +149,7 @@ impl Node {
         if phase.is_limbo() {
             self.limbo.insert(actor.clone());
         }
-        let hosted = Hosted {
-            epoch,
-            attempts: 0,
-            phase,
-            held: VecDeque::new(),
-        };
-        self.hosted.insert(actor, hosted);
+        self.hosted.insert(&actor, Hosted::new(epoch, phase));
     }
 
     /// Changes an actor's phase and keeps the index of those in limbo.
@@ -165,19 +159,21 @@ impl Node {
         } else {
             self.limbo.remove(actor);
         }
-        self.hosted.get_mut(actor).expect("the caller has it").phase = phase;
+        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        hosted.set_phase(phase);
     }
 
     /// Forgets an actor and returns what was held for it.
     pub(super) fn remove_hosted(&mut self, actor: &ActorId) -> VecDeque<Held> {
         self.limbo.remove(actor);
-        self.hosted.remove(actor).map(|hosted| hosted.held).unwrap_or_default()
+        let removed = self.hosted.remove(actor);
+        removed.map(|mut hosted| hosted.take_held()).unwrap_or_default()
     }
 
     /// Has the runtime bring an actor into memory. Everything that is held is in its final order from now on.
     pub(super) fn activate(&mut self, actor: ActorId, source: StateSource) {
         self.set_phase(&actor, Phase::Activating);
-        let epoch = self.hosted[&actor].epoch;
+        let epoch = self.hosted[&actor].epoch();
         self.held_have_landed(&actor, epoch);
         let command = Command::Activate {
             actor: actor.clone(),
@@ -193,7 +189,7 @@ impl Node {
     pub(super) fn held_have_landed(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
         let hosted = self.hosted.get_mut(actor).expect("the caller has it");
         let calls: Vec<CallId> = hosted
-            .held
+            .held_mut()
             .iter_mut()
             .filter_map(|held| std::mem::take(&mut held.passed).then_some(held.message.header.call))
             .collect();
@@ -208,10 +204,10 @@ impl Node {
         let Some(hosted) = self.hosted.get_mut(&actor) else {
             return;
         };
-        if hosted.epoch != epoch || !matches!(hosted.phase, Phase::Activating) {
+        if hosted.epoch() != epoch || !matches!(hosted.phase(), Phase::Activating) {
             return;
         }
-        let held = std::mem::take(&mut hosted.held);
+        let held = hosted.take_held();
         match result {
             Ok(()) => {
                 self.set_phase(&actor, Phase::Closed);
@@ -234,17 +230,17 @@ impl Node {
         let Some(hosted) = self.hosted.get_mut(actor) else {
             return;
         };
-        if !matches!(hosted.phase, Phase::Closed) {
+        if !matches!(hosted.phase(), Phase::Closed) {
             return;
         }
-        let epoch = hosted.epoch;
+        let epoch = hosted.epoch();
         let path = self.routes.get(actor).map(|route| &route.path);
         if matches!(path, Some(Path::Direct { leaving: None, .. })) {
             // A message that was on its way through the directory has landed elsewhere, at an activation before this one.
             return self.leave_path(actor, Place::Host(self.links.me, epoch));
         }
         if path.is_none() || self.links.planted.is(Bug::OpenTooEarly) {
-            hosted.phase = Phase::Active;
+            hosted.set_phase(Phase::Active);
             let actor = actor.clone();
             self.links.command(Command::Open { actor, epoch });
         }
@@ -255,7 +251,7 @@ impl Node {
         let Some(hosted) = self.hosted.get(&actor) else {
             return;
         };
-        if hosted.epoch == epoch && hosted.phase.takes_mail() {
+        if hosted.epoch() == epoch && hosted.phase().takes_mail() {
             self.move_out_ended_by_itself(&actor);
             self.leave(actor);
         }
@@ -276,7 +272,7 @@ impl Node {
     pub(super) fn leave(&mut self, actor: ActorId) {
         self.set_phase(&actor, Phase::Leaving);
         self.requests.forget_actor(&actor);
-        let epoch = self.hosted[&actor].epoch;
+        let epoch = self.hosted[&actor].epoch();
         let owner = self.links.directory_of(&actor);
         self.links
             .say(owner, Body::Directory(DirectoryBody::Ended { actor, epoch }));
@@ -284,7 +280,7 @@ impl Node {
 
     /// The directory knows that the activation is over: what came meanwhile finds the actor's next one.
     pub(super) fn on_end_noted(&mut self, actor: ActorId, epoch: ActivationEpoch) {
-        let is_leaving = |hosted: &Hosted| hosted.epoch == epoch && matches!(hosted.phase, Phase::Leaving);
+        let is_leaving = |hosted: &Hosted| hosted.epoch() == epoch && matches!(hosted.phase(), Phase::Leaving);
         if self.hosted.get(&actor).is_some_and(is_leaving) {
             let held = self.remove_hosted(&actor);
             self.send_elsewhere(held, None);
@@ -300,7 +296,8 @@ impl Node {
 
     /// Nobody needs to be told any more where an actor went.
     pub(super) fn tombstone_due(&mut self, actor: &ActorId, at: Time) {
-        let is_old = |hosted: &Hosted| matches!(&hosted.phase, Phase::Departed(departed) if departed.until == Some(at));
+        let is_old =
+            |hosted: &Hosted| matches!(hosted.phase(), Phase::Departed(departed) if departed.until == Some(at));
         if self.hosted.get(actor).is_some_and(is_old) {
             self.remove_hosted(actor);
         }
@@ -311,7 +308,7 @@ impl Node {
     pub(super) fn hosted_follow_owners(&mut self, changed: impl Fn(&ActorId) -> bool) {
         let concerned: Vec<ActorId> = self.limbo.iter().filter(|actor| changed(actor)).cloned().collect();
         for actor in concerned {
-            match &self.hosted[&actor].phase {
+            match self.hosted[&actor].phase() {
                 Phase::Expected => {
                     let held = self.remove_hosted(&actor);
                     self.send_elsewhere(held, None);

@@ -62,7 +62,7 @@ impl Node {
 
     /// The bytes of images that are on their way from here.
     fn bytes_moving_out(&self) -> usize {
-        let bytes = self.moving_out.iter().map(|actor| match &self.hosted[actor].phase {
+        let bytes = self.moving_out.iter().map(|actor| match self.hosted[actor].phase() {
             Phase::MovingOut(out) => out.image_bytes,
             _ => 0,
         });
@@ -71,7 +71,7 @@ impl Node {
 
     /// The bytes of images that have come here for actors that are not active yet.
     pub(super) fn bytes_moving_in(&self) -> usize {
-        let bytes = self.moving_in.iter().map(|actor| match &self.hosted[actor].phase {
+        let bytes = self.moving_in.iter().map(|actor| match self.hosted[actor].phase() {
             Phase::MovingIn(incoming) => incoming.image.len(),
             _ => 0,
         });

@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, NotDelivered, SlotEpoch, Time};
 
+use crate::actor_map::ActorMap;
 use crate::hosted::Hosted;
 use crate::links::Links;
 use crate::requests::Requests;
@@ -64,7 +65,7 @@ pub struct Node {
     blocked_routes: BTreeSet<ActorId>,
     /// Routes to look at when this peer acknowledges something.
     routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
-    hosted: Map<ActorId, Hosted>,
+    hosted: ActorMap<Hosted>,
     /// What the actors here know of requests that may come again.
     requests: Requests,
     /// Requests of callers here that may be made again.
@@ -120,7 +121,7 @@ impl Node {
             busy_routes: BTreeSet::new(),
             blocked_routes: BTreeSet::new(),
             routes_waiting: BTreeMap::new(),
-            hosted: Map::default(),
+            hosted: ActorMap::default(),
             requests: Requests::default(),
             open_requests: BTreeMap::new(),
             last_request: 0,
@@ -168,9 +169,9 @@ impl Node {
     }
 
     /// The activations on this node that take mail, in no particular order.
-    pub fn active(&self) -> impl Iterator<Item = (&ActorId, ActivationEpoch)> {
-        let active = self.hosted.iter().filter(|(_, hosted)| hosted.phase.takes_mail());
-        active.map(|(actor, hosted)| (actor, hosted.epoch))
+    pub fn active(&self) -> impl Iterator<Item = (ActorId, ActivationEpoch)> {
+        let active = self.hosted.iter().filter(|(_, hosted)| hosted.phase().takes_mail());
+        active.map(|(actor, hosted)| (actor, hosted.epoch()))
     }
 
     /// Takes in one event and appends what is to be done to `out`. `now` never goes back.
@@ -237,7 +238,7 @@ impl Node {
     /// Sends a message of a caller here: to an actor that is here, unless earlier ones are still on another path.
     fn send_own(&mut self, message: Arc<Message>) {
         let here = match self.hosted.get(&message.target) {
-            Some(hosted) => hosted.phase.holds_own() || !self.routes.contains_key(&message.target),
+            Some(hosted) => hosted.phase().holds_own() || !self.routes.contains_key(&message.target),
             None => false,
         };
         if here {

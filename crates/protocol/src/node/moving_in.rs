@@ -8,7 +8,7 @@ use elastin_types::{ActivationEpoch, ActorId, Message, NodeId};
 
 use super::Node;
 use crate::bug::Bug;
-use crate::hosted::{FIRST_ATTEMPT_AFTER_MOVE, Held, InStep, MoveIn, Phase};
+use crate::hosted::{FIRST_ATTEMPT_AFTER_MOVE, Held, Hosted, InStep, MoveIn, Phase};
 use crate::route::{Path, Place};
 use crate::{Body, DirectoryBody, MoveBody, MoveError, MoveStep, MovedRequest, StateSource};
 
@@ -42,7 +42,7 @@ impl Node {
             let step = MoveStep::Refuse(why);
             return self.tell_source(from, actor, epoch, attempt, step);
         }
-        let held = match self.hosted.get(&actor).map(|hosted| &hosted.phase) {
+        let held = match self.hosted.get(&actor).map(Hosted::phase) {
             None => VecDeque::new(),
             Some(Phase::Expected) => self.remove_hosted(&actor),
             // An offer of an earlier activation than the one that went from here is late.
@@ -61,7 +61,7 @@ impl Node {
             released: false,
         };
         self.insert_hosted(actor.clone(), epoch, Phase::MovingIn(Box::new(incoming)));
-        self.hosted.get_mut(&actor).expect("it was inserted").held = held;
+        *self.hosted.get_mut(&actor).expect("it was inserted").held_mut() = held;
         self.moving_in.insert(actor.clone());
         self.own_messages_settled(&actor);
     }
@@ -94,13 +94,14 @@ impl Node {
         let Some(hosted) = self.hosted.get_mut(actor) else {
             return;
         };
-        let Phase::MovingIn(incoming) = &mut hosted.phase else {
+        let epoch = hosted.epoch();
+        let Some(Phase::MovingIn(incoming)) = hosted.phase_mut() else {
             return;
         };
         if incoming.step != InStep::Settling {
             return;
         }
-        let (from, epoch, attempt) = (incoming.from, hosted.epoch, incoming.attempt);
+        let (from, attempt) = (incoming.from, incoming.attempt);
         let path = self.routes.get(actor).map(|route| (&route.path, route.is_quiet()));
         let clear = match path {
             None => true,
@@ -119,9 +120,9 @@ impl Node {
     }
 
     fn move_in_of(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32) -> Option<&mut MoveIn> {
-        let hosted = self.hosted.get_mut(actor)?;
-        match &mut hosted.phase {
-            Phase::MovingIn(incoming) if hosted.epoch == epoch && incoming.attempt == attempt => Some(incoming),
+        let hosted = self.hosted.get_mut(actor).filter(|hosted| hosted.epoch() == epoch)?;
+        match hosted.phase_mut()? {
+            Phase::MovingIn(incoming) if incoming.attempt == attempt => Some(incoming),
             _ => None,
         }
     }
@@ -155,11 +156,11 @@ impl Node {
 
     fn ask_to_commit(&mut self, actor: &ActorId) {
         let hosted = &self.hosted[actor];
-        if let Phase::MovingIn(incoming) = &hosted.phase {
+        if let Phase::MovingIn(incoming) = hosted.phase() {
             let body = DirectoryBody::Commit {
                 actor: actor.clone(),
                 from: incoming.from,
-                epoch: hosted.epoch,
+                epoch: hosted.epoch(),
                 attempt: incoming.attempt,
             };
             self.links.say(self.links.directory_of(actor), Body::Directory(body));
@@ -260,18 +261,18 @@ impl Node {
     fn arrive(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
         self.moving_in.remove(actor);
         let hosted = self.hosted.get_mut(actor).expect("the caller has it");
-        let Phase::MovingIn(incoming) = &mut hosted.phase else {
+        let Some(Phase::MovingIn(incoming)) = hosted.phase_mut() else {
             unreachable!("only called for an actor that moves here");
         };
         let image = std::mem::take(&mut incoming.image).freeze();
         let queue = std::mem::take(&mut incoming.queue);
         let queue = queue.into_iter().map(|message| Held { message, passed: false });
         match self.links.planted.is(Bug::QueueLast) {
-            true => hosted.held.extend(queue),
-            false => queue.rev().for_each(|held| hosted.held.push_front(held)),
+            true => hosted.held_mut().extend(queue),
+            false => queue.rev().for_each(|held| hosted.held_mut().push_front(held)),
         }
-        hosted.epoch = epoch;
-        hosted.attempts = FIRST_ATTEMPT_AFTER_MOVE;
+        hosted.set_epoch(epoch);
+        hosted.set_attempts(FIRST_ATTEMPT_AFTER_MOVE);
         let source = match self.links.planted.is(Bug::ForgetState) {
             true => StateSource::Fresh,
             false => StateSource::Staged(image),
@@ -284,7 +285,7 @@ impl Node {
     pub(super) fn moves_in_lost_with(&mut self, node: NodeId) {
         let concerned: BTreeSet<ActorId> = self.moving_in.clone();
         for actor in concerned {
-            let Phase::MovingIn(incoming) = &self.hosted[&actor].phase else {
+            let Phase::MovingIn(incoming) = self.hosted[&actor].phase() else {
                 continue;
             };
             if incoming.from != node {
@@ -302,7 +303,7 @@ impl Node {
     pub(super) fn moves_in_follow_owners(&mut self, changed: impl Fn(&ActorId) -> bool) {
         let concerned: Vec<ActorId> = self.moving_in.iter().filter(|actor| changed(actor)).cloned().collect();
         for actor in concerned {
-            if matches!(&self.hosted[&actor].phase, Phase::MovingIn(incoming) if incoming.step == InStep::Committing) {
+            if matches!(self.hosted[&actor].phase(), Phase::MovingIn(incoming) if incoming.step == InStep::Committing) {
                 self.ask_to_commit(&actor);
             }
         }

@@ -48,7 +48,7 @@ impl Node {
         tries: Option<u32>,
     ) -> Result<(), MoveError> {
         let hosted = self.hosted.get_mut(actor).ok_or(MoveError::NotHere)?;
-        match hosted.phase {
+        match hosted.phase() {
             Phase::Active => {}
             Phase::MovingOut(_) | Phase::Releasing(_) => return Err(MoveError::AlreadyMoving),
             _ => return Err(MoveError::NotHere),
@@ -60,11 +60,11 @@ impl Node {
         if self.moving_out.len() >= self.links.limits.moves_out {
             return Err(MoveError::TooMany(self.links.me));
         }
-        let attempt = hosted.attempts;
-        hosted.attempts += 1;
+        let attempt = hosted.attempts();
+        hosted.set_attempts(attempt + 1);
         let deadline = self.links.now + self.links.limits.move_deadline;
         let step = OutStep::Offered;
-        hosted.phase = Phase::MovingOut(Box::new(MoveOut {
+        let out = MoveOut {
             id,
             to,
             attempt,
@@ -74,7 +74,8 @@ impl Node {
             tries,
             image_bytes: 0,
             pauses_until: Time::ZERO,
-        }));
+        };
+        hosted.set_phase(Phase::MovingOut(Box::new(out)));
         self.moving_out.insert(actor.clone());
         self.links.timers.set(deadline, Due::Move(actor.clone()));
         self.tell_target(actor, MoveStep::Offer);
@@ -84,12 +85,12 @@ impl Node {
     /// Says something to the target of a move that is not decided.
     pub(super) fn tell_target(&mut self, actor: &ActorId, step: MoveStep) -> u64 {
         let hosted = &self.hosted[actor];
-        let Phase::MovingOut(out) = &hosted.phase else {
+        let Phase::MovingOut(out) = hosted.phase() else {
             unreachable!("only called for an actor that moves away");
         };
         let body = MoveBody {
             actor: actor.clone(),
-            epoch: hosted.epoch,
+            epoch: hosted.epoch(),
             attempt: out.attempt,
             step,
         };
@@ -113,11 +114,12 @@ impl Node {
     /// Has the runtime freeze an actor that its target takes.
     pub(super) fn freeze(&mut self, actor: &ActorId) {
         let hosted = self.hosted.get_mut(actor).expect("the caller has it");
-        let Phase::MovingOut(out) = &mut hosted.phase else {
+        let epoch = hosted.epoch();
+        let Some(Phase::MovingOut(out)) = hosted.phase_mut() else {
             unreachable!("only called for an actor that moves away");
         };
         out.step = OutStep::Freezing(None);
-        let (actor, epoch) = (actor.clone(), hosted.epoch);
+        let actor = actor.clone();
         let deadline = out.deadline.min(self.links.now + self.links.limits.freeze_deadline);
         self.links.command(Command::Freeze { actor, epoch, deadline });
     }
@@ -150,9 +152,9 @@ impl Node {
     }
 
     fn move_out_of(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32) -> Option<&mut MoveOut> {
-        let hosted = self.hosted.get_mut(actor)?;
-        match &mut hosted.phase {
-            Phase::MovingOut(out) if hosted.epoch == epoch && out.attempt == attempt => Some(out),
+        let hosted = self.hosted.get_mut(actor).filter(|hosted| hosted.epoch() == epoch)?;
+        match hosted.phase_mut()? {
+            Phase::MovingOut(out) if out.attempt == attempt => Some(out),
             _ => None,
         }
     }
@@ -166,7 +168,7 @@ impl Node {
     /// The actor is active here again, and its move forgotten.
     fn end_move_out(&mut self, actor: &ActorId) -> MoveId {
         let hosted = self.hosted.get_mut(actor).expect("the caller has it");
-        let Phase::MovingOut(out) = std::mem::replace(&mut hosted.phase, Phase::Active) else {
+        let Phase::MovingOut(out) = hosted.set_phase(Phase::Active) else {
             unreachable!("only called for an actor that moves away");
         };
         self.moving_out.remove(actor);
@@ -180,17 +182,17 @@ impl Node {
         self.tell_target(actor, MoveStep::Cancel);
         self.move_failed(actor, why);
         if frozen && !self.links.planted.is(Bug::StayFrozen) {
-            let (actor, epoch) = (actor.clone(), self.hosted[actor].epoch);
+            let (actor, epoch) = (actor.clone(), self.hosted[actor].epoch());
             self.links.command(Command::Resume { actor, epoch });
         }
     }
 
     /// The runtime has stopped the actor at a turn boundary, or could not.
     pub(super) fn on_frozen(&mut self, actor: ActorId, epoch: ActivationEpoch, image: Option<Bytes>) {
-        let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch == epoch) else {
+        let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch() == epoch) else {
             return;
         };
-        let Phase::MovingOut(out) = &mut hosted.phase else {
+        let Some(Phase::MovingOut(out)) = hosted.phase_mut() else {
             return;
         };
         let OutStep::Freezing(given_up) = out.step else {
@@ -218,7 +220,7 @@ impl Node {
 
     /// The image of a frozen actor begins to leave.
     pub(super) fn begin_staging(&mut self, actor: &ActorId) {
-        let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) else {
+        let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut) else {
             unreachable!("only called for an actor that moves away");
         };
         let OutStep::Frozen(image) = &mut out.step else {
@@ -237,7 +239,7 @@ impl Node {
         let (now, burst_bytes, pause) = (self.links.now, limits.burst_bytes, limits.stage_pause);
         let move_deadline = limits.move_deadline;
         loop {
-            let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) else {
+            let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut) else {
                 return;
             };
             let OutStep::Staging { image, under_way } = &mut out.step else {
@@ -268,7 +270,7 @@ impl Node {
                 out.step = OutStep::Deciding;
             }
             let number = self.tell_target(actor, MoveStep::Stage { chunk, last });
-            if let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase)
+            if let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut)
                 && let OutStep::Staging { under_way, .. } = &mut out.step
             {
                 under_way.push_back(number);
@@ -285,7 +287,7 @@ impl Node {
 
     /// The deadline of a move has come.
     pub(super) fn move_is_late(&mut self, actor: &ActorId, at: Time) {
-        let Some(Phase::MovingOut(out)) = self.hosted.get(actor).map(|hosted| &hosted.phase) else {
+        let Some(Phase::MovingOut(out)) = self.hosted.get(actor).map(Hosted::phase) else {
             return;
         };
         if out.deadline == at {
@@ -295,7 +297,7 @@ impl Node {
 
     /// The move can't or must not go on: it is called off here if that is possible, else by the directory.
     fn give_up_move(&mut self, actor: &ActorId, why: MoveError) {
-        let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).map(|hosted| &mut hosted.phase) else {
+        let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut) else {
             return;
         };
         if let Some(group) = out.group {
@@ -318,10 +320,10 @@ impl Node {
 
     fn ask_to_abort(&mut self, actor: &ActorId) {
         let hosted = &self.hosted[actor];
-        if let Phase::MovingOut(out) = &hosted.phase {
+        if let Phase::MovingOut(out) = hosted.phase() {
             let body = DirectoryBody::Abort {
                 actor: actor.clone(),
-                epoch: hosted.epoch,
+                epoch: hosted.epoch(),
                 attempt: out.attempt,
             };
             self.links.say(self.links.directory_of(actor), Body::Directory(body));
@@ -330,7 +332,7 @@ impl Node {
 
     /// The actor ended by itself while it was to be moved.
     pub(super) fn move_out_ended_by_itself(&mut self, actor: &ActorId) {
-        if let Phase::MovingOut(out) = &mut self.hosted.get_mut(actor).expect("the caller has it").phase {
+        if let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut) {
             let group = out.group.take();
             self.call_off(actor, false, MoveError::Ended);
             self.group_fails_if_any(group, MoveError::Ended);
@@ -362,19 +364,20 @@ impl Node {
         self.settling.retain(|_, settling| !settling.goes_to(node));
         let undecided: Vec<ActorId> = self.moving_out.iter().cloned().collect();
         for actor in undecided {
-            if matches!(&self.hosted[&actor].phase, Phase::MovingOut(out) if out.to == node) {
+            if matches!(self.hosted[&actor].phase(), Phase::MovingOut(out) if out.to == node) {
                 self.give_up_move(&actor, MoveError::TargetLost);
             }
         }
-        let went_there = |hosted: &Hosted| matches!(&hosted.phase, Phase::Departed(departed) if departed.to == node);
-        self.hosted.retain(|_, hosted| !went_there(hosted));
+        let went_there = |hosted: &Hosted| matches!(hosted.phase(), Phase::Departed(departed) if departed.to == node);
+        self.hosted.retain(|hosted| !went_there(hosted));
     }
 
     /// Slots have new owners: the new one must hear what the old one has not answered.
     pub(super) fn moves_out_follow_owners(&mut self, changed: impl Fn(&ActorId) -> bool) {
         let concerned: Vec<ActorId> = self.moving_out.iter().filter(|actor| changed(actor)).cloned().collect();
         for actor in concerned {
-            if matches!(&self.hosted[&actor].phase, Phase::MovingOut(out) if matches!(out.step, OutStep::Aborting(_))) {
+            if matches!(self.hosted[&actor].phase(), Phase::MovingOut(out) if matches!(out.step, OutStep::Aborting(_)))
+            {
                 self.ask_to_abort(&actor);
             }
         }

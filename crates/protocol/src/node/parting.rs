@@ -57,7 +57,7 @@ impl Node {
 
     /// Whether nothing is here any more, and all that was said has been heard.
     fn is_clear(&self) -> bool {
-        let is_gone = |hosted: &Hosted| matches!(&hosted.phase, Phase::Departed(departed) if departed.until.is_some());
+        let is_gone = |hosted: &Hosted| matches!(hosted.phase(), Phase::Departed(departed) if departed.until.is_some());
         let sizes = self.table_sizes();
         self.hosted.values().all(is_gone)
             && self.settling.is_empty()

@@ -17,8 +17,8 @@ impl Node {
     /// The directory has decided for the move: the runtime gives the activation up.
     pub(super) fn begin_release(&mut self, actor: &ActorId, to: NodeId, to_epoch: ActivationEpoch) {
         let hosted = self.hosted.get_mut(actor).expect("the caller has it");
-        let epoch = hosted.epoch;
-        let Phase::MovingOut(out) = &hosted.phase else {
+        let epoch = hosted.epoch();
+        let Phase::MovingOut(out) = hosted.phase() else {
             unreachable!("only called for an actor that moves away");
         };
         let (id, attempt, deadline) = (out.id, out.attempt, out.deadline);
@@ -42,15 +42,15 @@ impl Node {
 
     /// The runtime has given up the activation and its queue: both it and what has come since follow the actor.
     pub(super) fn on_released(&mut self, actor: ActorId, epoch: ActivationEpoch, mut queue: Vec<Arc<Message>>) {
-        let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch == epoch) else {
+        let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch() == epoch) else {
             return;
         };
-        let Phase::Releasing(releasing) = &mut hosted.phase else {
+        let Some(Phase::Releasing(releasing)) = hosted.phase_mut() else {
             return;
         };
         let (to, to_epoch, attempt) = (releasing.to, releasing.to_epoch, releasing.attempt);
         let is_lost = releasing.is_lost || self.links.is_dead(to) || to == self.links.me;
-        let held = std::mem::take(&mut hosted.held);
+        let held = hosted.take_held();
         for message in &mut queue {
             let latest = self.requests.latest(message.header.call);
             if latest != message.header.call {
@@ -120,8 +120,8 @@ impl Node {
     /// The target has everything.
     pub(super) fn on_arrived(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
         if let Some(hosted) = self.hosted.get_mut(actor)
-            && hosted.epoch == epoch
-            && let Phase::Departed(departed) = &mut hosted.phase
+            && hosted.epoch() == epoch
+            && let Some(Phase::Departed(departed)) = hosted.phase_mut()
         {
             let until = self.links.now + self.links.limits.tombstone_for;
             departed.until = Some(until);

@@ -91,7 +91,7 @@ impl Node {
 
     fn is_held_for(&self, sender: &ActorId, actor: &ActorId) -> bool {
         let hosted = self.hosted.get(actor).filter(|_| self.limbo.contains(actor));
-        hosted.is_some_and(|hosted| hosted.held.iter().any(|held| is_from(sender, &held.message)))
+        hosted.is_some_and(|hosted| hosted.held().any(|held| is_from(sender, &held.message)))
     }
 
     /// Something that an actor sent from here and that has no place in its receiver's queue, if there is anything.

@@ -44,14 +44,14 @@ impl Node {
     /// How large the tables are.
     pub fn table_sizes(&self) -> TableSizes {
         let unsettled = |route: &&Route| !route.is_quiet();
-        let hosted = self.hosted.values().map(|hosted| hosted.held.len());
+        let hosted = self.hosted.values().map(|hosted| hosted.held().len());
         let routes = self.routes.values().map(|route| route.held.len());
         TableSizes {
             calls: self.calls.len(),
             routes: self.routes.len(),
             unsettled: self.routes.values().filter(unsettled).count(),
             hosted: self.hosted.len(),
-            held: self.hosted.values().map(|hosted| hosted.held.len()).sum::<usize>()
+            held: self.hosted.values().map(|hosted| hosted.held().len()).sum::<usize>()
                 + self.routes.values().map(|route| route.waiting().count()).sum::<usize>(),
             held_most: hosted.chain(routes).max().unwrap_or(0),
             requests: self.requests.len(),

@@ -9,7 +9,7 @@ use elastin_types::{ActorId, Message, NodeId, SlotEpoch};
 use super::Node;
 use crate::bug::Bug;
 use crate::hosted::{FIRST_ATTEMPT_AFTER_MOVE, Hosted, InStep, OutStep, Phase};
-use crate::slots::{OwnedSlot, Question, SlotPhase, Whereabouts};
+use crate::slots::{OwnedSlot, Question, SlotPhase};
 use crate::{Body, DirectoryBody, Entry, Slot, View};
 
 /// Directory entries in one frame: some tens of kilobytes.
@@ -37,19 +37,16 @@ impl Given {
                 Question::Pass(message) => Some(message),
                 Question::Ask(..) => None,
             }));
-        for (actor, whereabouts) in owned.entries {
-            match whereabouts {
-                Whereabouts::Hosted {
-                    node,
-                    epoch,
-                    attempts_void,
-                } => self.entries.push(Entry {
+        for (actor, mut whereabouts) in owned.entries.into_iter() {
+            if let Some(at) = whereabouts.hosted_at() {
+                self.entries.push(Entry {
                     actor,
-                    node,
-                    epoch,
-                    attempts_void,
-                }),
-                Whereabouts::Placing(placing) => self.waiting.extend(placing.held),
+                    node: at.node,
+                    epoch: at.epoch,
+                    attempts_void: at.attempts_void,
+                });
+            } else if let Some(placing) = whereabouts.as_placing() {
+                self.waiting.extend(placing.held.drain(..));
             }
         }
     }
@@ -286,7 +283,7 @@ impl Node {
             .hosted
             .iter()
             .filter(|(actor, _)| wanted.contains(&Slot::of(actor)))
-            .filter_map(|(actor, hosted)| self.vouch_for(actor, hosted))
+            .filter_map(|(actor, hosted)| self.vouch_for(&actor, hosted))
             .collect();
         entries.sort_unstable_by(|one, other| one.actor.cmp(&other.actor));
         let mut parts = entries.chunks(ENTRIES_PER_FRAME).map(<[Entry]>::to_vec).peekable();
@@ -319,14 +316,14 @@ impl Node {
             epoch,
             attempts_void,
         };
-        match &hosted.phase {
-            Phase::Activating | Phase::Closed | Phase::Active => Some(here(hosted.epoch, hosted.attempts)),
+        match hosted.phase() {
+            Phase::Activating | Phase::Closed | Phase::Active => Some(here(hosted.epoch(), hosted.attempts())),
             Phase::MovingOut(out) => {
                 let void = match out.step {
                     OutStep::Aborting(_) => out.attempt + 1,
                     _ => out.attempt,
                 };
-                Some(here(hosted.epoch, void))
+                Some(here(hosted.epoch(), void))
             }
             Phase::MovingIn(incoming) => match incoming.step {
                 InStep::Committed(epoch) => Some(here(epoch, FIRST_ATTEMPT_AFTER_MOVE)),

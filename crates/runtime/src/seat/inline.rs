@@ -180,7 +180,7 @@ impl<A: Handlers> ActorSeat<A> {
         match self.idle.take() {
             Some(body) => {
                 let mailbox = self.mailbox.lock();
-                let is_active = mailbox.epoch == Some(epoch);
+                let is_active = mailbox.epoch() == Some(epoch);
                 self.settle(mailbox, body);
                 is_active
             }

@@ -13,6 +13,7 @@ use super::mail::decode;
 use super::{ActorSeat, INACTIVE, MAIL, ORPHAN, drop_contained};
 use crate::hook_turn::HookTurn;
 use crate::mailbox::{Ending, Freeze, Mailbox, Rest, Suspended};
+use crate::marks::Mark;
 use crate::queue::{AnyTurn, Queue};
 use crate::{ActivateError, FreezeError, Mail, StateImage};
 
@@ -31,7 +32,7 @@ impl<A: Handlers> ActorSeat<A> {
             Err(error) => return Err((error.into(), mail)),
         };
         let mut mailbox = self.mailbox.lock();
-        if let Some(active) = mailbox.epoch {
+        if let Some(active) = mailbox.epoch() {
             drop(mailbox);
             drop_contained(state);
             return Err((ActivateError::AlreadyActive(active), mail));
@@ -40,16 +41,15 @@ impl<A: Handlers> ActorSeat<A> {
         let mut body = Body::new(state, epoch, seat.clone() as Arc<dyn Seat>, Waker::from(seat));
         // What came with a move is in memory only, where it is saved at the end.
         body.changed = moved && matches!(A::PERSIST, Persist::AtPassivation);
-        mailbox.epoch = Some(epoch);
-        mailbox.since = self.shared.clock.now();
-        mailbox.woken = false;
-        mailbox.rerouting = false;
+        mailbox.open(epoch, self.shared.clock.now());
+        mailbox.set(Mark::Woken, false);
+        mailbox.set(Mark::Rerouting, false);
         self.shared.activations.fetch_add(1, Ordering::Relaxed);
         let refused = self.put_in_front(&mut mailbox, mail, moved);
         let attention = if mailbox.queued() > 0 { MAIL } else { 0 };
-        if mailbox.orphan {
+        if mailbox.is(Mark::Orphan) {
             self.idle.set_attention(attention | ORPHAN);
-            mailbox.waiting = Some(body);
+            mailbox.rest().waiting = Some(body);
             drop(mailbox);
         } else {
             self.idle.set_attention(attention);
@@ -111,7 +111,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// mail is refused. With an error it does not start again, and its mail gets that error.
     pub(super) fn lose(&self, error: Option<CallError>) {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.orphan {
+        if mailbox.is(Mark::Orphan) {
             // The activation was discarded while the turn ran, so nothing of it is left to lose.
             if let Some(next) = self.orphan_is_gone(&mut mailbox) {
                 self.settle(mailbox, next);
@@ -122,7 +122,7 @@ impl<A: Handlers> ActorSeat<A> {
             return self.give_up(mailbox, error);
         }
         let epoch = self.close(&mut mailbox);
-        mailbox.rerouting = true;
+        mailbox.set(Mark::Rerouting, true);
         let queue = mailbox
             .rest_if_any()
             .map(|rest| std::mem::replace(&mut rest.queue, Queue::new()));
@@ -154,11 +154,11 @@ impl<A: Handlers> ActorSeat<A> {
             }
         }
         let mut mailbox = self.mailbox.lock();
-        if mailbox.epoch.is_some() {
+        if mailbox.epoch().is_some() {
             return;
         }
         // From here on mail goes to where the actor is: also that of a sender who is about to hear of the refusal.
-        mailbox.rerouting = false;
+        mailbox.set(Mark::Rerouting, false);
         let rest = mailbox.take_rest();
         drop(mailbox);
         // Sent again it could come after what its senders send from now on, so it is refused.
@@ -171,7 +171,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Ends the activation without another try: everything in its mailbox gets the error.
     fn give_up(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, error: CallError) {
         let epoch = self.close(&mut mailbox);
-        mailbox.rerouting = false;
+        mailbox.set(Mark::Rerouting, false);
         let rest = mailbox.take_rest();
         drop(mailbox);
         let queue = self.clean_up(rest);
@@ -185,7 +185,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Drops an activation that has no right to be any longer. Gives the mail that had not begun.
     pub(super) fn discard_activation(&self, epoch: ActivationEpoch) -> Vec<Mail> {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.epoch != Some(epoch) {
+        if mailbox.epoch() != Some(epoch) {
             return Vec::new();
         }
         self.close(&mut mailbox);
@@ -206,8 +206,10 @@ impl<A: Handlers> ActorSeat<A> {
         let sharing = mailbox.rest_if_any().and_then(|rest| rest.sharing.take());
         let is_polled = sharing.as_ref().is_none_or(|sharing| sharing.polled);
         // None of the places has it: a turn runs right now. Or one of an activation before this one does still.
-        mailbox.orphan |= body.is_none() && suspended.is_none() && is_polled;
-        if mailbox.orphan {
+        if body.is_none() && suspended.is_none() && is_polled {
+            mailbox.set(Mark::Orphan, true);
+        }
+        if mailbox.is(Mark::Orphan) {
             self.raise(ORPHAN);
         }
         let rest = mailbox.take_rest();
@@ -241,7 +243,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Ends everything, because the runtime ends.
     pub(super) fn tear_down_activation(&self) {
-        let epoch = self.mailbox.lock().epoch;
+        let epoch = self.mailbox.lock().epoch();
         if let Some(epoch) = epoch {
             for mail in self.discard_activation(epoch) {
                 if let Some(reply) = mail.reply {
@@ -268,9 +270,9 @@ impl<A: Handlers> ActorSeat<A> {
     pub(super) fn close(&self, mailbox: &mut Mailbox<A>) -> Option<ActivationEpoch> {
         self.idle.set_attention(INACTIVE);
         self.idle.set_suspended(false);
-        mailbox.woken = false;
+        mailbox.set(Mark::Woken, false);
         self.profile.activation_ended();
-        let epoch = mailbox.epoch.take();
+        let epoch = mailbox.close();
         if epoch.is_some() {
             self.shared.activations.fetch_sub(1, Ordering::Relaxed);
         }

@@ -10,6 +10,7 @@ use parking_lot::MutexGuard;
 
 use super::{ActorSeat, MAIL};
 use crate::mailbox::Mailbox;
+use crate::marks::Mark;
 use crate::queue::AnyTurn;
 use crate::scheduler::Announce;
 use crate::shared::Shared;
@@ -22,7 +23,7 @@ impl<A: Handlers> ActorSeat<A> {
     pub(super) fn post_call(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError> {
         loop {
             let mailbox = self.mailbox.lock();
-            if mailbox.epoch.is_some() || mailbox.rerouting {
+            if mailbox.epoch().is_some() || mailbox.is(Mark::Rerouting) {
                 return self.push(mailbox, call, room);
             }
             drop(mailbox);
@@ -77,14 +78,14 @@ impl<A: Handlers> ActorSeat<A> {
             // Inside the lock: an inline call that the sender makes after this must see that there is mail before it.
             self.raise(MAIL);
             if let Some(body) = self.take_idle(&mailbox) {
-                mailbox.waiting = Some(body);
+                mailbox.rest().waiting = Some(body);
             }
         }
         // Who calls waits, and its thread is free for this actor. Who tells goes on: when some mail has come together,
         // another worker should begin with it, but not for every single message.
         let has_gathered = one_way && queued == NUDGE_AT;
-        let is_awaited = mailbox.waiting.is_some() || self.may_begin_shared(&mut mailbox);
-        if is_awaited && !mailbox.scheduled {
+        let is_awaited = mailbox.is_waiting() || self.may_begin_shared(&mut mailbox);
+        if is_awaited && !mailbox.is(Mark::Scheduled) {
             self.schedule(mailbox, if has_gathered { Announce::Now } else { Announce::Later });
         } else {
             drop(mailbox);
@@ -122,7 +123,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Mail from elsewhere for an activation that is here.
     pub(super) fn deliver_mail(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Box<Mail>> {
-        if self.mailbox.lock().epoch != Some(epoch) {
+        if self.mailbox.lock().epoch() != Some(epoch) {
             return Err(Box::new(mail));
         }
         let turn = match decode::<A>(&self.shared, mail) {
@@ -136,7 +137,7 @@ impl<A: Handlers> ActorSeat<A> {
             }
         };
         let mailbox = self.mailbox.lock();
-        if mailbox.epoch != Some(epoch) {
+        if mailbox.epoch() != Some(epoch) {
             drop(mailbox);
             return match turn.encode(&self.id, &*self.shared) {
                 Some((message, reply)) => Err(Box::new(Mail {

@@ -6,6 +6,7 @@ use parking_lot::MutexGuard;
 
 use super::{ActorSeat, FREEZE};
 use crate::mailbox::{Freeze, Mailbox};
+use crate::marks::Mark;
 use crate::timers::Due;
 use crate::{FreezeDone, FreezeError, Mail, StateImage};
 
@@ -13,7 +14,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Asks for a freeze at the next turn boundary.
     pub(super) fn ask_freeze(&self, epoch: ActivationEpoch, deadline: Time, done: FreezeDone) {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.epoch != Some(epoch) {
+        if mailbox.epoch() != Some(epoch) {
             drop(mailbox);
             return done(Err(FreezeError::NotActive));
         }
@@ -34,7 +35,7 @@ impl<A: Handlers> ActorSeat<A> {
             hooked: false,
         };
         self.raise(FREEZE);
-        if mailbox.orphan {
+        if mailbox.is(Mark::Orphan) {
             return;
         }
         if let Some(body) = self.take_at_rest(&mut mailbox) {
@@ -51,7 +52,7 @@ impl<A: Handlers> ActorSeat<A> {
             let hooked = true;
             mailbox.rest().freeze = Freeze::Asked { done, timer, hooked };
             mailbox.rest().queue.push_front(self.hook_turn(Hook::BeforeMove));
-            mailbox.waiting = Some(body);
+            mailbox.rest().waiting = Some(body);
             return self.schedule(mailbox, crate::scheduler::Announce::Now);
         }
         match encode_state(&body.state) {
@@ -88,7 +89,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Lets a frozen activation go on, or gives up a freeze that is under way.
     pub(super) fn unfreeze(&self, epoch: ActivationEpoch) -> bool {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.epoch != Some(epoch) {
+        if mailbox.epoch() != Some(epoch) {
             return false;
         }
         match std::mem::replace(&mut mailbox.rest().freeze, Freeze::No) {
@@ -111,7 +112,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Ends a frozen activation whose state went elsewhere; gives its mail.
     pub(super) fn release_frozen(&self, epoch: ActivationEpoch) -> Option<Vec<Mail>> {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.epoch != Some(epoch) || !matches!(mailbox.rest().freeze, Freeze::Frozen(_)) {
+        if mailbox.epoch() != Some(epoch) || !matches!(mailbox.rest().freeze, Freeze::Frozen(_)) {
             return None;
         }
         self.close(&mut mailbox);

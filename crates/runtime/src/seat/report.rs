@@ -63,8 +63,8 @@ impl<A: Handlers> ActorSeat<A> {
     /// wanted: one that is not at rest right now notes its state when its present turn is over.
     fn look(&self, at_state: bool) -> Option<(Time, u64)> {
         let mut mailbox = self.mailbox.lock();
-        mailbox.epoch?;
-        let (since, backlog) = (mailbox.since, mailbox.queued() as u64);
+        mailbox.epoch()?;
+        let (since, backlog) = (mailbox.since(), mailbox.queued() as u64);
         mailbox.shrink();
         if !at_state {
             return Some((since, backlog));
@@ -81,7 +81,7 @@ impl<A: Handlers> ActorSeat<A> {
                 let sharing = rest.and_then(|rest| rest.sharing.as_ref().filter(|sharing| !sharing.polled));
                 match sharing {
                     Some(sharing) => self.note(&sharing.lent.body::<A>().state),
-                    None => match &mut mailbox.waiting {
+                    None => match mailbox.rest_if_any().and_then(|rest| rest.waiting.as_mut()) {
                         Some(body) => self.note_state(body),
                         None => self.raise(REPORT),
                     },

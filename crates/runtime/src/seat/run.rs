@@ -34,7 +34,7 @@ impl<A: Handlers> ActorSeat<A> {
                 self.save(mailbox, body, unsaved);
             }
             Ran::Over(body, turn) => {
-                let discarded = mailbox.epoch != Some(body.epoch);
+                let discarded = mailbox.epoch() != Some(body.epoch);
                 self.settle(mailbox, body);
                 if discarded {
                     self.tell_lost(turn);

@@ -7,12 +7,13 @@ use parking_lot::MutexGuard;
 
 use super::{ActorSeat, END, drop_contained};
 use crate::mailbox::{Ending, Mailbox, Requested, Saving};
+use crate::marks::Mark;
 use crate::queue::AnyTurn;
 
 impl<A: Handlers> ActorSeat<A> {
     /// Saves the state after some turns; their replies leave and the next turn starts when that is done.
     pub(super) fn save(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, body: Box<Body<A>>, turns: Vec<AnyTurn<A>>) {
-        if mailbox.orphan || mailbox.epoch != Some(body.epoch) {
+        if mailbox.is(Mark::Orphan) || mailbox.epoch() != Some(body.epoch) {
             self.bury(mailbox, body);
             return turns.into_iter().for_each(|turn| self.not_saved(turn));
         }
@@ -34,7 +35,7 @@ impl<A: Handlers> ActorSeat<A> {
     pub(super) fn save_during_turn(&self, state: Bytes, done: SaveDone) {
         let mut mailbox = self.mailbox.lock();
         // While the turn of a discarded activation runs, a later activation waits: the epoch would be that one's.
-        let Some(epoch) = mailbox.epoch.filter(|_| !mailbox.orphan) else {
+        let Some(epoch) = mailbox.epoch().filter(|_| !mailbox.is(Mark::Orphan)) else {
             drop(mailbox);
             return done(Err(SaveError::Superseded));
         };
@@ -64,7 +65,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     fn save_next_requested(&self, epoch: ActivationEpoch) {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.epoch != Some(epoch) {
+        if mailbox.epoch() != Some(epoch) {
             return;
         }
         let Some(rest) = mailbox.rest_if_any() else { return };
@@ -135,7 +136,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     fn saved(&self, number: u64, epoch: ActivationEpoch, result: Result<(), SaveError>) {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.epoch == Some(epoch)
+        if mailbox.epoch() == Some(epoch)
             && let Some(rest) = mailbox.rest_if_any()
             && let Some(sharing) = &mut rest.sharing
             && let Some((_, turns)) = sharing.saving.take_if(|(saving, _)| *saving == number)

@@ -12,6 +12,7 @@ use super::sharing::refuse;
 use super::visit::Visit;
 use super::{ActorSeat, FREEZE, drop_contained};
 use crate::mailbox::Mailbox;
+use crate::marks::Mark;
 use crate::queue::AnyTurn;
 use crate::scheduler::Announce;
 use crate::sharing::{Sharer, Sharing};
@@ -58,7 +59,7 @@ impl<A: Handlers> Wake for SharerWaker<A> {
 impl<A: Handlers> ActorSeat<A> {
     /// Begins to share the actor, whose next message does; runs turns for a while.
     pub(super) fn begin_sharing<'a>(&'a self, mut mailbox: MutexGuard<'a, Mailbox<A>>) {
-        let body = mailbox.waiting.take().expect("an actor that waits for a worker");
+        let body = mailbox.take_waiting().expect("an actor that waits for a worker");
         let rest = mailbox.rest();
         let first = rest.queue.front().expect("a message that shares the actor");
         rest.sharing = Some(Box::new(Sharing::new(first.lend(body), false)));
@@ -80,7 +81,7 @@ impl<A: Handlers> ActorSeat<A> {
             let ran = self.run_step(&lent, step);
             visit.turns += 1;
             mailbox = self.mailbox.lock();
-            if mailbox.orphan {
+            if mailbox.is(Mark::Orphan) {
                 self.bury_lent(mailbox, lent);
                 return self.bury_ran(ran);
             }
@@ -90,7 +91,7 @@ impl<A: Handlers> ActorSeat<A> {
                 refuse(refused);
                 spare = over.and_then(|turn| self.reply(turn));
                 mailbox = self.mailbox.lock();
-                if mailbox.orphan {
+                if mailbox.is(Mark::Orphan) {
                     return self.bury_lent(mailbox, lent);
                 }
             }
@@ -110,7 +111,7 @@ impl<A: Handlers> ActorSeat<A> {
         if self.shared.scheduler.look_whether_fenced() {
             return None;
         }
-        let common = std::mem::take(&mut mailbox.woken);
+        let common = mailbox.set(Mark::Woken, false);
         let rest = mailbox.rest();
         let sharing = rest.sharing.as_mut().expect("who visits knows that it is there");
         if common {

@@ -17,6 +17,7 @@ use parking_lot::MutexGuard;
 use super::run::saves_each_turn;
 use super::{ActorSeat, FREEZE, MAIL, REPORT, drop_contained};
 use crate::mailbox::Mailbox;
+use crate::marks::Mark;
 use crate::queue::AnyTurn;
 use crate::scheduler::Announce;
 use crate::sharing::{Remains, Sharer, Sharing};
@@ -37,7 +38,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Something has changed that may let turns that share the actor go on.
     pub(super) fn look_at_sharers(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>) {
-        let was_woken = mailbox.woken;
+        let was_woken = mailbox.is(Mark::Woken);
         let sharing = mailbox.rest_if_any().and_then(|rest| rest.sharing.as_ref());
         let has_work = sharing.is_some_and(|sharing| !sharing.polled && (was_woken || sharing.has_work()));
         if has_work || self.may_begin_shared(&mut mailbox) {
@@ -86,7 +87,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// A turn that ran on its caller's thread waits for something.
     pub(super) fn suspend_sharer(&self, lent: Lent, turn: AnyTurn<A>, scope: Box<Scope>, share: Share) {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.orphan || mailbox.epoch != Some(lent.body::<A>().epoch) {
+        if mailbox.is(Mark::Orphan) || mailbox.epoch() != Some(lent.body::<A>().epoch) {
             match share {
                 Share::First => self.bury_lent(mailbox, lent),
                 Share::Joined => drop(mailbox),
@@ -108,7 +109,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// A turn that ran on its caller's thread is over.
     pub(super) fn finish_sharer(&self, lent: Lent, over: Option<AnyTurn<A>>, share: Share) -> Finished {
         let mut mailbox = self.mailbox.lock();
-        if mailbox.orphan || mailbox.epoch != Some(lent.body::<A>().epoch) {
+        if mailbox.is(Mark::Orphan) || mailbox.epoch() != Some(lent.body::<A>().epoch) {
             match share {
                 Share::First => self.bury_lent(mailbox, lent),
                 Share::Joined => drop(mailbox),

@@ -11,6 +11,7 @@ use super::ActorSeat;
 use super::run::Ran;
 use crate::entrusted::{Entrusts, RunBy};
 use crate::mailbox::{Mailbox, Suspended};
+use crate::marks::Mark;
 use crate::scheduler::{Announce, Scheduler};
 
 /// Who is to know that a turn was woken.
@@ -36,7 +37,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Keeps a turn that waits for something, until it is woken.
     pub(super) fn suspend_turn(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, suspended: Suspended<A>) {
         let chain = suspended.scope.chain();
-        if mailbox.orphan {
+        if mailbox.is(Mark::Orphan) {
             return self.bury_suspended(mailbox, suspended);
         }
         let rest = mailbox.rest();
@@ -45,7 +46,7 @@ impl<A: Handlers> ActorSeat<A> {
         // Calls of this very chain that came while the turn ran would wait for the turn, and it for them.
         let chain = chain.filter(|_| !rest.queue.is_empty());
         let cycles = chain.map_or_else(Vec::new, |chain| rest.take_cycles(chain));
-        let woken = match mailbox.woken {
+        let woken = match mailbox.is(Mark::Woken) {
             true => self.wake_suspended(&mut mailbox),
             false => Woken::Nobody,
         };
@@ -59,7 +60,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Notes that a turn was woken; says who is to know of it.
     fn take_wake(&self) -> Woken {
         let mut mailbox = self.mailbox.lock();
-        mailbox.woken = true;
+        mailbox.set(Mark::Woken, true);
         match mailbox.can_be_woken() {
             true => self.wake_suspended(&mut mailbox),
             false => Woken::Nobody,
@@ -78,7 +79,7 @@ impl<A: Handlers> ActorSeat<A> {
             }
             return waker.map_or(Woken::Nobody, Woken::Caller);
         }
-        match std::mem::replace(&mut mailbox.scheduled, true) {
+        match mailbox.set(Mark::Scheduled, true) {
             true => Woken::Nobody,
             false => Woken::Workers,
         }
@@ -87,7 +88,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// The caller of a turn that waits polls it, if it was woken. Says whether it waits, and for its caller.
     pub(super) fn resume_by_caller(&self, depth: u32, (ticket, caller): (Ticket, &Waker)) -> bool {
         let mut mailbox = self.mailbox.lock();
-        let was_woken = mailbox.woken;
+        let was_woken = mailbox.is(Mark::Woken);
         let Some(suspended) = mailbox.suspended() else {
             return false;
         };
@@ -106,7 +107,7 @@ impl<A: Handlers> ActorSeat<A> {
             return false;
         }
         let suspended = mailbox.rest().suspended.take().expect("it was just seen");
-        mailbox.woken = false;
+        mailbox.set(Mark::Woken, false);
         self.idle.set_suspended(false);
         drop(mailbox);
         let ran = self.resume_turn(suspended, Some(caller));
@@ -118,7 +119,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// The caller of a turn that waits goes away: workers go on with it.
     pub(super) fn leave_to_workers(&self, ticket: Ticket) {
         let mut mailbox = self.mailbox.lock();
-        let was_woken = mailbox.woken;
+        let was_woken = mailbox.is(Mark::Woken);
         let Some(suspended) = mailbox.suspended() else { return };
         let Some(caller) = suspended.run_by.entrusted_to(ticket) else {
             return;
@@ -148,7 +149,7 @@ impl<A: Handlers> Wake for ActorSeat<A> {
 impl<A: Handlers> Entrusts for ActorSeat<A> {
     fn look_after_entrusted(&self) -> bool {
         let mut mailbox = self.mailbox.lock();
-        let was_woken = mailbox.woken;
+        let was_woken = mailbox.is(Mark::Woken);
         let Some(rest) = mailbox.rest_if_any() else {
             return false;
         };

@@ -62,12 +62,12 @@ impl<A: Handlers> ActorSeat<A> {
         else {
             return;
         };
-        let epoch = self.mailbox.lock().epoch;
+        let epoch = self.mailbox.lock().epoch();
         // Without the lock: the tick is a message to this very mailbox.
         (fired.timer.tick)();
         if let Some(every) = fired.timer.every {
             let mut mailbox = self.mailbox.lock();
-            if mailbox.epoch.is_some() && mailbox.epoch == epoch {
+            if mailbox.epoch().is_some() && mailbox.epoch() == epoch {
                 fired.wake = self.wake_for(id, every);
                 mailbox.rest().timers.insert(id, fired);
             }

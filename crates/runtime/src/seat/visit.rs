@@ -12,6 +12,7 @@ use parking_lot::MutexGuard;
 use super::run::{Ran, saves_each_turn};
 use super::{ActorSeat, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
 use crate::mailbox::Mailbox;
+use crate::marks::Mark;
 use crate::queue::{AnyTurn, Batch};
 
 /// How many turns a worker runs in one visit to an actor while others wait for a worker: a full mailbox. An actor that many
@@ -74,13 +75,13 @@ impl<A: Handlers> ActorSeat<A> {
     /// A worker's visit: polls the suspended turn, or runs some turns out of the mailbox.
     pub(super) fn visit(&self) {
         let mut mailbox = self.mailbox.lock();
-        mailbox.scheduled = false;
-        if mailbox.orphan {
+        mailbox.set(Mark::Scheduled, false);
+        if mailbox.is(Mark::Orphan) {
             // The seat was scheduled for an activation that is gone; its last turn lets the next one go on.
             return;
         }
         if let Some(suspended) = mailbox.rest_if_any().and_then(|rest| rest.suspended.take()) {
-            mailbox.woken = false;
+            mailbox.set(Mark::Woken, false);
             self.idle.set_suspended(false);
             drop(mailbox);
             let ran = self.resume_turn(suspended, None);
@@ -92,11 +93,11 @@ impl<A: Handlers> ActorSeat<A> {
                 return self.visit_sharers(mailbox);
             }
             let front = mailbox.rest_if_any().and_then(|rest| rest.queue.front());
-            if front.is_some_and(begins_sharing) && mailbox.waiting.is_some() {
+            if front.is_some_and(begins_sharing) && mailbox.is_waiting() {
                 return self.begin_sharing(mailbox);
             }
         }
-        let Some(body) = mailbox.waiting.take() else { return };
+        let Some(body) = mailbox.take_waiting() else { return };
         let rest = mailbox.rest();
         let batch = rest.queue.take_batch();
         let room = std::mem::take(&mut rest.room);
@@ -166,7 +167,7 @@ impl<A: Handlers> ActorSeat<A> {
     fn take_more(&self, batch: &mut Batch<A>, visit: &mut Visit) -> Option<MutexGuard<'_, Mailbox<A>>> {
         loop {
             let mut mailbox = self.mailbox.lock();
-            if !mailbox.orphan && mailbox.queued() > 0 {
+            if !mailbox.is(Mark::Orphan) && mailbox.queued() > 0 {
                 let rest = mailbox.rest();
                 rest.queue.exchange(batch);
                 let room = std::mem::take(&mut rest.room);
@@ -217,7 +218,7 @@ impl<A: Handlers> ActorSeat<A> {
         batch: Batch<A>,
         unsaved: Vec<AnyTurn<A>>,
     ) {
-        if mailbox.orphan || mailbox.epoch.is_none() {
+        if mailbox.is(Mark::Orphan) || mailbox.epoch().is_none() {
             // The activation was discarded during the visit, and what was not run has no place here any longer.
             self.settle_turn(mailbox, ran, unsaved);
             for mut turn in batch.into_waiting() {
