@@ -26,16 +26,15 @@ fn free_ports() -> SocketAddr {
     }
 }
 
-async fn read(address: SocketAddr) -> String {
-    let mut stream = TcpStream::connect(address).await.expect("metrics are served");
+async fn read(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .await
-        .unwrap();
+        .await?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    stream.read_to_string(&mut answer).await?;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    answer
+    Ok(answer)
 }
 
 /// The value of a metric, labels included in its name.
@@ -46,11 +45,12 @@ fn value(text: &str, name: &str) -> f64 {
         .unwrap()
 }
 
-/// Reads a process's metrics until they are as expected.
+/// Reads a process's metrics until they are as expected. A server serves them a moment after it has joined.
 async fn read_until(what: &str, address: SocketAddr, expected: impl Fn(&str) -> bool) -> String {
-    wait_for_some(what, async || {
-        let text = read(address).await;
-        if expected(&text) { Ok(text) } else { Err(text) }
+    wait_for_some(what, async || match read(address).await {
+        Ok(text) if expected(&text) => Ok(text),
+        Ok(text) => Err(text),
+        Err(error) => Err(error.to_string()),
     })
     .await
 }
@@ -78,7 +78,7 @@ async fn a_cluster_tells_what_it_does() {
     for number in 1..=50 {
         client.actor::<Ledger>(1).append(1, number).await.unwrap();
     }
-    let text = read(supervisor).await;
+    let text = read(supervisor).await.unwrap();
     assert_eq!(value(&text, "elastin_servers"), 1.0);
     assert!(value(&text, "elastin_store_requests_total{kind=\"save\"}") >= 50.0);
     assert!(value(&text, "elastin_store_seconds_bucket{le=\"+Inf\"}") >= 51.0);
@@ -102,7 +102,7 @@ async fn a_cluster_tells_what_it_does() {
         "to the supervisor and to the client"
     );
 
-    let both = text + &read(supervisor).await;
+    let both = text + &read(supervisor).await.unwrap();
     let documented = include_str!("../../../docs/observability.md");
     let documented = documented
         .lines()
