@@ -159,10 +159,9 @@ impl ReplySlot {
     }
 
     /// If the call turns out not to have been delivered, `by` hears of it instead of the caller, once.
-    pub fn made_again(self, by: Weak<dyn CallsAgain>, message: Arc<Message>) -> Self {
-        let mut this = self;
-        this.again = Some(Again { by, message });
-        this
+    pub fn made_again(mut self, by: Weak<dyn CallsAgain>, message: Arc<Message>) -> Self {
+        self.again = Some(Again { by, message });
+        self
     }
 
     /// Hands over the outcome.
