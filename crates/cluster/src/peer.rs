@@ -93,6 +93,8 @@ pub struct PeerConfig {
     pub security: Security,
     /// Where connections are accepted, if the node can be dialled.
     pub listener: Option<TcpListener>,
+    /// Whether who reads connections may look for frames for a moment before it sleeps.
+    pub looks: bool,
     /// Where state is saved.
     pub state: Arc<dyn StateStore>,
     /// What it does wrong on purpose.
@@ -120,6 +122,7 @@ impl Peer {
             me,
             security: config.security,
             listener: config.listener,
+            looks: config.looks,
             versions: config.planted.wire_versions(),
         };
         let inner = Arc::new_cyclic(|this| Inner {

@@ -13,8 +13,10 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::server::{ParsedCertificate, WebPkiClientVerifier};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, version};
+use tokio_rustls::rustls::{ClientConfig, CommonState, RootCertStore, ServerConfig, version};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::transport::{Readers, Socket};
 
 /// How nodes make sure that they talk to nodes of their cluster.
 #[derive(Clone, Debug)]
@@ -180,6 +182,8 @@ pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A connection whose other end has shown its certificate, if that is how nodes know each other.
 pub(crate) struct Secured {
+    /// The threads that read it; none if the runtime of those who call does.
+    pub(crate) readers: Option<&'static Readers>,
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
     /// The socket under `writer`, if what is written goes to it as it is.
@@ -194,31 +198,46 @@ pub(crate) struct Secured {
 pub(crate) type Direct = std::net::TcpStream;
 
 impl Secured {
-    fn plain(stream: TcpStream) -> io::Result<Self> {
-        let direct = Direct::from(stream.as_fd().try_clone_to_owned()?);
-        let (reader, writer) = stream.into_split();
-        Ok(Self {
+    /// A connection in plain text, whose two ends are the same socket.
+    fn plain(
+        readers: Option<&'static Readers>,
+        (reader, writer): (
+            impl AsyncRead + Send + Unpin + 'static,
+            impl AsyncWrite + Send + Unpin + 'static,
+        ),
+        direct: Direct,
+    ) -> Self {
+        Self {
+            readers,
             reader: Box::new(reader),
             writer: Box::new(writer),
             direct: Some(direct),
             may_be_node: true,
             certificate: None,
-        })
+        }
     }
 }
 
+/// What stands for the certificate that the other end has shown.
+fn shown(connection: &CommonState) -> Option<String> {
+    let certificates = connection.peer_certificates()?;
+    Some(fingerprint(certificates.first()?))
+}
+
 impl Security {
-    /// Makes a connection to a node secure.
+    /// Makes a connection to a node secure. What comes on it are replies, if anything: tokio's threads read it, whose tasks wait
+    /// for them.
     pub(crate) async fn secure_dialled(&self, stream: TcpStream) -> io::Result<Secured> {
         let Security::Certificates(certificates) = self else {
-            return Secured::plain(stream);
+            let direct = Direct::from(stream.as_fd().try_clone_to_owned()?);
+            return Ok(Secured::plain(None, stream.into_split(), direct));
         };
         let name = certificates.node_name.clone();
         let stream = certificates.connector.connect(name, stream).await?;
-        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let certificate = shown.map(|certificate| fingerprint(certificate));
+        let certificate = shown(stream.get_ref().1);
         let (reader, writer) = tokio::io::split(stream);
         Ok(Secured {
+            readers: None,
             reader: Box::new(reader),
             writer: Box::new(writer),
             direct: None,
@@ -227,19 +246,26 @@ impl Security {
         })
     }
 
-    /// Makes a connection secure that somebody has opened.
+    /// Makes a connection secure that somebody has opened. Calls come on it: [`Readers`] read it, who run actors.
     pub(crate) async fn secure_accepted(&self, stream: TcpStream) -> io::Result<Secured> {
+        let stream = stream.into_std()?;
         let Security::Certificates(certificates) = self else {
-            return Secured::plain(stream);
+            let direct = stream.try_clone()?;
+            let socket = Socket::new(stream)?;
+            return Ok(Secured::plain(Some(socket.readers()), (socket.clone(), socket), direct));
         };
-        let stream = certificates.acceptor.accept(stream).await?;
-        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let certificate = shown.map(|certificate| fingerprint(certificate));
-        let parsed = shown.and_then(|certificate| ParsedCertificate::try_from(certificate).ok());
+        let socket = Socket::new(stream)?;
+        let readers = socket.readers();
+        let stream = certificates.acceptor.accept(socket).await?;
+        let connection = stream.get_ref().1;
+        let certificate = shown(connection);
+        let parsed = connection.peer_certificates().and_then(<[_]>::first);
+        let parsed = parsed.and_then(|certificate| ParsedCertificate::try_from(certificate).ok());
         let may_be_node =
             parsed.is_some_and(|certificate| verify_server_name(&certificate, &certificates.node_name).is_ok());
         let (reader, writer) = tokio::io::split(stream);
         Ok(Secured {
+            readers: Some(readers),
             reader: Box::new(reader),
             writer: Box::new(writer),
             direct: None,

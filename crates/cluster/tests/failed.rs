@@ -64,6 +64,7 @@ async fn a_node_that_panics_is_a_member_no_longer() {
     let membership = Membership::join(coordination, record, lease, &clock).await.unwrap();
     let me = membership.me();
     let config = PeerConfig {
+        looks: true,
         cluster: "test".into(),
         node: NodeConfig {
             me,

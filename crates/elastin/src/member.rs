@@ -123,6 +123,8 @@ pub(crate) struct MemberOptions {
     pub(crate) coordination: Arc<dyn Coordination>,
     pub(crate) state: Arc<dyn StateStore>,
     pub(crate) cpu_share: Option<f64>,
+    /// Whether who reads connections may look for frames for a moment before it sleeps.
+    pub(crate) looks: bool,
     /// Where connections are accepted, if it can be dialled.
     pub(crate) listen: SocketAddr,
     /// Where others reach it, if that is not where it listens.
@@ -152,6 +154,7 @@ impl MemberOptions {
             coordination,
             state,
             cpu_share: None,
+            looks: true,
             listen: LOOPBACK,
             advertise: None,
             lease_ttl: LEASE_TTL,
@@ -213,6 +216,7 @@ impl Joined {
             saved_types: app.saved_types().clone(),
             security: options.security,
             listener,
+            looks: options.looks,
             state: options.state,
             planted: options.planted,
         };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone};
@@ -75,6 +76,12 @@ pub trait Outside: Send + Sync + 'static {
     fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {
         let _ = (actor, request);
         done(Err(ReminderError::Unavailable("this runtime has no store".into())));
+    }
+
+    /// The processor's time that this process has spent on waiting for mail so far, and that could have been anybody's: it does not
+    /// count as used.
+    fn looked(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Where an actor that is not active here was when last heard of.

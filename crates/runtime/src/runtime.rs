@@ -138,7 +138,8 @@ impl Builder {
         let clock = self.clock.unwrap_or_else(Clock::start);
         let timers = Timers::new(clock.clone());
         let scheduler = Scheduler::new(clock.clone(), self.settings.cpu_share);
-        let periods = Mutex::new(Periods::begin(clock.now()));
+        let outside = self.outside.unwrap_or_else(|| Arc::new(LocalOnly::default()));
+        let periods = Mutex::new(Periods::begin(clock.now(), &*outside));
         let shared = Arc::new_cyclic(|me| Shared {
             me: me.clone(),
             schema,
@@ -148,7 +149,7 @@ impl Builder {
             scheduler: scheduler.clone(),
             watch: Watch::new(clock, timers.clone()),
             timers: timers.clone(),
-            outside: self.outside.unwrap_or_else(|| Arc::new(LocalOnly::default())),
+            outside,
             held: Mutex::default(),
             stopped: AtomicBool::new(false),
             calls: CallNumbers::new(),

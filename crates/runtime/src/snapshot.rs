@@ -9,7 +9,7 @@ use crate::any_seat::{Load, Period};
 use crate::cpu_clock;
 use crate::profile::TypeTotals;
 use crate::shared::Shared;
-use crate::{Interest, NodeSnapshot};
+use crate::{Interest, NodeSnapshot, Outside};
 
 /// The periods between snapshots.
 pub(crate) struct Periods {
@@ -22,18 +22,18 @@ pub(crate) struct Periods {
 }
 
 impl Periods {
-    pub(crate) fn begin(now: Time) -> Self {
+    pub(crate) fn begin(now: Time, outside: &dyn Outside) -> Self {
         Self {
             number: 1,
             began: now,
-            cpu: cpu_clock::process_cpu(),
+            cpu: used_cpu(outside),
             totals: BTreeMap::new(),
         }
     }
 
     /// Ends the period.
     pub(crate) fn end(&mut self, shared: &Shared, interest: &Interest) -> NodeSnapshot {
-        let (now, cpu) = (shared.clock.now(), cpu_clock::process_cpu());
+        let (now, cpu) = (shared.clock.now(), used_cpu(&*shared.outside));
         let length = now.since(self.began).max(Duration::from_nanos(1));
         let period = Period {
             number: self.number,
@@ -91,6 +91,11 @@ impl Periods {
         };
         self.totals.iter().filter_map(total).collect()
     }
+}
+
+/// The CPU time that this process has used, and needed.
+fn used_cpu(outside: &dyn Outside) -> Duration {
+    cpu_clock::process_cpu().saturating_sub(outside.looked())
 }
 
 impl Load {

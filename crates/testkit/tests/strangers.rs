@@ -430,6 +430,7 @@ async fn a_node_of_another_authority_is_refused() {
     authority.issue("stranger", true, theirs.path()).unwrap();
     let certificates = Certificates::read(theirs.path(), &name).unwrap();
     let config = TransportConfig {
+        looks: true,
         cluster: name,
         me: NodeId(NOBODY),
         security: Security::Certificates(Arc::new(certificates)),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use elastin_actor::{ReminderDone, ReminderRequest, ReplySlot};
@@ -12,6 +13,7 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId
 
 use super::{Inner, MESSAGE_BYTES_MAX, reminding};
 use crate::machine::Input;
+use crate::transport;
 
 /// Whether something of that size can travel. What is larger would have to be refused by the transport, too late for an answer.
 fn check_size(bytes: usize) -> Result<(), CallError> {
@@ -80,6 +82,10 @@ impl Outside for Inner {
             request,
             Box::new(move |saved| done(saved.map(drop).map_err(save_error))),
         );
+    }
+
+    fn looked(&self) -> Duration {
+        transport::looked()
     }
 
     fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {

@@ -1,44 +1,46 @@
-//! Whether the reader of a connection runs errands itself, or leaves them to the workers because others were slow.
+//! Whether something that may go wrong is tried, or left because it went wrong before.
+//!
+//! The reader of a connection runs errands itself, or leaves them to the workers because others were slow. Who waits for mail looks
+//! for it first, or sleeps at once because it has looked in vain.
 
-/// So many errands go to the workers at most after a slow one, because those of the same peer are likely to be slow too. After
-/// the first it is one, and twice as many after each that follows: it may only have been the machine that was busy.
+/// So many are left at most after one that went wrong, because the next ones are likely to go the same way. After the first it is
+/// one, and twice as many after each that follows: it may only have been the machine that was busy.
 const LEFT_MAX: u32 = 64;
 
-/// So many go to the workers after the first one that held others up, which is worse; and four times as many after each that
-/// follows.
-const LEFT_IF_HELD_UP: u32 = 8;
+/// So many are left after the first one that did harm to others, which is worse; and four times as many after each that follows.
+const LEFT_IF_HARMFUL: u32 = 8;
 
-/// How much a reader leaves to the workers.
+/// How much is left.
 #[derive(Debug, Default)]
 pub(super) struct Caution {
-    /// So many errands, from the next one on.
+    /// So many, from the next one on.
     left: u32,
-    /// So many were left after the last slow one; fewer if there were quick ones since.
+    /// So many were left after the last that went wrong; fewer if some went well since.
     left_before: u32,
 }
 
 impl Caution {
-    /// Whether the next errand is left to the workers.
+    /// Whether the next one is left.
     pub(super) fn leaves_next(&mut self) -> bool {
         let leaves = self.left > 0;
         self.left = self.left.saturating_sub(1);
         leaves
     }
 
-    /// An errand took long.
-    pub(super) fn was_slow(&mut self) {
+    /// One went wrong.
+    pub(super) fn went_wrong(&mut self) {
         self.left_before = (self.left_before * 2).clamp(1, LEFT_MAX);
         self.left = self.left_before;
     }
 
-    /// An errand took so long that others had to read on.
-    pub(super) fn was_held_up(&mut self) {
-        self.left_before = (self.left_before * 4).clamp(LEFT_IF_HELD_UP, LEFT_MAX);
+    /// One went wrong, and did harm to others.
+    pub(super) fn did_harm(&mut self) {
+        self.left_before = (self.left_before * 4).clamp(LEFT_IF_HARMFUL, LEFT_MAX);
         self.left = self.left_before;
     }
 
-    /// An errand took no longer than waking a worker would have.
-    pub(super) fn was_quick(&mut self) {
+    /// One went well.
+    pub(super) fn went_well(&mut self) {
         self.left_before /= 2;
     }
 }
@@ -47,7 +49,7 @@ impl Caution {
 mod tests {
     use super::*;
 
-    /// How many errands are left to the workers before the reader runs one itself.
+    /// How many are left before one is tried.
     fn left_by(caution: &mut Caution) -> usize {
         std::iter::repeat_with(|| caution.leaves_next())
             .take_while(|leaves| *leaves)
@@ -55,21 +57,21 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_errand_costs_little_and_many_go_to_the_workers() {
+    fn one_that_goes_wrong_costs_little_and_after_many_most_are_left() {
         let mut caution = Caution::default();
         assert_eq!(left_by(&mut caution), 0);
         let left = [(); 8].map(|()| {
-            caution.was_slow();
+            caution.went_wrong();
             left_by(&mut caution)
         });
         assert_eq!(left, [1, 2, 4, 8, 16, 32, 64, 64]);
         for _ in 0..7 {
-            caution.was_quick();
+            caution.went_well();
         }
-        caution.was_slow();
+        caution.went_wrong();
         assert_eq!(left_by(&mut caution), 1, "it is forgotten in time");
         let left = [(); 3].map(|()| {
-            caution.was_held_up();
+            caution.did_harm();
             left_by(&mut caution)
         });
         assert_eq!(left, [8, 32, 64]);

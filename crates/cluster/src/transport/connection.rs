@@ -122,8 +122,8 @@ fn objection(inner: &Inner, peer: NodeId, secured: &Secured) -> Option<&'static 
 async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, version: u16, secured: Secured) {
     if inner.has_address(peer) {
         let link = inner.link(peer);
-        let reading = Reading::new(&inner, peer, &link, secured.reader);
-        read(&inner, peer, &link, reading.keeping(secured.writer)).await;
+        let reading = Reading::new(&inner, secured.readers, peer, &link, secured.reader);
+        reading.keeping(secured.writer).start();
     } else {
         let Some(link) = inner.adopt(peer, secured.certificate.clone()) else {
             return;
@@ -136,23 +136,8 @@ async fn carry_both_ways(inner: &Arc<Inner>, peer: NodeId, version: u16, secured
     tracing::debug!(%peer, version, "a link is open");
     link.open(version, secured.direct);
     inner.receiver.link_up(peer);
-    let reading = Reading::new(inner, peer, link, secured.reader);
-    let (reader, its_link) = (Arc::clone(inner), Arc::clone(link));
-    // Apart, because whoever reads may be held up by what it runs.
-    tokio::spawn(async move { read(&reader, peer, &its_link, reading).await });
+    Reading::new(inner, secured.readers, peer, link, secured.reader).start();
     write_frames(inner, peer, secured.writer, link).await;
-}
-
-/// Reads a connection until it ends; if the peer has talked nonsense, only after a pause.
-async fn read(inner: &Inner, peer: NodeId, link: &Link, reading: Reading) {
-    let pause = inner.pause_before_reading(peer);
-    if !pause.is_zero() {
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = link.closed() => return,
-        }
-    }
-    reading.run().await;
 }
 
 async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link: &Arc<Link>) {

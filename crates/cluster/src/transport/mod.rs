@@ -13,10 +13,12 @@
 mod caution;
 mod connection;
 mod distrust;
+mod input;
 mod link;
-mod lookout;
 mod outbox;
+mod readers;
 mod reading;
+mod socket;
 mod stages;
 
 use std::collections::BTreeMap;
@@ -35,17 +37,18 @@ use crate::handshake::Identity;
 use crate::security::Security;
 use distrust::Distrust;
 use link::Link;
-use lookout::Lookout;
 use stages::Stages;
 
 pub use link::{LINK_BYTES_MAX, LinkTraffic};
 pub(crate) use outbox::Outbox;
+pub(crate) use readers::{Readers, looked};
+pub(crate) use socket::Socket;
 pub use stages::{StageMeasures, TransportMeasures};
 
 /// How long a node that dials everybody waits before it dials a lost peer again.
 const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// What the transport tells its owner. Called from the tasks that read connections: it must not block.
+/// What the transport tells its owner. Called from the threads that read connections: it must not block.
 pub trait Receiver: Send + Sync + 'static {
     /// Frames from a peer that came together, in the order in which they were sent. If that made an actor runnable which this
     /// thread may run, gives it: it is [run](Receiver::run) or dropped at once.
@@ -91,6 +94,9 @@ pub struct TransportConfig {
     pub security: Security,
     /// Where connections are accepted, if the node can be dialled.
     pub listener: Option<TcpListener>,
+    /// Whether who reads connections may [look](TransportMeasures::looked) for frames for a moment before it sleeps. That is up
+    /// to the whole process: if one transport may not, nobody does.
+    pub looks: bool,
     /// The versions of the wire that it speaks, from the oldest to the newest: [`WIRE_VERSIONS`](crate::WIRE_VERSIONS).
     pub versions: (u16, u16),
 }
@@ -99,7 +105,6 @@ struct Inner {
     identity: Identity,
     security: Security,
     receiver: Arc<dyn Receiver>,
-    lookout: Lookout,
     handle: tokio::runtime::Handle,
     // Nobody can dial this node, so it dials everybody.
     dials_all: bool,
@@ -130,6 +135,9 @@ impl Peers {
 impl Transport {
     /// Goes on the network. Must be called inside a tokio runtime, whose tasks carry the connections.
     pub fn start(config: TransportConfig, receiver: Arc<dyn Receiver>) -> Transport {
+        if !config.looks {
+            readers::forbid_looking();
+        }
         let secret = match &config.security {
             Security::Secret(secret) => Some(secret.clone()),
             Security::Trusting | Security::Certificates(_) => None,
@@ -143,7 +151,6 @@ impl Transport {
             },
             security: config.security,
             receiver,
-            lookout: Lookout::new(tokio::runtime::Handle::current()),
             handle: tokio::runtime::Handle::current(),
             dials_all: config.listener.is_none(),
             stages: Arc::default(),
@@ -227,12 +234,12 @@ impl Transport {
             backlogged: stages.backlogged.load(Ordering::Relaxed),
             links: versions.len() as u64,
             wire_version_oldest: versions.into_iter().min().unwrap_or(0),
+            looked: readers::looked(),
         }
     }
 
     /// Closes every connection and opens no more.
     pub fn close(&self) {
-        self.inner.lookout.close();
         let links = {
             let mut peers = self.inner.peers.lock();
             peers.closed = true;

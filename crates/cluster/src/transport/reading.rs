@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, BytesMut};
 use elastin_runtime::Errand;
 use elastin_types::NodeId;
 use tokio::io::AsyncReadExt;
 
 use super::Inner;
 use super::caution::Caution;
-use super::link::{KEPT_BYTES_MAX, Link};
-use crate::frame::{self, FrameError, Frames, Taken};
+use super::input::Input;
+use super::link::Link;
+use super::readers::Readers;
+use crate::frame::{FrameError, Frames, Taken};
 use crate::security::{Reader, Writer};
-
-/// How much is read at once; large enough that one system call carries many small frames.
-const READ_BYTES: usize = 64 << 10;
 
 /// How many frames are taken in together: enough that it pays, few enough that the first ones are not held up by the last.
 const FRAMES_AT_ONCE: usize = 128;
@@ -27,24 +25,33 @@ const SLOW_PER_FRAME: Duration = Duration::from_micros(100);
 /// The receiving end of a connection.
 pub(super) struct Reading {
     inner: Arc<Inner>,
+    /// Who reads it; none if tokio's threads do, which run no errands.
+    readers: Option<&'static Readers>,
     peer: NodeId,
     link: Arc<Link>,
     reader: Reader,
     /// A sending end that is not used: a half-closed stream would look broken to the peer.
     _writer: Option<Writer>,
-    input: BytesMut,
+    input: Input,
     caution: Caution,
 }
 
 impl Reading {
-    pub(super) fn new(inner: &Arc<Inner>, peer: NodeId, link: &Arc<Link>, reader: Reader) -> Self {
+    pub(super) fn new(
+        inner: &Arc<Inner>,
+        readers: Option<&'static Readers>,
+        peer: NodeId,
+        link: &Arc<Link>,
+        reader: Reader,
+    ) -> Self {
         Self {
             inner: Arc::clone(inner),
+            readers,
             peer,
             link: Arc::clone(link),
             reader,
             _writer: None,
-            input: BytesMut::with_capacity(READ_BYTES),
+            input: Input::default(),
             caution: Caution::default(),
         }
     }
@@ -57,8 +64,27 @@ impl Reading {
         }
     }
 
+    /// Has it read until the connection breaks or is closed; if the peer has talked nonsense, only after a pause.
+    pub(super) fn start(self) {
+        let (readers, handle) = (self.readers, self.inner.handle.clone());
+        let read = async move {
+            let pause = self.inner.pause_before_reading(self.peer);
+            if !pause.is_zero() {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = self.link.closed() => return,
+                }
+            }
+            self.run().await;
+        };
+        match readers {
+            Some(readers) => readers.spawn(&handle, read),
+            None => drop(handle.spawn(read)),
+        }
+    }
+
     /// Reads until the connection breaks or is closed, or until another task reads on.
-    pub(super) async fn run(self) {
+    async fn run(self) {
         let (inner, peer, link) = (Arc::clone(&self.inner), self.peer, Arc::clone(&self.link));
         tokio::select! {
             biased;
@@ -88,15 +114,20 @@ impl Reading {
                 }
             }
             if frames == FRAMES_AT_ONCE {
+                // Other connections get their turn.
+                tokio::task::yield_now().await;
                 continue;
             }
-            if self.input.is_empty() && self.input.capacity() > KEPT_BYTES_MAX {
-                self.input = BytesMut::new();
-            }
-            self.input.reserve(READ_BYTES.max(frame::missing(&self.input)));
-            match self.reader.read_buf(&mut self.input).await {
+            let room = self.input.room();
+            let most = room.len();
+            match self.reader.read(room).await {
                 Ok(0) => return End::Broken,
-                Ok(_) => {}
+                Ok(read) => {
+                    self.input.filled(read);
+                    if read == most {
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Err(error) => {
                     tracing::debug!(%peer, %error, "a connection broke");
                     return End::Broken;
@@ -107,38 +138,42 @@ impl Reading {
 
     /// Hands on what has come so far; how many frames that is, and what this thread may run of what came of it.
     fn hear(&mut self) -> Result<(usize, Option<Errand>), FrameError> {
-        if self.input.is_empty() {
+        if self.input.unread().is_empty() {
             return Ok((0, None));
         }
         let began = Instant::now();
-        let mut frames = Frames::new(&self.input, FRAMES_AT_ONCE);
+        let mut frames = Frames::new(self.input.unread(), FRAMES_AT_ONCE);
         let errand = self.inner.receiver.frames(self.peer, &mut frames);
         let Taken { frames, bytes } = frames.end()?;
         if frames > 0 {
             self.inner.stages.received.passed(frames, bytes, began.elapsed());
             self.link.heard(bytes);
         }
-        self.input.advance(bytes);
+        self.input.pass(bytes);
         Ok((frames, errand))
     }
 
     /// Runs an errand on this thread, or leaves it to the workers. Gives back the connection, unless another task has taken
     /// it over because this took too long.
     fn run_errand(mut self, errand: Errand, frames: usize) -> Option<Self> {
+        // Other connections do not wait for it, as far as is known.
+        let Some(readers) = self.readers.filter(|readers| !readers.has_ready()) else {
+            return Some(self);
+        };
         if self.caution.leaves_next() {
             return Some(self);
         }
         let inner = Arc::clone(&self.inner);
-        let ticket = match inner.lookout.put_down(self) {
+        let ticket = match readers.put_down(self) {
             Ok(ticket) => ticket,
             Err(reading) => return Some(reading),
         };
         let began = Instant::now();
         inner.receiver.run(errand);
-        let mut reading = inner.lookout.take_back(ticket)?;
+        let mut reading = readers.take_back(ticket)?;
         match began.elapsed() > SLOW_PER_FRAME * frames as u32 {
-            true => reading.caution.was_slow(),
-            false => reading.caution.was_quick(),
+            true => reading.caution.went_wrong(),
+            false => reading.caution.went_well(),
         }
         Some(reading)
     }
@@ -150,9 +185,12 @@ enum End {
     HandedOver,
 }
 
-/// Reads a connection whose reader is held up by what it runs.
-pub(super) async fn read_on(mut reading: Reading) {
-    reading.inner.receiver.catch_up();
-    reading.caution.was_held_up();
-    reading.run().await;
+/// Goes on reading a connection whose reader is held up by what it runs.
+pub(super) fn read_on(readers: &'static Readers, mut reading: Reading) {
+    let handle = reading.inner.handle.clone();
+    readers.spawn(&handle, async move {
+        reading.inner.receiver.catch_up();
+        reading.caution.did_harm();
+        reading.run().await;
+    });
 }

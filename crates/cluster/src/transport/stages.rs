@@ -34,6 +34,8 @@ pub struct TransportMeasures {
     pub links: u64,
     /// The oldest version of the wire that is spoken with one of these; 0 if there are none.
     pub wire_version_oldest: u16,
+    /// How long the process has looked for frames instead of sleeping: the processor's time, which could have been anybody's.
+    pub looked: Duration,
 }
 
 /// Both stages, for those who count.

@@ -75,6 +75,7 @@ impl Node {
             me: NodeId(id),
             security,
             listener,
+            looks: true,
             versions: WIRE_VERSIONS,
         };
         let transport = Transport::start(config, Arc::new(Ear(ear)));

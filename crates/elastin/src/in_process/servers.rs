@@ -50,6 +50,7 @@ impl Servers {
         let options = NodeOptions {
             name: name.clone(),
             cpu_share: None,
+            busy_poll: true,
             listen: LOOPBACK,
             advertise: None,
             lease_ttl: self.lease_ttl,

@@ -61,6 +61,12 @@ fn stage_families(text: &mut Text, peer: &PeerMeasures) {
         peer.events_queued,
     );
     text.single(
+        "elastin_receive_looked_seconds_total",
+        "counter",
+        "Processor time spent on looking for frames instead of sleeping. It does not count as used.",
+        transport.looked.as_secs_f64(),
+    );
+    text.single(
         "elastin_receive_refused_total",
         "counter",
         "Frames of processes that are no servers, with what only servers say.",

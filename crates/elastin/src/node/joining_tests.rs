@@ -141,6 +141,7 @@ async fn serve_over(
     let options = NodeOptions {
         name: NAME.into(),
         cpu_share: None,
+        busy_poll: true,
         listen: LOOPBACK,
         advertise: None,
         lease_ttl: LEASE_TTL,

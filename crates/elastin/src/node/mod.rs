@@ -43,6 +43,8 @@ pub(crate) struct NodeOptions {
     pub(crate) name: String,
     /// The share of a core that it may use.
     pub(crate) cpu_share: Option<f64>,
+    /// Whether it may look for mail for a moment before it sleeps, if its cores are its own.
+    pub(crate) busy_poll: bool,
     /// Where it accepts connections.
     pub(crate) listen: SocketAddr,
     /// Where others reach it, if that is not where it listens.
@@ -124,9 +126,11 @@ pub(crate) async fn serve(
         state
     };
     let state = Arc::new(MeasuredState::new(state));
+    let capacity = Capacity::find(options.cpu_share, options.net_mbit);
     let member = MemberOptions {
         planted: options.planted,
         cpu_share: options.cpu_share,
+        looks: options.busy_poll && !capacity.is_rationed(),
         listen: options.listen,
         advertise: options.advertise,
         lease_ttl: options.lease_ttl,
@@ -162,7 +166,6 @@ pub(crate) async fn serve(
     tracing::info!(name = options.name, node = %member.me, "this server has joined");
     joined(&member.runtime, &member.peer);
     let (membership, runtime) = (member.membership.clone(), member.runtime.clone());
-    let capacity = Capacity::find(options.cpu_share, options.net_mbit);
     let last_period = Arc::new(Mutex::new(LastPeriod::default()));
     let metrics = ServerMetrics {
         name: options.name,

@@ -21,6 +21,8 @@ pub(crate) struct UsageMeter {
 pub(crate) struct Capacity {
     /// Processor time, in cores.
     cores: f64,
+    /// Whether that is less than the machine has, so that none of it may be wasted.
+    is_rationed: bool,
     /// Memory, in bytes.
     memory_bytes: Option<f64>,
     /// Network, in bytes per second. Only known if it was configured.
@@ -43,10 +45,18 @@ impl Capacity {
         net_mbit: Option<f64>,
     ) -> Self {
         Self {
+            is_rationed: limits.cores.is_some() || cpu_share.is_some(),
             cores: [limits.cores, cpu_share].into_iter().flatten().fold(cores, f64::min),
             memory_bytes: memory_bytes.into_iter().chain(limits.memory_bytes).reduce(f64::min),
             network_bytes_s: net_mbit.map(|mbit| mbit * 1e6 / 8.0),
         }
+    }
+}
+
+impl Capacity {
+    /// Whether it may use only a part of the machine's cores, so that none of that should be wasted.
+    pub(crate) fn is_rationed(&self) -> bool {
+        self.is_rationed
     }
 }
 
@@ -126,6 +136,10 @@ mod tests {
         );
         let shared = Capacity::within(limits(Some(1.5), None), 4.0, None, Some(0.25), None);
         assert_eq!((shared.cores, shared.memory_bytes), (0.25, None));
+        assert_eq!(
+            [machine, limited, shared].map(|capacity| capacity.is_rationed()),
+            [false, true, true]
+        );
     }
 
     #[test]
