@@ -109,8 +109,8 @@ impl Hello {
     }
 }
 
-/// The newest version that both speak.
-fn common_version(ours: (u16, u16), theirs: (u16, u16)) -> Option<u16> {
+/// The newest version that both speak, of those from an oldest to a newest each.
+pub fn common_version(ours: (u16, u16), theirs: (u16, u16)) -> Option<u16> {
     let newest = ours.1.min(theirs.1);
     (newest >= ours.0.max(theirs.0)).then_some(newest)
 }

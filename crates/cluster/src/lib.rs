@@ -25,7 +25,7 @@ mod transport;
 pub use authority::{Authority, AuthorityError};
 pub use elastin_protocol::membership::{MemberRecord, MembershipEnd, Role, Roster};
 pub use frame::{Class, FRAME_BYTES_MAX, FrameError, Frames, Taken};
-pub use handshake::{HandshakeError, Refusal, WIRE_VERSIONS};
+pub use handshake::{HandshakeError, Refusal, WIRE_VERSIONS, common_version};
 pub use membership::{Heard, Membership, MembershipHandle};
 pub use peer::{Above, MESSAGE_BYTES_MAX, Peer, PeerConfig, PeerMeasures};
 pub use planted::Planted;

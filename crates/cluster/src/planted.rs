@@ -26,7 +26,8 @@ impl Planted {
         false
     }
 
-    pub(crate) fn wire_versions(self) -> (u16, u16) {
+    /// The versions of the wire that it speaks, from the oldest to the newest.
+    pub fn wire_versions(self) -> (u16, u16) {
         let (oldest, newest) = WIRE_VERSIONS;
         #[cfg(feature = "planted-bugs")]
         let newest = self.wire_newest.unwrap_or(newest);

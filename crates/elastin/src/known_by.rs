@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use elastin_cluster::{MemberRecord, Role, Security};
 use elastin_protocol::store::{
-    Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, Entry, KeyState, RANGE_LIMIT_MAX,
+    Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, Entry, KeyState,
 };
 use elastin_stores::{CoordinationExt, call_patiently};
+
+use crate::members::members;
 
 const KEY: &str = "known-by";
 
@@ -63,25 +65,11 @@ fn different(ours: &str, theirs: &Entry) -> String {
     )
 }
 
-/// Whether any server is there.
+/// Whether any server is there. A record that can't be read may be one's.
 async fn has_servers(coordination: &Arc<dyn Coordination>) -> Result<bool, CoordinationError> {
-    let members = CoordinationRequest::Range {
-        prefix: MemberRecord::key(""),
-        after: None,
-        limit: RANGE_LIMIT_MAX,
-    };
-    match call_patiently(&**coordination, members).await? {
-        // Among so many there is one.
-        CoordinationReply::Entries { more: true, .. } => Ok(true),
-        CoordinationReply::Entries { entries, .. } => Ok(entries.iter().any(is_server)),
-        other => unreachable!("a range is answered by Entries, not {other:?}"),
-    }
-}
-
-/// Whether a record is a server's. One that can't be read may be.
-fn is_server(entry: &Entry) -> bool {
-    let record = serde_json::from_slice::<MemberRecord>(&entry.value);
-    record.map_or(true, |record| record.role == Role::Server && !record.stopped)
+    let is_server = |record: &MemberRecord| record.role == Role::Server && !record.stopped;
+    let members = members(&**coordination).await?;
+    Ok(members.iter().any(|member| member.as_ref().is_none_or(is_server)))
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ mod golden;
 mod in_process;
 mod known_by;
 mod member;
+mod members;
 mod metrics;
 mod node;
 mod policy_source;
@@ -56,6 +57,7 @@ mod usage;
 mod wire;
 #[cfg(test)]
 mod wire_tests;
+mod wire_versions;
 
 pub use address::ClusterAddress;
 pub use app::{App, AppError, Elastin};

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::App;
 use crate::retrying::Retrying;
+use crate::wire_versions;
 
 /// How long a member may be silent before it counts as dead. Short, because processes on one machine are quick to answer;
 /// a server whose process ends is noticed at once.
@@ -203,6 +204,9 @@ impl Joined {
         };
         let mut record = MemberRecord::new(options.name, options.role, address);
         record.certificate = options.security.own_certificate();
+        let versions = options.planted.wire_versions();
+        record.wire_versions = Some(versions);
+        wire_versions::check(&*options.coordination, versions).await?;
         let membership = Membership::join(options.coordination, record, options.lease_ttl, &options.clock).await?;
         let me = membership.me();
         let (pass_on, below) = PassOn::new();

@@ -199,6 +199,7 @@ mod tests {
                 stopped: false,
                 lease_ttl: Duration::from_millis(2500),
                 certificate: Some("0123456789abcdef".into()),
+                wire_versions: Some((3, 4)),
             };
             let json = String::from_utf8(record.encode()).expect("JSON is text");
             format!("{name}: {json}\n")

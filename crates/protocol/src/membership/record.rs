@@ -49,6 +49,9 @@ pub struct MemberRecord {
     /// other in another way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
+    /// The versions of the wire that it speaks, from the oldest to the newest; `None` if it does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire_versions: Option<(u16, u16)>,
 }
 
 impl MemberRecord {
@@ -62,6 +65,7 @@ impl MemberRecord {
             stopped: false,
             lease_ttl: Duration::ZERO,
             certificate: None,
+            wire_versions: None,
         }
     }
 

@@ -1,0 +1,29 @@
+//! Who is there, as coordination has it, for those who have not joined.
+
+use elastin_cluster::MemberRecord;
+use elastin_protocol::store::{
+    Coordination, CoordinationError, CoordinationReply, CoordinationRequest, RANGE_LIMIT_MAX,
+};
+use elastin_stores::call_patiently;
+
+/// What each member says of itself; `None` for one whose record can't be read.
+pub(crate) async fn members(coordination: &dyn Coordination) -> Result<Vec<Option<MemberRecord>>, CoordinationError> {
+    let mut members = Vec::new();
+    let mut after = None;
+    loop {
+        let range = CoordinationRequest::Range {
+            prefix: MemberRecord::key(""),
+            after: after.take(),
+            limit: RANGE_LIMIT_MAX,
+        };
+        let (entries, more) = match call_patiently(coordination, range).await? {
+            CoordinationReply::Entries { entries, more, .. } => (entries, more),
+            other => unreachable!("a range is answered by Entries, not {other:?}"),
+        };
+        members.extend(entries.iter().map(|entry| serde_json::from_slice(&entry.value).ok()));
+        match entries.into_iter().next_back() {
+            Some(last) if more => after = Some(last.key),
+            _ => return Ok(members),
+        }
+    }
+}
