@@ -283,6 +283,11 @@ impl Peer {
         }
     }
 
+    /// Waits until the threads that read connections are done with all that they had begun, or were about to.
+    pub async fn caught_up(&self) {
+        self.inner.transport().caught_up().await;
+    }
+
     /// Waits until a panic has stopped this node. It does nothing any more then: whoever steers it must end it.
     pub async fn failed(&self) {
         // The sender lives in `self`, so waiting can't fail.

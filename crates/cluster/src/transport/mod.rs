@@ -31,6 +31,7 @@ use elastin_runtime::Errand;
 use elastin_types::NodeId;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::frame::{self, Class, Frames};
 use crate::handshake::Identity;
@@ -236,6 +237,16 @@ impl Transport {
             wire_version_oldest: versions.into_iter().min().unwrap_or(0),
             looked: readers::looked(),
         }
+    }
+
+    /// Waits until the threads that read connections are done with all that they had begun, or were about to.
+    pub async fn caught_up(&self) {
+        // Where there are none, nothing is read.
+        let Ok(readers) = Readers::of_process() else { return };
+        let (done, hear) = oneshot::channel::<()>();
+        // It is their last task.
+        readers.spawn(&self.inner.handle, async { drop(done) });
+        let _ = hear.await;
     }
 
     /// Closes every connection and opens no more.

@@ -139,6 +139,10 @@ impl InProcess {
         loop {
             self.check_servers().await?;
             let parts = self.parts();
+            // First those who read, of which the tasks hear; they read for all members of the process.
+            if let Some(part) = parts.first() {
+                part.peer.caught_up().await;
+            }
             let lines: Vec<_> = parts.iter().map(|part| part.tasks.last_in_line()).collect();
             for last_in_line in lines {
                 let _ = last_in_line.await;
