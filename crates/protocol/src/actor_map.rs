@@ -1,12 +1,12 @@
 //! A map by actor that wastes little memory.
 //!
 //! Of an [`ActorId`] a fifth or more is there to tell kinds of keys apart. So each kind has a map of its own here, where the id
-//! takes 24 bytes, and 16 if its key is a number.
+//! takes 24 bytes, and 16 if its key is a number. Strings that are short enough are in their entries, too.
 
 use std::ops::Index;
 use std::sync::Arc;
 
-use elastin_types::{ActorId, ActorType, Key, TenantId};
+use elastin_types::{ActorId, ActorType, Key, ShortText, TenantId};
 use hashbrown::Equivalent;
 
 use crate::compact_map::CompactMap;
@@ -16,6 +16,7 @@ use crate::compact_map::CompactMap;
 pub(crate) struct ActorMap<Value> {
     numbers: CompactMap<Id<u64>, Value>,
     uuids: CompactMap<Id<[u8; 16]>, Value>,
+    short_texts: CompactMap<Id<ShortText>, Value>,
     texts: CompactMap<Id<Arc<str>>, Value>,
 }
 
@@ -53,6 +54,7 @@ impl<Value> Default for ActorMap<Value> {
         Self {
             numbers: CompactMap::default(),
             uuids: CompactMap::default(),
+            short_texts: CompactMap::default(),
             texts: CompactMap::default(),
         }
     }
@@ -60,14 +62,17 @@ impl<Value> Default for ActorMap<Value> {
 
 impl<Value> ActorMap<Value> {
     pub(crate) fn len(&self) -> usize {
-        self.numbers.len() + self.uuids.len() + self.texts.len()
+        self.numbers.len() + self.uuids.len() + self.short_texts.len() + self.texts.len()
     }
 
     pub(crate) fn get(&self, actor: &ActorId) -> Option<&Value> {
         match &actor.key {
             Key::U64(number) => self.numbers.get(&Id::new(actor, *number)),
             Key::Uuid(uuid) => self.uuids.get(&Id::new(actor, *uuid)),
-            Key::Str(text) => self.texts.get(&Id::new(actor, &**text)),
+            Key::Str(text) => match text.short() {
+                Ok(short) => self.short_texts.get(&Id::new(actor, short)),
+                Err(long) => self.texts.get(&Id::new(actor, &**long)),
+            },
         }
     }
 
@@ -75,7 +80,10 @@ impl<Value> ActorMap<Value> {
         match &actor.key {
             Key::U64(number) => self.numbers.get_mut(&Id::new(actor, *number)),
             Key::Uuid(uuid) => self.uuids.get_mut(&Id::new(actor, *uuid)),
-            Key::Str(text) => self.texts.get_mut(&Id::new(actor, &**text)),
+            Key::Str(text) => match text.short() {
+                Ok(short) => self.short_texts.get_mut(&Id::new(actor, short)),
+                Err(long) => self.texts.get_mut(&Id::new(actor, &**long)),
+            },
         }
     }
 
@@ -84,7 +92,10 @@ impl<Value> ActorMap<Value> {
         match &actor.key {
             Key::U64(number) => self.numbers.insert(Id::new(actor, *number), value),
             Key::Uuid(uuid) => self.uuids.insert(Id::new(actor, *uuid), value),
-            Key::Str(text) => self.texts.insert(Id::new(actor, text.clone()), value),
+            Key::Str(text) => match text.short() {
+                Ok(short) => self.short_texts.insert(Id::new(actor, short), value),
+                Err(long) => self.texts.insert(Id::new(actor, long.clone()), value),
+            },
         }
     }
 
@@ -92,7 +103,10 @@ impl<Value> ActorMap<Value> {
         match &actor.key {
             Key::U64(number) => self.numbers.remove(&Id::new(actor, *number)),
             Key::Uuid(uuid) => self.uuids.remove(&Id::new(actor, *uuid)),
-            Key::Str(text) => self.texts.remove(&Id::new(actor, &**text)),
+            Key::Str(text) => match text.short() {
+                Ok(short) => self.short_texts.remove(&Id::new(actor, short)),
+                Err(long) => self.texts.remove(&Id::new(actor, &**long)),
+            },
         }
     }
 
@@ -100,27 +114,36 @@ impl<Value> ActorMap<Value> {
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Value) -> bool) {
         self.numbers.retain(&mut keep);
         self.uuids.retain(&mut keep);
+        self.short_texts.retain(&mut keep);
         self.texts.retain(&mut keep);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ActorId, &Value)> {
         let numbers = self.numbers.iter().map(|(id, value)| (id.actor(Key::U64), value));
         let uuids = self.uuids.iter().map(|(id, value)| (id.actor(Key::Uuid), value));
-        let texts = self.texts.iter().map(|(id, value)| (id.actor(Key::Str), value));
-        numbers.chain(uuids).chain(texts)
+        let short_texts = self.short_texts.iter();
+        let short_texts = short_texts.map(|(id, value)| (id.actor(|text| Key::Str(text.into())), value));
+        let texts = self.texts.iter();
+        let texts = texts.map(|(id, value)| (id.actor(|text| Key::Str(text.into())), value));
+        numbers.chain(uuids).chain(short_texts).chain(texts)
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
-        let (numbers, uuids, texts) = (self.numbers.iter(), self.uuids.iter(), self.texts.iter());
-        let values = numbers.map(|(_, value)| value).chain(uuids.map(|(_, value)| value));
-        values.chain(texts.map(|(_, value)| value))
+        let numbers = self.numbers.iter().map(|(_, value)| value);
+        let uuids = self.uuids.iter().map(|(_, value)| value);
+        let short_texts = self.short_texts.iter().map(|(_, value)| value);
+        let texts = self.texts.iter().map(|(_, value)| value);
+        numbers.chain(uuids).chain(short_texts).chain(texts)
     }
 
     pub(crate) fn into_iter(self) -> impl Iterator<Item = (ActorId, Value)> {
         let numbers = self.numbers.into_iter().map(|(id, value)| (id.actor(Key::U64), value));
         let uuids = self.uuids.into_iter().map(|(id, value)| (id.actor(Key::Uuid), value));
-        let texts = self.texts.into_iter().map(|(id, value)| (id.actor(Key::Str), value));
-        numbers.chain(uuids).chain(texts)
+        let short_texts = self.short_texts.into_iter();
+        let short_texts = short_texts.map(|(id, value)| (id.actor(|text| Key::Str(text.into())), value));
+        let texts = self.texts.into_iter();
+        let texts = texts.map(|(id, value)| (id.actor(|text| Key::Str(text.into())), value));
+        numbers.chain(uuids).chain(short_texts).chain(texts)
     }
 
     pub(crate) fn clear(&mut self) {
@@ -129,7 +152,7 @@ impl<Value> ActorMap<Value> {
 
     /// The bytes that it takes, ids included.
     pub(crate) fn bytes(&self) -> usize {
-        self.numbers.bytes() + self.uuids.bytes() + self.texts.bytes()
+        self.numbers.bytes() + self.uuids.bytes() + self.short_texts.bytes() + self.texts.bytes()
     }
 }
 
@@ -153,6 +176,7 @@ mod tests {
     fn ids_take_little() {
         assert_eq!(size_of::<Id<u64>>(), 16);
         assert_eq!(size_of::<Id<[u8; 16]>>(), 24);
+        assert_eq!(size_of::<Id<ShortText>>(), 24);
         assert_eq!(size_of::<Id<Arc<str>>>(), 24);
     }
 
@@ -164,6 +188,7 @@ mod tests {
             Key::from([1; 16]),
             Key::from("1"),
             Key::from(""),
+            Key::from("a string that is not short"),
         ];
         let of_tenant = |tenant| keys.iter().map(move |key| (TenantId(tenant), key.clone()));
         let actors = of_tenant(0).chain(of_tenant(1)).map(|(tenant, key)| ActorId {
