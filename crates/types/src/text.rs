@@ -187,7 +187,10 @@ mod tests {
             for made in [Text::from(text), text.to_owned().into(), shared.into()] {
                 let again = made.short().map_or_else(|long| long.clone().into(), Text::from);
                 assert_eq!(made, again);
-                assert_eq!((&*made, made.as_bytes(), made.len()), (text, text.as_bytes(), text.len()));
+                assert_eq!(
+                    (&*made, made.as_bytes(), made.len()),
+                    (text, text.as_bytes(), text.len())
+                );
                 assert_eq!(made.is_empty(), text.is_empty());
                 assert_eq!(format!("{made:?}"), format!("{text:?}"));
             }
