@@ -104,7 +104,7 @@ impl<A: Handlers> Seats<A> {
 
     fn find(&self, hash: u64, actor: &ActorId) -> Option<Arc<ActorSeat<A>>> {
         let shard = self.shard(hash).read();
-        shard.find(hash, |seat| seat.id() == actor).cloned()
+        shard.find(hash, |seat| seat.is_of(actor)).cloned()
     }
 }
 
@@ -119,8 +119,8 @@ impl<A: Handlers> AnySeats for Seats<A> {
             return seat;
         }
         let mut shard = self.shard(its_hash).write();
-        let entry = shard.entry(its_hash, |seat| seat.id() == actor, |seat| hash(seat.id()));
-        let make = || ActorSeat::make(actor.clone(), shared());
+        let entry = shard.entry(its_hash, |seat| seat.is_of(actor), |seat| hash(&seat.id()));
+        let make = || ActorSeat::make(actor, shared());
         entry.or_insert_with(make).get().clone()
     }
 
