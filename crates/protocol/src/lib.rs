@@ -51,7 +51,9 @@ mod frame;
 #[cfg(test)]
 #[path = "../../cluster/tests/golden/mod.rs"]
 mod golden;
+mod host_map;
 mod hosted;
+mod key_map;
 mod lease;
 mod limits;
 mod links;
