@@ -12,8 +12,8 @@ pub struct Body<A> {
     pub state: A,
     /// The actor's place, lent to the turn's scope while a turn runs.
     seat: Option<Arc<dyn Seat>>,
-    /// Wakes this actor's suspended turn. Kept, because to make one costs more than to move it; boxed, because many actors never
-    /// need one.
+    /// Wakes this actor's suspended turn. Kept, because to make one costs more than to move it; behind a pointer, because many
+    /// actors never need one. A counted one, because the code that drops it is small, which handlers' futures have many copies of.
     waker: Option<Arc<Waker>>,
     pub(crate) sampling: Sampling,
     /// Whether a turn that may have changed the state has run since this was last cleared.

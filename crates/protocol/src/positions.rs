@@ -52,11 +52,11 @@ impl Positions {
         let removed = match self {
             Positions::Few(table) => {
                 let found = table.find_entry(hash, |at| usize::from(*at) == position);
-                found.map(|entry| drop(entry.remove())).is_ok()
+                found.is_ok_and(|entry| usize::from(entry.remove().0) == position)
             }
             Positions::Many(table) => {
                 let found = table.find_entry(hash, |at| *at as usize == position);
-                found.map(|entry| drop(entry.remove())).is_ok()
+                found.is_ok_and(|entry| entry.remove().0 as usize == position)
             }
         };
         assert!(removed, "every entry has a position");
