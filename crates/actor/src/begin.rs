@@ -249,7 +249,7 @@ pub(crate) fn conclude<F: Function>(
 fn suspend<A: Actor>(
     seat: &dyn Target<A>,
     turn: Pin<Box<dyn Turn<A>>>,
-    waker: Waker,
+    waker: Arc<Waker>,
     caller: Option<(Ticket, &Waker)>,
 ) -> Time {
     let mut scope = Scope::leave();

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use elastin_types::ActivationEpoch;
-
 use crate::host::Seat;
 
 /// An actor's state, with what its turns need. Whoever owns the box has the actor's turn: there is only one, so turns are
@@ -12,12 +10,11 @@ use crate::host::Seat;
 pub struct Body<A> {
     /// The application's state.
     pub state: A,
-    /// The activation that this is.
-    pub epoch: ActivationEpoch,
     /// The actor's place, lent to the turn's scope while a turn runs.
     seat: Option<Arc<dyn Seat>>,
-    /// Wakes this actor's suspended turn. Made once, because to make one costs more than to move it.
-    waker: Option<Waker>,
+    /// Wakes this actor's suspended turn. Kept, because to make one costs more than to move it; behind a pointer, because many
+    /// actors never need one. A counted one, because the code that drops it is small, which handlers' futures have many copies of.
+    waker: Option<Arc<Waker>>,
     pub(crate) sampling: Sampling,
     /// Whether a turn that may have changed the state has run since this was last cleared.
     pub changed: bool,
@@ -77,12 +74,11 @@ impl UsedSince {
 
 impl<A> Body<A> {
     /// An actor that is about to be activated.
-    pub fn new(state: A, epoch: ActivationEpoch, seat: Arc<dyn Seat>, waker: Waker) -> Box<Self> {
+    pub fn new(state: A, seat: Arc<dyn Seat>) -> Box<Self> {
         Box::new(Self {
             state,
-            epoch,
             seat: Some(seat),
-            waker: Some(waker),
+            waker: None,
             // An actor that is called once and never again is not worth a table of its callers.
             sampling: Sampling {
                 unmeasured: 1,
@@ -102,8 +98,28 @@ impl<A> Body<A> {
 
     /// The waker, for a turn that is polled.
     #[inline]
-    pub fn take_waker(&mut self) -> Waker {
-        self.waker.take().expect("an actor at rest has its waker")
+    pub fn take_waker(&mut self) -> Arc<Waker> {
+        match self.waker.take() {
+            Some(waker) => waker,
+            None => self.new_waker(),
+        }
+    }
+
+    #[cold]
+    fn new_waker(&self) -> Arc<Waker> {
+        Arc::new(self.seat().clone().waker())
+    }
+
+    /// Makes the waker of an actor that is about to be lent.
+    pub(crate) fn ensure_waker(&mut self) {
+        if self.waker.is_none() {
+            self.waker = Some(self.new_waker());
+        }
+    }
+
+    /// Frees the waker of an actor that may stay idle for long.
+    pub fn forget_waker(&mut self) {
+        self.waker = None;
     }
 
     /// The seat, for the scope of a turn.
@@ -115,7 +131,7 @@ impl<A> Body<A> {
     /// The waker, for a turn that shares the actor with others.
     #[inline]
     pub fn waker(&self) -> &Waker {
-        self.waker.as_ref().expect("a lent actor keeps its waker")
+        self.waker.as_deref().expect("a lent actor keeps its waker")
     }
 
     /// The seat, for the scope of a turn that shares the actor with others.
@@ -132,7 +148,7 @@ impl<A> Body<A> {
 
     /// Gives back the waker, which a turn that is polled had borrowed.
     #[inline]
-    pub fn restore_waker(&mut self, waker: Waker) {
+    pub fn restore_waker(&mut self, waker: Arc<Waker>) {
         self.waker = Some(waker);
     }
 }

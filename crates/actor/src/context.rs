@@ -44,19 +44,19 @@ impl Ctx {
     /// # Panics
     /// If this actor is not an `A`.
     pub fn me<A: Actor>(&self) -> Ref<A> {
-        let (host, id) = look(|scope| (scope.seat().host(), scope.seat().id().clone()));
+        let (host, id) = look(|scope| (scope.seat().host(), scope.seat().id()));
         assert!(id.kind == A::KIND, "this actor is not a `{}`", A::NAME);
         Ref::from_id_on(id, host)
     }
 
     /// This actor's id.
     pub fn id(&self) -> ActorId {
-        look(|scope| scope.seat().id().clone())
+        look(|scope| scope.seat().id())
     }
 
     /// This actor's key.
     pub fn key(&self) -> Key {
-        look(|scope| scope.seat().id().key.clone())
+        look(|scope| scope.seat().id().key)
     }
 
     /// The node that the actor is on at present.

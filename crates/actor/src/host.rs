@@ -81,7 +81,13 @@ pub struct WakeId {
 /// activations come and go.
 pub trait Seat: Send + Sync + 'static {
     /// Whose place it is.
-    fn id(&self) -> &ActorId;
+    fn id(&self) -> ActorId;
+
+    /// Whether it is the place of this actor.
+    fn is_of(&self, actor: &ActorId) -> bool;
+
+    /// Wakes the turn of this actor that waits.
+    fn waker(self: Arc<Self>) -> Waker;
 
     /// The time on this process's clock.
     fn now(&self) -> Time;
@@ -178,7 +184,13 @@ pub trait Target<A: Actor>: Seat {
 
     /// The turn waits for something, and so does its caller. With a `caller` that one is woken when it shall
     /// [go on](Target::go_on) with it or look for its reply; else this node's workers go on with it.
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker, caller: Option<(Ticket, &Waker)>);
+    fn suspend(
+        &self,
+        turn: Pin<Box<dyn Turn<A>>>,
+        scope: Box<Scope>,
+        waker: Arc<Waker>,
+        caller: Option<(Ticket, &Waker)>,
+    );
 
     /// The caller of a turn that waits goes on with it, if it was woken. Says whether it waits and its caller may have to go on
     /// with it again; if not, its reply has come or will come without that.

@@ -30,6 +30,8 @@ struct Shared {
 impl Lent {
     /// Lends an actor.
     pub fn new<A: Actor + Sync>(body: Box<Body<A>>) -> Self {
+        let mut body = body;
+        body.ensure_waker();
         Self(Arc::new(Shared {
             sampling: Mutex::new(body.sampling),
             changing: AtomicU32::new(0),

@@ -93,7 +93,7 @@ pub(crate) fn carried(
                 scope.ensure_chain(host);
                 scope.flow.clone()
             };
-            (Caller::Actor(scope.seat().id().clone()), flow)
+            (Caller::Actor(scope.seat().id()), flow)
         }
         None => (Caller::Client(host.node()), Flow::new(host.tenant())),
     };
@@ -347,7 +347,7 @@ impl Scope {
     /// Who called, if it was within this process.
     fn called_by(&self, caller: Option<&Scope>) -> Caller {
         match caller {
-            Some(caller) => Caller::Actor(caller.seat().id().clone()),
+            Some(caller) => Caller::Actor(caller.seat().id()),
             None => Caller::Client(self.seat().node()),
         }
     }

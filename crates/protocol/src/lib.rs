@@ -44,19 +44,23 @@ mod actor_map;
 mod bug;
 mod command;
 mod compact_map;
+mod compact_part;
 mod deadlines;
 mod event;
 mod frame;
 #[cfg(test)]
 #[path = "../../cluster/tests/golden/mod.rs"]
 mod golden;
+mod host_map;
 mod hosted;
+mod key_map;
 mod lease;
 mod limits;
 mod links;
 pub mod membership;
 mod node;
 mod parts;
+mod positions;
 pub mod reminders;
 mod requests;
 mod rights;

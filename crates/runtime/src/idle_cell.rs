@@ -1,9 +1,12 @@
 //! Where an actor's body lies while nobody uses it, and what is to be done before the next turn.
 
-use crate::habit::Habit;
-use crate::sync::{AtomicBool, AtomicU8, BoxCell, Ordering};
+use crate::habits::Habits;
+use crate::marks::Marks;
+use crate::since::Since;
+use crate::sync::{AtomicU8, BoxCell, Ordering};
 
-/// Where an actor's body lies while nobody uses it, with bits that ask for attention.
+/// Where an actor's body lies while nobody uses it, with bits that ask for attention. What else is small and lies beside the
+/// mailbox's lock is here, too, so that all of it takes 16 bytes.
 ///
 /// INVARIANT: the body is in the cell only while no bit is set, except for a moment in which whoever put it there looks at the
 /// bits and takes it out again. Bits are set under the mailbox's lock, before the cell is looked into; both sides swap the
@@ -11,12 +14,11 @@ use crate::sync::{AtomicBool, AtomicU8, BoxCell, Ordering};
 pub(crate) struct IdleCell<B> {
     body: BoxCell<B>,
     attention: AtomicU8,
-    /// A turn waits for something, so that it is of no use to wait for the body in a loop. Only a hint.
-    suspended: AtomicBool,
-    /// Whether turns are so brief that whoever tells them runs them.
-    pub(crate) is_brief: Habit,
-    /// Whether turns are so short that whoever calls goes on with them.
-    pub(crate) is_short: Habit,
+    pub(crate) marks: Marks,
+    /// Since when the activation is here.
+    pub(crate) since: Since,
+    /// What turns are like.
+    pub(crate) turns: Habits,
 }
 
 impl<B> IdleCell<B> {
@@ -25,9 +27,9 @@ impl<B> IdleCell<B> {
         Self {
             body: BoxCell::new(None),
             attention: AtomicU8::new(attention),
-            suspended: AtomicBool::new(false),
-            is_brief: Habit::new(),
-            is_short: Habit::new(),
+            marks: Marks::default(),
+            since: Since::default(),
+            turns: Habits::default(),
         }
     }
 
@@ -54,18 +56,6 @@ impl<B> IdleCell<B> {
 
     pub(crate) fn lower(&self, bits: u8) {
         self.attention.fetch_and(!bits, Ordering::AcqRel);
-    }
-
-    /// Whether a turn waits for something, as far as is known.
-    #[inline]
-    pub(crate) fn is_suspended(&self) -> bool {
-        self.suspended.load(Ordering::Relaxed)
-    }
-
-    /// A turn waits for something, or goes on.
-    #[inline]
-    pub(crate) fn set_suspended(&self, suspended: bool) {
-        self.suspended.store(suspended, Ordering::Relaxed);
     }
 
     /// Sets all bits at once.

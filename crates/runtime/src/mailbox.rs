@@ -1,29 +1,38 @@
 //! What of an activation is behind a lock: its mail, and its state whenever the actor is not idle.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
 use elastin_actor::{Body, SaveDone, Scope, Timer, TimerId, WakeId};
 use elastin_types::{ActivationEpoch, ChainId, Time};
+use parking_lot::MutexGuard;
 
 use crate::FreezeDone;
 use crate::entrusted::RunBy;
-use crate::marks::{Mark, Marks};
+use crate::idle_cell::IdleCell;
+use crate::marks::Mark;
 use crate::queue::{AnyTurn, Queue};
 use crate::sharing::Sharing;
-use crate::since::Since;
 
-/// What of an activation is behind a lock.
+/// What of an activation is behind a lock, while somebody has the lock.
 ///
 /// The actor's body is in exactly one place: idle in the seat's atomic cell, with whoever runs a turn, or in one of
 /// `waiting`, `suspended`, `sharing`, `saving` and `freeze` here.
-pub(crate) struct Mailbox<A> {
+///
+/// INVARIANT: it is of the present activation, unless [`Mark::Orphan`] is set: then whoever runs a turn has one of an activation
+/// that was discarded.
+pub(crate) struct Mailbox<'s, A> {
+    kept: MutexGuard<'s, Kept<A>>,
+    /// What does not fit in with the lock but is only changed under it.
+    beside: &'s IdleCell<Body<A>>,
+}
+
+/// What is kept with the lock itself.
+pub(crate) struct Kept<A> {
     /// The activation, if there is one.
     epoch: ActivationEpoch,
-    /// Since when it is here.
-    since: Since,
-    marks: Marks,
     /// Everything that most actors don't need most of the time.
     rest: Option<Box<Rest<A>>>,
 }
@@ -54,7 +63,7 @@ pub(crate) struct Rest<A> {
 pub(crate) struct Suspended<A> {
     pub(crate) turn: AnyTurn<A>,
     pub(crate) scope: Box<Scope>,
-    pub(crate) waker: Waker,
+    pub(crate) waker: Arc<Waker>,
     pub(crate) run_by: RunBy,
 }
 
@@ -62,6 +71,7 @@ pub(crate) struct Suspended<A> {
 /// the activation is about to end.
 pub(crate) struct Saving<A> {
     pub(crate) number: u64,
+    pub(crate) epoch: ActivationEpoch,
     pub(crate) body: Box<Body<A>>,
     pub(crate) turns: Vec<AnyTurn<A>>,
 }
@@ -102,94 +112,101 @@ pub(crate) struct ActorTimer {
     pub(crate) wake: WakeId,
 }
 
-impl<A> Mailbox<A> {
+impl<A> Kept<A> {
     pub(crate) fn new() -> Self {
         Self {
             epoch: ActivationEpoch::default(),
-            since: Since::default(),
-            marks: Marks::default(),
             rest: None,
         }
+    }
+}
+
+impl<'s, A> Mailbox<'s, A> {
+    #[inline]
+    pub(crate) fn new(kept: MutexGuard<'s, Kept<A>>, beside: &'s IdleCell<Body<A>>) -> Self {
+        Self { kept, beside }
     }
 
     /// The activation; `None` when there is none.
     #[inline]
     pub(crate) fn epoch(&self) -> Option<ActivationEpoch> {
-        self.is(Mark::Active).then_some(self.epoch)
+        self.is(Mark::Active).then_some(self.kept.epoch)
     }
 
     /// Since when the activation is here.
     pub(crate) fn since(&self) -> Time {
-        self.since.into()
+        self.beside.since.get()
     }
 
     /// An activation begins.
     pub(crate) fn open(&mut self, epoch: ActivationEpoch, now: Time) {
-        self.epoch = epoch;
-        self.since = now.into();
+        self.kept.epoch = epoch;
+        self.beside.since.set(now);
         self.set(Mark::Active, true);
     }
 
     /// The activation is over; gives its epoch.
     pub(crate) fn close(&mut self) -> Option<ActivationEpoch> {
-        self.set(Mark::Active, false).then_some(self.epoch)
+        self.set(Mark::Active, false).then_some(self.kept.epoch)
     }
 
     #[inline]
     pub(crate) fn is(&self, mark: Mark) -> bool {
-        self.marks.has(mark)
+        self.beside.marks.has(mark)
     }
 
     /// Sets a mark or takes it away; says whether it was set before.
     #[inline]
     pub(crate) fn set(&mut self, mark: Mark, is_so: bool) -> bool {
-        self.marks.set(mark, is_so)
+        self.beside.marks.set(mark, is_so)
     }
 
     pub(crate) fn rest(&mut self) -> &mut Rest<A> {
-        self.rest.get_or_insert_with(|| Box::new(Rest::new()))
+        self.kept.rest.get_or_insert_with(|| Box::new(Rest::new()))
     }
 
     pub(crate) fn rest_if_any(&mut self) -> Option<&mut Rest<A>> {
-        self.rest.as_deref_mut()
+        self.kept.rest.as_deref_mut()
     }
 
     /// Takes everything that belongs to an activation that is over.
     pub(crate) fn take_rest(&mut self) -> Option<Box<Rest<A>>> {
-        self.rest.take()
+        self.kept.rest.take()
     }
 
     /// Frees what an idle actor does not need.
     pub(crate) fn shrink(&mut self) {
-        if self.rest.as_ref().is_some_and(|rest| rest.is_unused()) {
-            self.rest = None;
+        if self.kept.rest.as_ref().is_some_and(|rest| rest.is_unused()) {
+            self.kept.rest = None;
         }
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.rest.as_ref().map_or(0, |rest| rest.queue.len())
+        self.kept.rest.as_ref().map_or(0, |rest| rest.queue.len())
     }
 
     /// Whether the body waits for a worker.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.waiting.is_some())
+        self.kept.rest.as_ref().is_some_and(|rest| rest.waiting.is_some())
     }
 
     /// Takes the body that waits for a worker.
     #[inline]
     pub(crate) fn take_waiting(&mut self) -> Option<Box<Body<A>>> {
-        self.rest.as_mut()?.waiting.take()
+        self.kept.rest.as_mut()?.waiting.take()
     }
 
     /// The turn that waits, if there is one.
     pub(crate) fn suspended(&mut self) -> Option<&mut Suspended<A>> {
-        self.rest.as_mut()?.suspended.as_mut()
+        self.kept.rest.as_mut()?.suspended.as_mut()
     }
 
     /// Whether the body waits for something that is not a worker: for what a turn waits for, a save, or the end of a move.
     pub(crate) fn waits_for_outside(&self) -> bool {
-        let Some(rest) = self.rest.as_deref() else { return false };
+        let Some(rest) = self.kept.rest.as_deref() else {
+            return false;
+        };
         let run_by = rest.suspended.as_ref().map(|suspended| &suspended.run_by);
         let caller_goes_on = matches!(run_by, Some(RunBy::Caller(caller)) if caller.is_woken());
         let waits = self.can_be_woken() || rest.saving.is_some() || matches!(rest.freeze, Freeze::Frozen(_));
@@ -198,7 +215,7 @@ impl<A> Mailbox<A> {
 
     /// Whether turns wait for something, and nobody polls one of them right now.
     pub(crate) fn can_be_woken(&self) -> bool {
-        let Some(rest) = &self.rest else { return false };
+        let Some(rest) = &self.kept.rest else { return false };
         rest.suspended.is_some() || rest.sharing.as_ref().is_some_and(|sharing| !sharing.polled)
     }
 }

@@ -1,5 +1,7 @@
 //! What is or is not so of a mailbox, a bit for each: there are very many mailboxes.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 /// Something that is or is not so of a mailbox.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark {
@@ -13,27 +15,31 @@ pub(crate) enum Mark {
     Orphan = 8,
     /// The activation was lost; its mail waits for where to go.
     Rerouting = 16,
+    /// A turn waits for something, so that it is of no use to wait for the body in a loop. Also looked at without the lock, as a
+    /// hint.
+    Suspended = 32,
 }
 
-/// What is so of a mailbox.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Marks(u8);
+/// What is so of a mailbox. An atomic, because it lies beside the lock under which it is changed: within, it would take eight bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(AtomicU8);
 
 impl Marks {
     #[inline]
-    pub(crate) fn has(self, mark: Mark) -> bool {
-        self.0 & mark as u8 != 0
+    pub(crate) fn has(&self, mark: Mark) -> bool {
+        self.0.load(Ordering::Relaxed) & mark as u8 != 0
     }
 
-    /// Sets a mark or takes it away; says whether it was set before.
+    /// Sets a mark or takes it away; says whether it was set before. For those who have the lock.
     #[inline]
-    pub(crate) fn set(&mut self, mark: Mark, is_so: bool) -> bool {
-        let before = self.has(mark);
-        match is_so {
-            true => self.0 |= mark as u8,
-            false => self.0 &= !(mark as u8),
-        }
-        before
+    pub(crate) fn set(&self, mark: Mark, is_so: bool) -> bool {
+        let before = self.0.load(Ordering::Relaxed);
+        let after = match is_so {
+            true => before | mark as u8,
+            false => before & !(mark as u8),
+        };
+        self.0.store(after, Ordering::Relaxed);
+        before & mark as u8 != 0
     }
 }
 
@@ -49,8 +55,9 @@ mod tests {
             Mark::Woken,
             Mark::Orphan,
             Mark::Rerouting,
+            Mark::Suspended,
         ];
-        let mut marks = Marks::default();
+        let marks = Marks::default();
         for mark in all {
             assert!(!marks.set(mark, true));
             assert!(marks.set(mark, true));

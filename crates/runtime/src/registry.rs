@@ -14,7 +14,8 @@ use crate::any_seat::AnySeat;
 use crate::seat::ActorSeat;
 use crate::shared::Shared;
 
-/// How many parts a table has, so that threads rarely meet at one lock.
+/// How many parts a table has, so that threads rarely meet at one lock. They are of different sizes: a few of them have just
+/// doubled at any time, never all of them.
 const SHARDS: usize = 64;
 
 /// All seats of a node. Each actor type has a table of its own, in which a pointer takes half of what one to a seat of any type
@@ -54,6 +55,17 @@ fn hash(actor: &ActorId) -> u64 {
     FixedState::default().hash_one(actor)
 }
 
+/// Which part of a table a hash belongs to. The last one gets about twice as much as the first.
+fn shard_of(hash: u64) -> usize {
+    // The hash tables themselves use the top seven bits and the low ones.
+    let (one, other, dice) = (hash >> 32, hash >> 38, hash >> 44);
+    let (one, other) = (one as usize % SHARDS, other as usize % SHARDS);
+    match dice % 3 {
+        0 => one.max(other),
+        _ => one,
+    }
+}
+
 impl Registry {
     pub(crate) fn new(types: BTreeMap<ActorType, Box<dyn AnySeats>>) -> Self {
         Self { types }
@@ -87,13 +99,12 @@ impl Registry {
 
 impl<A: Handlers> Seats<A> {
     fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<ActorSeat<A>>>> {
-        // The table itself uses the top seven bits and the low ones.
-        &self.shards[(hash >> 40) as usize % SHARDS]
+        &self.shards[shard_of(hash)]
     }
 
     fn find(&self, hash: u64, actor: &ActorId) -> Option<Arc<ActorSeat<A>>> {
         let shard = self.shard(hash).read();
-        shard.find(hash, |seat| seat.id() == actor).cloned()
+        shard.find(hash, |seat| seat.is_of(actor)).cloned()
     }
 }
 
@@ -108,8 +119,8 @@ impl<A: Handlers> AnySeats for Seats<A> {
             return seat;
         }
         let mut shard = self.shard(its_hash).write();
-        let entry = shard.entry(its_hash, |seat| seat.id() == actor, |seat| hash(seat.id()));
-        let make = || ActorSeat::make(actor.clone(), shared());
+        let entry = shard.entry(its_hash, |seat| seat.is_of(actor), |seat| hash(&seat.id()));
+        let make = || ActorSeat::make(actor, shared());
         entry.or_insert_with(make).get().clone()
     }
 
@@ -132,5 +143,20 @@ impl<A: Handlers> AnySeats for Seats<A> {
     fn drain(&self) -> Vec<Arc<dyn AnySeat>> {
         let seats = self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.write()));
         seats.map(|seat| seat as Arc<dyn AnySeat>).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_of_sizes_up_to_twice_as_large() {
+        let mut sizes = [0_u32; SHARDS];
+        for key in 0..1_000_000_u64 {
+            sizes[shard_of(hash(&ActorId::new(ActorType::of("Folder"), key)))] += 1;
+        }
+        assert!(sizes[0] * 19 / 10 < sizes[SHARDS - 1], "{sizes:?}");
+        assert!(sizes[SHARDS - 1] < sizes[0] * 21 / 10, "{sizes:?}");
     }
 }

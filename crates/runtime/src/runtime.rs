@@ -286,7 +286,7 @@ impl Runtime {
     pub fn activations(&self) -> Vec<(ActorId, ActivationEpoch)> {
         let mut activations = Vec::new();
         self.shared().registry.each(|seat| {
-            activations.extend(seat.epoch().map(|epoch| (seat.id().clone(), epoch)));
+            activations.extend(seat.epoch().map(|epoch| (seat.id(), epoch)));
         });
         activations
     }

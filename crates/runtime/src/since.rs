@@ -1,26 +1,34 @@
-//! A moment in seven bytes, so that one fits into every mailbox.
+//! A moment in five bytes, so that one fits into every seat.
+
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use elastin_types::Time;
 
-/// Seven bytes of nanoseconds would last two years; without the lowest byte they last as long as [`Time`] itself does.
-const LEFT_OUT: usize = 1;
+/// How many bits of the time are left out: a moment is exact to a quarter of a millisecond.
+const LEFT_OUT: u32 = 18;
+/// How many bytes of the time are kept.
+const KEPT: usize = 5;
+/// The last moment that can be kept, nine years after the clock was started: later ones are kept as this one.
+const LAST: u64 = (1 << (KEPT * 8)) - 1;
 
-/// A moment, exact to 256 nanoseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Since([u8; size_of::<u64>() - LEFT_OUT]);
+/// A moment. Atomics, because it lies beside the lock under which it is used.
+#[derive(Debug, Default)]
+pub(crate) struct Since([AtomicU8; KEPT]);
 
-impl From<Time> for Since {
-    fn from(Time(nanoseconds): Time) -> Self {
-        let [_, high @ ..] = nanoseconds.to_le_bytes();
-        Self(high)
+impl Since {
+    pub(crate) fn set(&self, Time(nanoseconds): Time) {
+        let kept = (nanoseconds >> LEFT_OUT).min(LAST).to_le_bytes();
+        for (ours, byte) in self.0.iter().zip(kept) {
+            ours.store(byte, Ordering::Relaxed);
+        }
     }
-}
 
-impl From<Since> for Time {
-    fn from(Since(high): Since) -> Self {
-        let mut nanoseconds = [0; size_of::<u64>()];
-        nanoseconds[LEFT_OUT..].copy_from_slice(&high);
-        Self(u64::from_le_bytes(nanoseconds))
+    pub(crate) fn get(&self) -> Time {
+        let mut kept = [0; size_of::<u64>()];
+        for (byte, ours) in kept.iter_mut().zip(&self.0) {
+            *byte = ours.load(Ordering::Relaxed);
+        }
+        Time(u64::from_le_bytes(kept) << LEFT_OUT)
     }
 }
 
@@ -29,10 +37,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_exact_to_256_nanoseconds_at_any_time() {
-        for nanoseconds in [0, 255, 256, 257, 0x0123_4567_89ab_cdef, u64::MAX] {
-            let Time(kept) = Since::from(Time(nanoseconds)).into();
-            assert_eq!(kept, nanoseconds & !255);
+    fn it_is_exact_to_a_quarter_of_a_millisecond_for_years() {
+        const YEARS: u64 = 9 * 365 * 24 * 3600 * 1_000_000_000;
+        let since = Since::default();
+        for nanoseconds in [0, 1, (1 << 18) - 1, 1 << 18, 0x0123_4567_89ab_cdef, YEARS] {
+            since.set(Time(nanoseconds));
+            assert_eq!(since.get(), Time(nanoseconds & !((1 << 18) - 1)));
         }
+        since.set(Time(u64::MAX));
+        assert!(since.get() >= Time(YEARS));
     }
 }

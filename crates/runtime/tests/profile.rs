@@ -75,6 +75,11 @@ impl Folder {
         read
     }
 
+    async fn wait(&mut self) -> u64 {
+        tokio::task::yield_now().await;
+        self.opened
+    }
+
     fn burn(&mut self, for_us: u64) {
         let end = Instant::now() + Duration::from_micros(for_us);
         while Instant::now() < end {
@@ -118,6 +123,20 @@ fn properties_are_found_by_type() {
         "Vec<u8>"
     );
     assert!(schema_of::<File>().function("read").unwrap().read_only);
+}
+
+#[tokio::test]
+async fn turns_wait_after_a_snapshot_as_before() {
+    let runtime = Runtime::builder().register::<Folder>().register::<File>();
+    let runtime = runtime.workers(1).build().unwrap();
+    let folder: Ref<Folder> = runtime.client().actor("folder");
+    for _ in 0..3 {
+        for _ in 0..10 {
+            assert_eq!(folder.wait().await, Ok(0));
+        }
+        // It frees what an idle actor can do without.
+        runtime.snapshot(&Interest::All);
+    }
 }
 
 #[tokio::test]

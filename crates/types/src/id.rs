@@ -1,9 +1,10 @@
 //! Who is who: tenants, actors, methods, nodes, calls.
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::Text;
 
 /// A tenant: the owner of actors, whose use of resources is bounded. Tenant 0 is the default one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -71,8 +72,8 @@ pub enum Key {
     U64(u64),
     /// A universally unique id, as its 16 bytes.
     Uuid([u8; 16]),
-    /// A string of at most [`KEY_BYTES_MAX`] bytes. Shared, because ids are copied into every message.
-    Str(Arc<str>),
+    /// A string of at most [`KEY_BYTES_MAX`] bytes.
+    Str(Text),
 }
 
 /// A string key had more than [`KEY_BYTES_MAX`] bytes. Nothing happened; use a shorter key.

@@ -11,6 +11,7 @@ mod reminder;
 mod resource;
 mod schema;
 mod snapshot;
+mod text;
 mod time;
 mod trace;
 
@@ -23,5 +24,6 @@ pub use reminder::{REMINDER_NAME_BYTES_MAX, Reminder};
 pub use resource::{PerResource, Resource, Usage};
 pub use schema::{ActorSchema, FunctionSchema, ParameterSchema, PropertySchema, Schema, SchemaError};
 pub use snapshot::{ActorStats, CallIn, CallOut, FunctionStats, References, ServerState, ServerStats, Snapshot};
+pub use text::{ShortText, Text};
 pub use time::Time;
 pub use trace::{NotATraceParent, TraceContext};

@@ -123,7 +123,7 @@ impl Scope {
         if let Some((stands_for, weight, caller)) = calling {
             measure.stands_for = stands_for;
             if weight > 0 {
-                caller.record_call(self.seat().id(), method, bytes, weight * stands_for);
+                caller.record_call(&self.seat().id(), method, bytes, weight * stands_for);
             }
         }
         self.measure = Some(Box::new(measure));

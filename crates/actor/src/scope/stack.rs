@@ -133,7 +133,7 @@ pub(crate) fn inside(actor: &ActorId) -> Inside {
     with_current(|scope| {
         let mut scope = scope.as_deref();
         while let Some(inner) = scope {
-            if inner.seat().id() == actor {
+            if inner.seat().is_of(actor) {
                 // Turns further out that are of the same actor share it as well, or this one would not have begun.
                 return inner.lent.clone().map_or(Inside::Alone, Inside::Sharing);
             }
@@ -145,7 +145,7 @@ pub(crate) fn inside(actor: &ActorId) -> Inside {
 
 /// The actor whose turn this thread is in.
 pub(crate) fn current_actor() -> Option<ActorId> {
-    with_current(|scope| Some(scope?.seat().id().clone()))
+    with_current(|scope| Some(scope?.seat().id()))
 }
 
 impl Scope {

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, NotDelivered, SlotEpoch, Time};
 
-use crate::actor_map::ActorMap;
+use crate::host_map::HostMap;
 use crate::hosted::Hosted;
 use crate::links::Links;
 use crate::requests::Requests;
@@ -65,7 +65,7 @@ pub struct Node {
     blocked_routes: BTreeSet<ActorId>,
     /// Routes to look at when this peer acknowledges something.
     routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
-    hosted: ActorMap<Hosted>,
+    hosted: HostMap<Hosted>,
     /// What the actors here know of requests that may come again.
     requests: Requests,
     /// Requests of callers here that may be made again.
@@ -121,7 +121,7 @@ impl Node {
             busy_routes: BTreeSet::new(),
             blocked_routes: BTreeSet::new(),
             routes_waiting: BTreeMap::new(),
-            hosted: ActorMap::default(),
+            hosted: HostMap::default(),
             requests: Requests::default(),
             open_requests: BTreeMap::new(),
             last_request: 0,

@@ -1,16 +1,18 @@
 //! Turns that run on their caller's thread.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use elastin_actor::{Body, Finished, Handlers, Join, Lent, Posted, Scope, Share, Target, Ticket, Turn};
-use elastin_types::{ActivationEpoch, ActorId, CallError};
+use elastin_types::{ActorId, CallError};
 
 use super::{ActorSeat, INACTIVE};
 use crate::ActivateError;
 use crate::entrusted::RunBy;
 use crate::mailbox::Suspended;
+use crate::marks::Mark;
 use crate::settings::INLINE_DEPTH_MAX;
 
 /// How often a caller looks for the end of a turn that runs right now before it queues: altogether about as long as it takes to
@@ -35,13 +37,13 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
         if !self.may_run_inline(depth) {
             return None;
         }
-        let looks = if self.idle.is_brief.is_sure() {
+        let looks = if self.idle.turns.are_brief() {
             LOOKS_IF_BRIEF
         } else {
             LOOKS
         };
         for look in 0..looks {
-            if self.attention() != 0 || self.idle.is_suspended() {
+            if self.attention() != 0 || self.idle.marks.has(Mark::Suspended) {
                 return None;
             }
             // One pause, then two, three and four: a look takes the cell from whoever is about to give the actor back.
@@ -54,16 +56,15 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
     }
 
     fn begin_brief(&self, depth: u32) -> Option<Box<Body<A>>> {
-        if !self.idle.is_brief.is_sure() || !self.may_run_inline(depth) {
+        if !self.idle.turns.are_brief() || !self.may_run_inline(depth) {
             return None;
         }
         self.idle.take().and_then(|body| self.begin_with(body))
     }
 
     fn finish(&self, body: Box<Body<A>>) -> Finished {
-        let epoch = body.epoch;
         self.idle.put(body);
-        if self.attention() != 0 && !self.look_again(epoch) {
+        if self.attention() != 0 && !self.look_again() {
             return Finished::Lost;
         }
         if self.shared.scheduler.is_fenced() {
@@ -73,14 +74,20 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
     }
 
     fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>) {
-        self.save(self.mailbox.lock(), body, vec![turn]);
+        self.save(self.lock(), body, vec![turn]);
     }
 
     fn entrusts(&self) -> bool {
-        self.idle.is_short.is_sure()
+        self.idle.turns.are_short()
     }
 
-    fn suspend(&self, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, waker: Waker, caller: Option<(Ticket, &Waker)>) {
+    fn suspend(
+        &self,
+        turn: Pin<Box<dyn Turn<A>>>,
+        scope: Box<Scope>,
+        waker: Arc<Waker>,
+        caller: Option<(Ticket, &Waker)>,
+    ) {
         let run_by = caller.map_or(RunBy::Workers, |(ticket, caller)| RunBy::caller(ticket, caller));
         let suspended = Suspended {
             turn,
@@ -88,7 +95,7 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
             waker,
             run_by,
         };
-        self.suspend_turn(self.mailbox.lock(), suspended);
+        self.suspend_turn(self.lock(), suspended);
     }
 
     fn go_on(&self, depth: u32, caller: (Ticket, &Waker)) -> bool {
@@ -150,7 +157,7 @@ impl<A: Handlers> ActorSeat<A> {
     #[inline]
     fn begin_with(&self, body: Box<Body<A>>) -> Option<Box<Body<A>>> {
         if self.attention() != 0 {
-            self.settle(self.mailbox.lock(), body);
+            self.settle(self.lock(), body);
             return None;
         }
         Some(body)
@@ -162,12 +169,12 @@ impl<A: Handlers> ActorSeat<A> {
         if self.attention() & INACTIVE == 0 || self.shared.is_stopped() {
             return None;
         }
-        let grant = self.shared.outside.may_activate_here(&self.id)?;
+        let grant = self.shared.outside.may_activate_here(&self.actor())?;
         match self.activate_from(grant.epoch, grant.image, Vec::new()) {
             // Somebody else was quicker: the actor is active, which is what counts.
             Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => self.idle.take(),
             Err((error, _)) => {
-                tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
+                tracing::error!(actor = ?self.actor(), %error, "an actor can't be activated");
                 None
             }
         }
@@ -176,11 +183,11 @@ impl<A: Handlers> ActorSeat<A> {
     /// Something wants to be done before the next turn; the body was just put into the idle cell. Says whether its activation
     /// still is.
     #[cold]
-    fn look_again(&self, epoch: ActivationEpoch) -> bool {
+    fn look_again(&self) -> bool {
         match self.idle.take() {
             Some(body) => {
-                let mailbox = self.mailbox.lock();
-                let is_active = mailbox.epoch() == Some(epoch);
+                let mailbox = self.lock();
+                let is_active = !mailbox.is(Mark::Orphan);
                 self.settle(mailbox, body);
                 is_active
             }

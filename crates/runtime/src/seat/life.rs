@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
 
 use elastin_actor::{Body, Handlers, Hook, Persist, ReplyTo, Seat, decode_state};
 use elastin_types::{ActivationEpoch, CallError, NotDelivered, Unknown};
-use parking_lot::MutexGuard;
 
 use super::mail::decode;
 use super::{ActorSeat, INACTIVE, MAIL, ORPHAN, drop_contained};
@@ -31,14 +29,14 @@ impl<A: Handlers> ActorSeat<A> {
             Ok(state) => state,
             Err(error) => return Err((error.into(), mail)),
         };
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         if let Some(active) = mailbox.epoch() {
             drop(mailbox);
             drop_contained(state);
             return Err((ActivateError::AlreadyActive(active), mail));
         }
         let seat = self.arc();
-        let mut body = Body::new(state, epoch, seat.clone() as Arc<dyn Seat>, Waker::from(seat));
+        let mut body = Body::new(state, seat as Arc<dyn Seat>);
         // What came with a move is in memory only, where it is saved at the end.
         body.changed = moved && matches!(A::PERSIST, Persist::AtPassivation);
         mailbox.open(epoch, self.shared.clock.now());
@@ -62,7 +60,12 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Puts mail and the hook of a new activation before what is in the queue; gives back what can't be run.
-    fn put_in_front(&self, mailbox: &mut Mailbox<A>, mail: Vec<Mail>, moved: bool) -> Vec<(Box<ReplyTo>, CallError)> {
+    fn put_in_front(
+        &self,
+        mailbox: &mut Mailbox<'_, A>,
+        mail: Vec<Mail>,
+        moved: bool,
+    ) -> Vec<(Box<ReplyTo>, CallError)> {
         let hook = if moved { Hook::AfterMove } else { Hook::Activate };
         let has_hook = A::hooks().contains(&hook);
         let mut refused = Vec::new();
@@ -74,7 +77,7 @@ impl<A: Handlers> ActorSeat<A> {
             match decode(&self.shared, mail) {
                 Ok(turn) => queue.push_front(turn),
                 Err((Some(reply), error)) => refused.push((reply, error)),
-                Err((None, error)) => tracing::warn!(actor = ?self.id, %error, "a message can't be run"),
+                Err((None, error)) => tracing::warn!(actor = ?self.actor(), %error, "a message can't be run"),
             }
         }
         if has_hook {
@@ -84,11 +87,11 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     pub(super) fn hook_turn(&self, hook: Hook) -> AnyTurn<A> {
-        HookTurn::boxed(hook, &self.id)
+        HookTurn::boxed(hook, &self.actor())
     }
 
     /// Ends an activation by itself at a turn boundary, its hook first.
-    pub(super) fn end(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, body: Box<Body<A>>) {
+    pub(super) fn end(&self, mut mailbox: Mailbox<'_, A>, body: Box<Body<A>>) {
         let rest = mailbox.rest();
         if rest.ending != Ending::Hooked && A::hooks().contains(&Hook::Deactivate) {
             rest.ending = Ending::Hooked;
@@ -110,7 +113,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// The state is gone: the actor starts again from what was saved. If it may do so here, its mail goes along; otherwise the
     /// mail is refused. With an error it does not start again, and its mail gets that error.
     pub(super) fn lose(&self, error: Option<CallError>) {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         if mailbox.is(Mark::Orphan) {
             // The activation was discarded while the turn ran, so nothing of it is left to lose.
             if let Some(next) = self.orphan_is_gone(&mut mailbox) {
@@ -141,19 +144,19 @@ impl<A: Handlers> ActorSeat<A> {
         let grant = if self.shared.is_stopped() {
             None
         } else {
-            self.shared.outside.may_activate_here(&self.id)
+            self.shared.outside.may_activate_here(&self.actor())
         };
         if let Some(grant) = grant {
             match self.activate_from(grant.epoch, grant.image, Vec::new()) {
                 Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => return,
                 Err((error, _)) => {
-                    tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
+                    tracing::error!(actor = ?self.actor(), %error, "an actor can't be activated");
                     let error = CallError::NotDelivered(NotDelivered::StateUnavailable);
-                    return self.give_up(self.mailbox.lock(), error);
+                    return self.give_up(self.lock(), error);
                 }
             }
         }
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         if mailbox.epoch().is_some() {
             return;
         }
@@ -169,7 +172,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Ends the activation without another try: everything in its mailbox gets the error.
-    fn give_up(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, error: CallError) {
+    fn give_up(&self, mut mailbox: Mailbox<'_, A>, error: CallError) {
         let epoch = self.close(&mut mailbox);
         mailbox.set(Mark::Rerouting, false);
         let rest = mailbox.take_rest();
@@ -184,7 +187,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Drops an activation that has no right to be any longer. Gives the mail that had not begun.
     pub(super) fn discard_activation(&self, epoch: ActivationEpoch) -> Vec<Mail> {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         if mailbox.epoch() != Some(epoch) {
             return Vec::new();
         }
@@ -233,7 +236,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// A turn of a discarded activation waits for something: it will not go on.
-    pub(super) fn bury_suspended(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, suspended: Suspended<A>) {
+    pub(super) fn bury_suspended(&self, mut mailbox: Mailbox<'_, A>, suspended: Suspended<A>) {
         match self.orphan_is_gone(&mut mailbox) {
             Some(next) => self.settle(mailbox, next),
             None => drop(mailbox),
@@ -243,7 +246,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Ends everything, because the runtime ends.
     pub(super) fn tear_down_activation(&self) {
-        let epoch = self.mailbox.lock().epoch();
+        let epoch = self.lock().epoch();
         if let Some(epoch) = epoch {
             for mail in self.discard_activation(epoch) {
                 if let Some(reply) = mail.reply {
@@ -257,7 +260,7 @@ impl<A: Handlers> ActorSeat<A> {
     pub(super) fn to_mail(&self, queue: impl IntoIterator<Item = AnyTurn<A>>) -> Vec<Mail> {
         let encoded = queue
             .into_iter()
-            .filter_map(|turn| turn.encode(&self.id, &*self.shared));
+            .filter_map(|turn| turn.encode(&self.actor(), &*self.shared));
         encoded
             .map(|(message, reply)| Mail {
                 message: Arc::new(message),
@@ -267,9 +270,9 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Marks the seat as without an activation; gives the epoch of the one that it had.
-    pub(super) fn close(&self, mailbox: &mut Mailbox<A>) -> Option<ActivationEpoch> {
+    pub(super) fn close(&self, mailbox: &mut Mailbox<'_, A>) -> Option<ActivationEpoch> {
         self.idle.set_attention(INACTIVE);
-        self.idle.set_suspended(false);
+        mailbox.set(Mark::Suspended, false);
         mailbox.set(Mark::Woken, false);
         self.profile.activation_ended();
         let epoch = mailbox.close();
@@ -298,7 +301,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     fn tell_passivated(&self, epoch: Option<ActivationEpoch>) {
         if let Some(epoch) = epoch {
-            self.shared.outside.passivated(&self.id, epoch);
+            self.shared.outside.passivated(&self.actor(), epoch);
         }
     }
 

@@ -6,7 +6,6 @@ use std::task::Waker;
 
 use elastin_actor::{Handlers, Host, Made, Posted, ReplyTo};
 use elastin_types::{ActivationEpoch, CallError, NotDelivered, Overloaded};
-use parking_lot::MutexGuard;
 
 use super::{ActorSeat, MAIL};
 use crate::mailbox::Mailbox;
@@ -22,7 +21,7 @@ const NUDGE_AT: usize = 16;
 impl<A: Handlers> ActorSeat<A> {
     pub(super) fn post_call(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError> {
         loop {
-            let mailbox = self.mailbox.lock();
+            let mailbox = self.lock();
             if mailbox.epoch().is_some() || mailbox.is(Mark::Rerouting) {
                 return self.push(mailbox, call, room);
             }
@@ -30,14 +29,14 @@ impl<A: Handlers> ActorSeat<A> {
             if self.shared.is_stopped() {
                 return Err(CallError::NotDelivered(NotDelivered::ShuttingDown));
             }
-            let Some(grant) = self.shared.outside.may_activate_here(&self.id) else {
+            let Some(grant) = self.shared.outside.may_activate_here(&self.actor()) else {
                 self.send_out(call.boxed());
                 return Ok(());
             };
             match self.activate_from(grant.epoch, grant.image, Vec::new()) {
                 Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => {}
                 Err((error, _)) => {
-                    tracing::error!(actor = ?self.id, %error, "an actor can't be activated");
+                    tracing::error!(actor = ?self.actor(), %error, "an actor can't be activated");
                     return Err(CallError::NotDelivered(NotDelivered::StateUnavailable));
                 }
             }
@@ -48,7 +47,7 @@ impl<A: Handlers> ActorSeat<A> {
     #[inline]
     pub(super) fn push(
         &self,
-        mut mailbox: MutexGuard<'_, Mailbox<A>>,
+        mut mailbox: Mailbox<'_, A>,
         call: &mut dyn Posted<A>,
         room: Option<&Waker>,
     ) -> Result<(), CallError> {
@@ -105,7 +104,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Sends a turn to wherever the actor is.
     pub(super) fn send_out(&self, turn: AnyTurn<A>) {
-        if let Some((message, reply)) = turn.encode(&self.id, &*self.shared) {
+        if let Some((message, reply)) = turn.encode(&self.actor(), &*self.shared) {
             self.shared.send(Arc::new(message), reply);
         }
     }
@@ -123,7 +122,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Mail from elsewhere for an activation that is here.
     pub(super) fn deliver_mail(&self, mail: Mail, epoch: ActivationEpoch) -> Result<(), Box<Mail>> {
-        if self.mailbox.lock().epoch() != Some(epoch) {
+        if self.lock().epoch() != Some(epoch) {
             return Err(Box::new(mail));
         }
         let turn = match decode::<A>(&self.shared, mail) {
@@ -131,15 +130,15 @@ impl<A: Handlers> ActorSeat<A> {
             Err((reply, error)) => {
                 match reply {
                     Some(reply) => reply.complete(Err(error)),
-                    None => tracing::warn!(actor = ?self.id, %error, "a message can't be run"),
+                    None => tracing::warn!(actor = ?self.actor(), %error, "a message can't be run"),
                 }
                 return Ok(());
             }
         };
-        let mailbox = self.mailbox.lock();
+        let mailbox = self.lock();
         if mailbox.epoch() != Some(epoch) {
             drop(mailbox);
-            return match turn.encode(&self.id, &*self.shared) {
+            return match turn.encode(&self.actor(), &*self.shared) {
                 Some((message, reply)) => Err(Box::new(Mail {
                     message: Arc::new(message),
                     reply,

@@ -2,7 +2,6 @@
 
 use elastin_actor::{Body, Handlers, Hook, encode_state};
 use elastin_types::{ActivationEpoch, Time};
-use parking_lot::MutexGuard;
 
 use super::{ActorSeat, FREEZE};
 use crate::mailbox::{Freeze, Mailbox};
@@ -13,7 +12,7 @@ use crate::{FreezeDone, FreezeError, Mail, StateImage};
 impl<A: Handlers> ActorSeat<A> {
     /// Asks for a freeze at the next turn boundary.
     pub(super) fn ask_freeze(&self, epoch: ActivationEpoch, deadline: Time, done: FreezeDone) {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         if mailbox.epoch() != Some(epoch) {
             drop(mailbox);
             return done(Err(FreezeError::NotActive));
@@ -44,7 +43,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Freezes an activation that is at a turn boundary, its hook first.
-    pub(super) fn freeze_at_boundary(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, body: Box<Body<A>>) {
+    pub(super) fn freeze_at_boundary(&self, mut mailbox: Mailbox<'_, A>, body: Box<Body<A>>) {
         let Freeze::Asked { done, timer, hooked } = std::mem::replace(&mut mailbox.rest().freeze, Freeze::No) else {
             unreachable!("only a freeze that was asked for comes to a boundary");
         };
@@ -73,7 +72,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Gives up a freeze that did not come to a boundary in time.
     fn freeze_expired(&self, deadline: Time) {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         let Some(rest) = mailbox.rest_if_any() else { return };
         // A later freeze has a later deadline and its own timer.
         if !matches!(&rest.freeze, Freeze::Asked { timer, .. } if timer.at == deadline) {
@@ -88,7 +87,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Lets a frozen activation go on, or gives up a freeze that is under way.
     pub(super) fn unfreeze(&self, epoch: ActivationEpoch) -> bool {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         if mailbox.epoch() != Some(epoch) {
             return false;
         }
@@ -111,7 +110,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Ends a frozen activation whose state went elsewhere; gives its mail.
     pub(super) fn release_frozen(&self, epoch: ActivationEpoch) -> Option<Vec<Mail>> {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         if mailbox.epoch() != Some(epoch) || !matches!(mailbox.rest().freeze, Freeze::Frozen(_)) {
             return None;
         }

@@ -62,21 +62,21 @@ impl<A: Handlers> ActorSeat<A> {
     /// Looks at the activation; gives since when it is here, and how many messages wait. Also at its state, if that is
     /// wanted: one that is not at rest right now notes its state when its present turn is over.
     fn look(&self, at_state: bool) -> Option<(Time, u64)> {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         mailbox.epoch()?;
         let (since, backlog) = (mailbox.since(), mailbox.queued() as u64);
         mailbox.shrink();
-        if !at_state {
-            return Some((since, backlog));
-        }
         match self.idle.take() {
             Some(mut body) => {
                 drop(mailbox);
-                self.note_state(&mut body);
+                body.forget_waker();
+                if at_state {
+                    self.note_state(&mut body);
+                }
                 self.finish(body);
             }
+            None if !at_state => {}
             None => {
-                let mailbox = &mut *mailbox;
                 let rest = mailbox.rest_if_any();
                 let sharing = rest.and_then(|rest| rest.sharing.as_ref().filter(|sharing| !sharing.polled));
                 match sharing {
@@ -102,7 +102,7 @@ impl<A: Handlers> ActorSeat<A> {
         let left = calls_out.iter().filter(|call| call.node != Some(node));
         let bytes = came.map(|call| call.bytes).sum::<u64>() + left.map(|call| call.bytes).sum::<u64>();
         ActorStats {
-            actor: self.id.clone(),
+            actor: self.actor(),
             node,
             since,
             used: PerResource {

@@ -1,15 +1,16 @@
 //! One turn that a worker runs, or goes on with.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use elastin_actor::{Actor, Body, Handlers, Hook, Persist, Scope, Target};
 use elastin_types::CallError;
-use parking_lot::MutexGuard;
 
 use super::{ActorSeat, drop_contained};
 use crate::entrusted::RunBy;
 use crate::mailbox::{Mailbox, Suspended};
+use crate::marks::Mark;
 use crate::queue::AnyTurn;
 
 /// What became of a turn that a worker ran.
@@ -19,7 +20,7 @@ pub(super) enum Ran<A> {
     /// It did not run: nobody waits for it any longer.
     Skipped(Box<Body<A>>),
     /// It waits for something. Its scope is still entered.
-    Waits(AnyTurn<A>, Waker, RunBy),
+    Waits(AnyTurn<A>, Arc<Waker>, RunBy),
     /// It panicked; the state is lost.
     Lost(Option<Hook>),
 }
@@ -27,14 +28,14 @@ pub(super) enum Ran<A> {
 impl<A: Handlers> ActorSeat<A> {
     /// Decides what becomes of an actor and its turn that was polled. `unsaved` are turns before it that are over and whose
     /// effect is not saved.
-    pub(super) fn settle_turn(&self, mailbox: MutexGuard<'_, Mailbox<A>>, ran: Ran<A>, mut unsaved: Vec<AnyTurn<A>>) {
+    pub(super) fn settle_turn(&self, mailbox: Mailbox<'_, A>, ran: Ran<A>, mut unsaved: Vec<AnyTurn<A>>) {
         match ran {
             Ran::Over(body, turn) if saves_each_turn::<A>() && body.changed => {
                 unsaved.push(turn);
                 self.save(mailbox, body, unsaved);
             }
             Ran::Over(body, turn) => {
-                let discarded = mailbox.epoch() != Some(body.epoch);
+                let discarded = mailbox.is(Mark::Orphan);
                 self.settle(mailbox, body);
                 if discarded {
                     self.tell_lost(turn);
@@ -100,7 +101,7 @@ impl<A: Handlers> ActorSeat<A> {
     fn leave_turn(
         &self,
         turn: AnyTurn<A>,
-        waker: Waker,
+        waker: Arc<Waker>,
         body: Option<Box<Body<A>>>,
         polled: std::thread::Result<Poll<()>>,
         run_by: RunBy,
@@ -118,7 +119,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     #[cold]
-    fn contain_panic(&self, mut turn: AnyTurn<A>, waker: Waker, body: Option<Box<Body<A>>>) -> Ran<A> {
+    fn contain_panic(&self, mut turn: AnyTurn<A>, waker: Arc<Waker>, body: Option<Box<Body<A>>>) -> Ran<A> {
         self.count_panic();
         let hook = turn.hook();
         let ran = match body {

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use elastin_actor::{Body, Handlers, SaveDone, SaveError, encode_state};
 use elastin_types::{ActivationEpoch, CallError, Unknown};
-use parking_lot::MutexGuard;
 
 use super::{ActorSeat, END, drop_contained};
 use crate::mailbox::{Ending, Mailbox, Requested, Saving};
@@ -12,17 +11,21 @@ use crate::queue::AnyTurn;
 
 impl<A: Handlers> ActorSeat<A> {
     /// Saves the state after some turns; their replies leave and the next turn starts when that is done.
-    pub(super) fn save(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, body: Box<Body<A>>, turns: Vec<AnyTurn<A>>) {
-        if mailbox.is(Mark::Orphan) || mailbox.epoch() != Some(body.epoch) {
+    pub(super) fn save(&self, mut mailbox: Mailbox<'_, A>, body: Box<Body<A>>, turns: Vec<AnyTurn<A>>) {
+        let Some(epoch) = mailbox.epoch().filter(|_| !mailbox.is(Mark::Orphan)) else {
             self.bury(mailbox, body);
             return turns.into_iter().for_each(|turn| self.not_saved(turn));
-        }
-        let epoch = body.epoch;
+        };
         let state = encode_state(&body.state);
         let rest = mailbox.rest();
         rest.saves += 1;
         let number = rest.saves;
-        rest.saving = Some(Saving { number, body, turns });
+        rest.saving = Some(Saving {
+            number,
+            epoch,
+            body,
+            turns,
+        });
         drop(mailbox);
         match state {
             Ok(state) => self.hand_to_store(number, epoch, state),
@@ -33,7 +36,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Saves the state that a running turn has encoded itself. One save at a time: of those that are asked for while one is
     /// under way only the last is made, because it has what the others have.
     pub(super) fn save_during_turn(&self, state: Bytes, done: SaveDone) {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         // While the turn of a discarded activation runs, a later activation waits: the epoch would be that one's.
         let Some(epoch) = mailbox.epoch().filter(|_| !mailbox.is(Mark::Orphan)) else {
             drop(mailbox);
@@ -60,11 +63,11 @@ impl<A: Handlers> ActorSeat<A> {
             }
             done.into_iter().for_each(|done| done(result.clone()));
         };
-        self.shared.outside.save(&self.id, epoch, state, Box::new(saved));
+        self.shared.outside.save(&self.actor(), epoch, state, Box::new(saved));
     }
 
     fn save_next_requested(&self, epoch: ActivationEpoch) {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         if mailbox.epoch() != Some(epoch) {
             return;
         }
@@ -78,7 +81,8 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Saves the state if turns that share the actor wait for that, and none is being saved; lets those turns go on that can.
-    pub(super) fn save_shared(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>) {
+    pub(super) fn save_shared(&self, mut mailbox: Mailbox<'_, A>) {
+        let Some(epoch) = mailbox.epoch() else { return };
         let rest = mailbox.rest();
         let Some(sharing) = &mut rest.sharing else { return };
         if sharing.unsaved.is_empty() || sharing.saving.is_some() {
@@ -88,8 +92,7 @@ impl<A: Handlers> ActorSeat<A> {
         let number = rest.saves;
         sharing.saving = Some((number, std::mem::take(&mut sharing.unsaved)));
         sharing.lent.clear_changed();
-        let body = sharing.lent.body::<A>();
-        let (epoch, state) = (body.epoch, encode_state(&body.state));
+        let state = encode_state(&sharing.lent.body::<A>().state);
         self.look_at_sharers(mailbox);
         match state {
             Ok(state) => self.hand_to_store(number, epoch, state),
@@ -98,15 +101,10 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// A save for turns that share the actor has ended.
-    fn saved_shared(
-        &self,
-        mut mailbox: MutexGuard<'_, Mailbox<A>>,
-        turns: Vec<AnyTurn<A>>,
-        result: Result<(), SaveError>,
-    ) {
+    fn saved_shared(&self, mut mailbox: Mailbox<'_, A>, turns: Vec<AnyTurn<A>>, result: Result<(), SaveError>) {
         let sharing = mailbox.rest().sharing.as_mut().expect("whose save it was");
         if let Err(error) = &result {
-            tracing::warn!(actor = ?self.id, %error, "a change was not saved: the actor starts again");
+            tracing::warn!(actor = ?self.actor(), %error, "a change was not saved: the actor starts again");
             sharing.lost = Some(CallError::Unknown(Unknown::NotSaved));
         }
         // Whoever polls one of them right now sees to the rest.
@@ -131,11 +129,11 @@ impl<A: Handlers> ActorSeat<A> {
                 seat.saved(number, epoch, result);
             }
         };
-        self.shared.outside.save(&self.id, epoch, state, Box::new(done));
+        self.shared.outside.save(&self.actor(), epoch, state, Box::new(done));
     }
 
     fn saved(&self, number: u64, epoch: ActivationEpoch, result: Result<(), SaveError>) {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         if mailbox.epoch() == Some(epoch)
             && let Some(rest) = mailbox.rest_if_any()
             && let Some(sharing) = &mut rest.sharing
@@ -145,7 +143,7 @@ impl<A: Handlers> ActorSeat<A> {
         }
         let saving = mailbox.rest_if_any().and_then(|rest| {
             rest.saving
-                .take_if(|saving| (saving.number, saving.body.epoch) == (number, epoch))
+                .take_if(|saving| (saving.number, saving.epoch) == (number, epoch))
         });
         // The activation may have been discarded meanwhile; its callers have been told.
         let Some(Saving { mut body, turns, .. }) = saving else {
@@ -158,14 +156,14 @@ impl<A: Handlers> ActorSeat<A> {
                 turns.into_iter().for_each(|turn| drop(self.reply(turn)));
             }
             Err(error) if turns.is_empty() && error != SaveError::Superseded => {
-                tracing::warn!(actor = ?self.id, %error, "an idle actor was not saved: it stays, and is saved later");
+                tracing::warn!(actor = ?self.actor(), %error, "an idle actor was not saved: it stays, and is saved later");
                 mailbox.rest().ending = Ending::No;
                 self.lower(END);
                 self.settle(mailbox, body);
             }
             Err(error) => {
                 drop(mailbox);
-                tracing::warn!(actor = ?self.id, %error, "a change was not saved: the actor starts again");
+                tracing::warn!(actor = ?self.actor(), %error, "a change was not saved: the actor starts again");
                 drop_contained(body);
                 turns.into_iter().for_each(|turn| self.not_saved(turn));
                 self.lose(None);

@@ -6,7 +6,6 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use elastin_actor::{Handlers, Lent, Scope, Target};
 use elastin_types::CallError;
-use parking_lot::MutexGuard;
 
 use super::sharing::refuse;
 use super::visit::Visit;
@@ -45,7 +44,7 @@ impl<A: Handlers> Wake for SharerWaker<A> {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut mailbox = self.seat.mailbox.lock();
+        let mut mailbox = self.seat.lock();
         let Some(sharing) = mailbox.rest_if_any().and_then(|rest| rest.sharing.as_mut()) else {
             return;
         };
@@ -58,7 +57,7 @@ impl<A: Handlers> Wake for SharerWaker<A> {
 
 impl<A: Handlers> ActorSeat<A> {
     /// Begins to share the actor, whose next message does; runs turns for a while.
-    pub(super) fn begin_sharing<'a>(&'a self, mut mailbox: MutexGuard<'a, Mailbox<A>>) {
+    pub(super) fn begin_sharing<'a>(&'a self, mut mailbox: Mailbox<'a, A>) {
         let body = mailbox.take_waiting().expect("an actor that waits for a worker");
         let rest = mailbox.rest();
         let first = rest.queue.front().expect("a message that shares the actor");
@@ -67,7 +66,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// A worker's visit: polls turns that were woken, and lets others begin.
-    pub(super) fn visit_sharers<'a>(&'a self, mut mailbox: MutexGuard<'a, Mailbox<A>>) {
+    pub(super) fn visit_sharers<'a>(&'a self, mut mailbox: Mailbox<'a, A>) {
         let Some(sharing) = mailbox.rest().sharing.as_mut().filter(|sharing| !sharing.polled) else {
             return;
         };
@@ -80,7 +79,7 @@ impl<A: Handlers> ActorSeat<A> {
             begun += u64::from(matches!(step, Step::Begin(..)));
             let ran = self.run_step(&lent, step);
             visit.turns += 1;
-            mailbox = self.mailbox.lock();
+            mailbox = self.lock();
             if mailbox.is(Mark::Orphan) {
                 self.bury_lent(mailbox, lent);
                 return self.bury_ran(ran);
@@ -90,7 +89,7 @@ impl<A: Handlers> ActorSeat<A> {
                 drop(mailbox);
                 refuse(refused);
                 spare = over.and_then(|turn| self.reply(turn));
-                mailbox = self.mailbox.lock();
+                mailbox = self.lock();
                 if mailbox.is(Mark::Orphan) {
                     return self.bury_lent(mailbox, lent);
                 }
@@ -107,7 +106,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// What is to be done next, and the place of the turn.
-    fn next_step(&self, mailbox: &mut Mailbox<A>) -> Option<(usize, Step<A>)> {
+    fn next_step(&self, mailbox: &mut Mailbox<'_, A>) -> Option<(usize, Step<A>)> {
         if self.shared.scheduler.look_whether_fenced() {
             return None;
         }
@@ -200,7 +199,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Takes in what became of a turn. Gives the turn if its reply may leave, and calls that would wait for themselves.
     fn settle_step(
         &self,
-        mailbox: &mut Mailbox<A>,
+        mailbox: &mut Mailbox<'_, A>,
         place: usize,
         ran: Ran<A>,
     ) -> (Option<AnyTurn<A>>, Vec<AnyTurn<A>>) {

@@ -12,7 +12,6 @@
 
 use elastin_actor::{Finished, Handlers, Join, Lent, Posted, Scope, Share};
 use elastin_types::{ActorId, CallError, Caller};
-use parking_lot::MutexGuard;
 
 use super::run::saves_each_turn;
 use super::{ActorSeat, FREEZE, MAIL, REPORT, drop_contained};
@@ -25,7 +24,7 @@ use crate::sharing::{Remains, Sharer, Sharing};
 impl<A: Handlers> ActorSeat<A> {
     /// Whether the next message in the mailbox may begin beside turns that share the actor, and nobody is about to look.
     #[inline]
-    pub(super) fn may_begin_shared(&self, mailbox: &mut Mailbox<A>) -> bool {
+    pub(super) fn may_begin_shared(&self, mailbox: &mut Mailbox<'_, A>) -> bool {
         if !A::SHARES || self.attention() & FREEZE != 0 {
             return false;
         }
@@ -37,7 +36,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Something has changed that may let turns that share the actor go on.
-    pub(super) fn look_at_sharers(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>) {
+    pub(super) fn look_at_sharers(&self, mut mailbox: Mailbox<'_, A>) {
         let was_woken = mailbox.is(Mark::Woken);
         let sharing = mailbox.rest_if_any().and_then(|rest| rest.sharing.as_ref());
         let has_work = sharing.is_some_and(|sharing| !sharing.polled && (was_woken || sharing.has_work()));
@@ -50,7 +49,7 @@ impl<A: Handlers> ActorSeat<A> {
     #[cold]
     pub(super) fn push_into_cycle(
         &self,
-        mut mailbox: MutexGuard<'_, Mailbox<A>>,
+        mut mailbox: Mailbox<'_, A>,
         call: &mut dyn Posted<A>,
     ) -> Result<(), CallError> {
         let rest = mailbox.rest();
@@ -70,7 +69,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// Whether a call may run right here, inside the poll of a turn that shares the actor.
     pub(super) fn may_join(&self, depth: u32, sender: &ActorId) -> Join {
         if self.attention() & MAIL != 0 {
-            let mut mailbox = self.mailbox.lock();
+            let mut mailbox = self.lock();
             let is_senders = |caller: &Caller| matches!(caller, Caller::Actor(actor) if actor == sender);
             let is_earlier = |turn: &AnyTurn<A>| turn.carried().is_some_and(|carried| is_senders(carried.caller()));
             let rest = mailbox.rest_if_any();
@@ -86,8 +85,8 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// A turn that ran on its caller's thread waits for something.
     pub(super) fn suspend_sharer(&self, lent: Lent, turn: AnyTurn<A>, scope: Box<Scope>, share: Share) {
-        let mut mailbox = self.mailbox.lock();
-        if mailbox.is(Mark::Orphan) || mailbox.epoch() != Some(lent.body::<A>().epoch) {
+        let mut mailbox = self.lock();
+        if mailbox.is(Mark::Orphan) {
             match share {
                 Share::First => self.bury_lent(mailbox, lent),
                 Share::Joined => drop(mailbox),
@@ -108,8 +107,8 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// A turn that ran on its caller's thread is over.
     pub(super) fn finish_sharer(&self, lent: Lent, over: Option<AnyTurn<A>>, share: Share) -> Finished {
-        let mut mailbox = self.mailbox.lock();
-        if mailbox.is(Mark::Orphan) || mailbox.epoch() != Some(lent.body::<A>().epoch) {
+        let mut mailbox = self.lock();
+        if mailbox.is(Mark::Orphan) {
             match share {
                 Share::First => self.bury_lent(mailbox, lent),
                 Share::Joined => drop(mailbox),
@@ -142,7 +141,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Keeps a turn that waits for something. Gives calls in the mailbox that would wait for themselves.
-    pub(super) fn put_sharer(&self, mailbox: &mut Mailbox<A>, place: usize, sharer: Sharer<A>) -> Vec<AnyTurn<A>> {
+    pub(super) fn put_sharer(&self, mailbox: &mut Mailbox<'_, A>, place: usize, sharer: Sharer<A>) -> Vec<AnyTurn<A>> {
         let rest = mailbox.rest();
         let sharing = rest.sharing.as_mut().expect("who polls keeps it there");
         let chain = sharer.scope.chain();
@@ -154,7 +153,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Keeps a turn that is over if it may have seen what is not saved yet; else gives it back.
-    pub(super) fn hold_unsaved(&self, mailbox: &mut Mailbox<A>, turn: AnyTurn<A>) -> Option<AnyTurn<A>> {
+    pub(super) fn hold_unsaved(&self, mailbox: &mut Mailbox<'_, A>, turn: AnyTurn<A>) -> Option<AnyTurn<A>> {
         if !saves_each_turn::<A>() {
             return Some(turn);
         }
@@ -168,7 +167,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Whoever polled a turn is done with that: others may go on, or the actor is whole again.
-    pub(super) fn leave_sharing(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, lent: Lent) {
+    pub(super) fn leave_sharing(&self, mut mailbox: Mailbox<'_, A>, lent: Lent) {
         let Some(sharing) = mailbox.rest().sharing.as_mut() else {
             unreachable!("an actor that others have a share of keeps track of them");
         };
@@ -193,7 +192,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// Nobody may rely on the actor any longer: it starts again from what was saved.
-    pub(super) fn lose_shared(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, lent: Lent) {
+    pub(super) fn lose_shared(&self, mut mailbox: Mailbox<'_, A>, lent: Lent) {
         let rest = mailbox.rest();
         let sharing = rest.sharing.take().expect("a shared actor is lost");
         let error = sharing.lost.clone().unwrap_or(CallError::Panicked);
@@ -219,7 +218,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// The turn that was polled was the last of a discarded activation.
-    pub(super) fn bury_lent(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, lent: Lent) {
+    pub(super) fn bury_lent(&self, mut mailbox: Mailbox<'_, A>, lent: Lent) {
         match self.orphan_is_gone(&mut mailbox) {
             Some(next) => self.settle(mailbox, next),
             None => drop(mailbox),
@@ -229,7 +228,7 @@ impl<A: Handlers> ActorSeat<A> {
 }
 
 /// The turns that share an actor, of whom one is just being polled.
-fn sharing<'a, A: Handlers>(mailbox: &'a mut Mailbox<A>, lent: &Lent) -> &'a mut Sharing<A> {
+fn sharing<'a, A: Handlers>(mailbox: &'a mut Mailbox<'_, A>, lent: &Lent) -> &'a mut Sharing<A> {
     let known = &mut mailbox.rest().sharing;
     known.get_or_insert_with(|| Box::new(Sharing::new(lent.clone(), true)))
 }

@@ -5,7 +5,6 @@ use std::task::{Wake, Waker};
 
 use elastin_actor::{Handlers, Ticket};
 use elastin_types::CallError;
-use parking_lot::MutexGuard;
 
 use super::ActorSeat;
 use super::run::Ran;
@@ -35,14 +34,14 @@ impl Woken {
 
 impl<A: Handlers> ActorSeat<A> {
     /// Keeps a turn that waits for something, until it is woken.
-    pub(super) fn suspend_turn(&self, mut mailbox: MutexGuard<'_, Mailbox<A>>, suspended: Suspended<A>) {
+    pub(super) fn suspend_turn(&self, mut mailbox: Mailbox<'_, A>, suspended: Suspended<A>) {
         let chain = suspended.scope.chain();
         if mailbox.is(Mark::Orphan) {
             return self.bury_suspended(mailbox, suspended);
         }
+        mailbox.set(Mark::Suspended, true);
         let rest = mailbox.rest();
         rest.suspended = Some(suspended);
-        self.idle.set_suspended(true);
         // Calls of this very chain that came while the turn ran would wait for the turn, and it for them.
         let chain = chain.filter(|_| !rest.queue.is_empty());
         let cycles = chain.map_or_else(Vec::new, |chain| rest.take_cycles(chain));
@@ -59,7 +58,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Notes that a turn was woken; says who is to know of it.
     fn take_wake(&self) -> Woken {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         mailbox.set(Mark::Woken, true);
         match mailbox.can_be_woken() {
             true => self.wake_suspended(&mut mailbox),
@@ -68,7 +67,7 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     /// A turn that waits was woken; says who is to know of it.
-    fn wake_suspended(&self, mailbox: &mut Mailbox<A>) -> Woken {
+    fn wake_suspended(&self, mailbox: &mut Mailbox<'_, A>) -> Woken {
         if let Some(rest) = mailbox.rest_if_any()
             && let Some(suspended) = &mut rest.suspended
             && let RunBy::Caller(caller) = &mut suspended.run_by
@@ -87,7 +86,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// The caller of a turn that waits polls it, if it was woken. Says whether it waits, and for its caller.
     pub(super) fn resume_by_caller(&self, depth: u32, (ticket, caller): (Ticket, &Waker)) -> bool {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         let was_woken = mailbox.is(Mark::Woken);
         let Some(suspended) = mailbox.suspended() else {
             return false;
@@ -108,17 +107,17 @@ impl<A: Handlers> ActorSeat<A> {
         }
         let suspended = mailbox.rest().suspended.take().expect("it was just seen");
         mailbox.set(Mark::Woken, false);
-        self.idle.set_suspended(false);
+        mailbox.set(Mark::Suspended, false);
         drop(mailbox);
         let ran = self.resume_turn(suspended, Some(caller));
         let waits = matches!(ran, Ran::Waits(_, _, RunBy::Caller(_)));
-        self.settle_turn(self.mailbox.lock(), ran, Vec::new());
+        self.settle_turn(self.lock(), ran, Vec::new());
         waits
     }
 
     /// The caller of a turn that waits goes away: workers go on with it.
     pub(super) fn leave_to_workers(&self, ticket: Ticket) {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         let was_woken = mailbox.is(Mark::Woken);
         let Some(suspended) = mailbox.suspended() else { return };
         let Some(caller) = suspended.run_by.entrusted_to(ticket) else {
@@ -148,7 +147,7 @@ impl<A: Handlers> Wake for ActorSeat<A> {
 
 impl<A: Handlers> Entrusts for ActorSeat<A> {
     fn look_after_entrusted(&self) -> bool {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         let was_woken = mailbox.is(Mark::Woken);
         let Some(rest) = mailbox.rest_if_any() else {
             return false;

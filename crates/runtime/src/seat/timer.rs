@@ -11,7 +11,7 @@ const TIMERS_MAX: usize = 1024;
 
 impl<A: Handlers> ActorSeat<A> {
     pub(super) fn add_timer(&self, timer: Timer) -> TimerId {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         let rest = mailbox.rest();
         rest.next_timer += 1;
         let id = TimerId(rest.next_timer);
@@ -24,18 +24,14 @@ impl<A: Handlers> ActorSeat<A> {
         };
         drop(mailbox);
         if let Some((_, timer)) = surplus {
-            tracing::warn!(actor = ?self.id, "an actor has more than {TIMERS_MAX} timers: the oldest was stopped");
+            tracing::warn!(actor = ?self.actor(), "an actor has more than {TIMERS_MAX} timers: the oldest was stopped");
             self.shared.timers.cancel(timer.wake);
         }
         id
     }
 
     pub(super) fn remove_timer(&self, id: TimerId) {
-        let timer = self
-            .mailbox
-            .lock()
-            .rest_if_any()
-            .and_then(|rest| rest.timers.remove(&id));
+        let timer = self.lock().rest_if_any().and_then(|rest| rest.timers.remove(&id));
         if let Some(timer) = timer {
             self.shared.timers.cancel(timer.wake);
         }
@@ -54,19 +50,14 @@ impl<A: Handlers> ActorSeat<A> {
     }
 
     fn fire(&self, id: TimerId) {
-        let Some(mut fired) = self
-            .mailbox
-            .lock()
-            .rest_if_any()
-            .and_then(|rest| rest.timers.remove(&id))
-        else {
+        let Some(mut fired) = self.lock().rest_if_any().and_then(|rest| rest.timers.remove(&id)) else {
             return;
         };
-        let epoch = self.mailbox.lock().epoch();
+        let epoch = self.lock().epoch();
         // Without the lock: the tick is a message to this very mailbox.
         (fired.timer.tick)();
         if let Some(every) = fired.timer.every {
-            let mut mailbox = self.mailbox.lock();
+            let mut mailbox = self.lock();
             if mailbox.epoch().is_some() && mailbox.epoch() == epoch {
                 fired.wake = self.wake_for(id, every);
                 mailbox.rest().timers.insert(id, fired);

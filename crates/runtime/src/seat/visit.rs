@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use elastin_actor::{AtOnce, Body, Handlers, Scope, Target};
 use elastin_types::{CallError, NotDelivered, Time};
-use parking_lot::MutexGuard;
 
 use super::run::{Ran, saves_each_turn};
 use super::{ActorSeat, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
@@ -74,7 +73,7 @@ impl Visit {
 impl<A: Handlers> ActorSeat<A> {
     /// A worker's visit: polls the suspended turn, or runs some turns out of the mailbox.
     pub(super) fn visit(&self) {
-        let mut mailbox = self.mailbox.lock();
+        let mut mailbox = self.lock();
         mailbox.set(Mark::Scheduled, false);
         if mailbox.is(Mark::Orphan) {
             // The seat was scheduled for an activation that is gone; its last turn lets the next one go on.
@@ -82,10 +81,10 @@ impl<A: Handlers> ActorSeat<A> {
         }
         if let Some(suspended) = mailbox.rest_if_any().and_then(|rest| rest.suspended.take()) {
             mailbox.set(Mark::Woken, false);
-            self.idle.set_suspended(false);
+            mailbox.set(Mark::Suspended, false);
             drop(mailbox);
             let ran = self.resume_turn(suspended, None);
-            return self.settle_turn(self.mailbox.lock(), ran, Vec::new());
+            return self.settle_turn(self.lock(), ran, Vec::new());
         }
         if A::SHARES {
             let rest = mailbox.rest_if_any();
@@ -102,7 +101,7 @@ impl<A: Handlers> ActorSeat<A> {
         let batch = rest.queue.take_batch();
         let room = std::mem::take(&mut rest.room);
         drop(mailbox);
-        let mut visit = Visit::begin(batch.waiting(), self.idle.is_brief.is_sure());
+        let mut visit = Visit::begin(batch.waiting(), self.idle.turns.are_brief());
         self.make_room(&mut visit, room);
         self.run_batch(body, batch, visit);
     }
@@ -157,16 +156,16 @@ impl<A: Handlers> ActorSeat<A> {
             }
         };
         self.count_turns(u64::from(visit.turns));
-        let mailbox = locked.unwrap_or_else(|| self.mailbox.lock());
+        let mailbox = locked.unwrap_or_else(|| self.lock());
         self.end_visit(mailbox, ran, batch, unsaved);
         visit.room.into_iter().for_each(Waker::wake);
     }
 
     /// Takes what has come since a batch was taken that is over. If there is nothing, gives the lock: nothing comes then before
     /// the visit has ended.
-    fn take_more(&self, batch: &mut Batch<A>, visit: &mut Visit) -> Option<MutexGuard<'_, Mailbox<A>>> {
+    fn take_more(&self, batch: &mut Batch<A>, visit: &mut Visit) -> Option<Mailbox<'_, A>> {
         loop {
-            let mut mailbox = self.mailbox.lock();
+            let mut mailbox = self.lock();
             if !mailbox.is(Mark::Orphan) && mailbox.queued() > 0 {
                 let rest = mailbox.rest();
                 rest.queue.exchange(batch);
@@ -175,12 +174,12 @@ impl<A: Handlers> ActorSeat<A> {
                 self.make_room(visit, room);
                 return None;
             }
-            if !visit.told || self.idle.is_brief.is_sure() || self.shared.scheduler.others_wait() {
+            if !visit.told || self.idle.turns.are_brief() || self.shared.scheduler.others_wait() {
                 return Some(mailbox);
             }
             drop(mailbox);
             if !self.linger(visit) {
-                return Some(self.mailbox.lock());
+                return Some(self.lock());
             }
         }
     }
@@ -189,7 +188,7 @@ impl<A: Handlers> ActorSeat<A> {
     /// they fill the mailbox again meanwhile. Where turns are brief, only the end of the visit wakes them: then they find the
     /// actor idle, and run what they tell themselves.
     fn make_room(&self, visit: &mut Visit, waiting: Vec<Waker>) {
-        if self.idle.is_brief.is_sure() {
+        if self.idle.turns.are_brief() {
             visit.room.extend(waiting);
             return;
         }
@@ -211,13 +210,7 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Ends a visit: what was not run goes back to the front of the queue, under the same lock under which the actor
     /// becomes available again, so that nothing overtakes it.
-    fn end_visit(
-        &self,
-        mut mailbox: MutexGuard<'_, Mailbox<A>>,
-        ran: Ran<A>,
-        batch: Batch<A>,
-        unsaved: Vec<AnyTurn<A>>,
-    ) {
+    fn end_visit(&self, mut mailbox: Mailbox<'_, A>, ran: Ran<A>, batch: Batch<A>, unsaved: Vec<AnyTurn<A>>) {
         if mailbox.is(Mark::Orphan) || mailbox.epoch().is_none() {
             // The activation was discarded during the visit, and what was not run has no place here any longer.
             self.settle_turn(mailbox, ran, unsaved);
