@@ -201,8 +201,9 @@ impl Ctx {
         self.timer(after, None, call)
     }
 
-    /// Makes the call as a tell again and again, until the timer is stopped or the activation ends. A tick that finds the
-    /// mailbox full is left out.
+    /// Makes the call as a tell again and again, until the timer is stopped or the activation ends. Ticks keep to their rhythm: one
+    /// that comes late does not put off the next. A tick that finds the mailbox full is left out, and so are those that would have
+    /// been due before a late one.
     pub fn every<F: Function>(&self, every: Duration, call: Call<'_, F>) -> TimerId
     where
         F::Arguments: Clone + Sync,

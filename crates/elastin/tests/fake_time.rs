@@ -40,6 +40,14 @@ impl Clockwork {
         noted.expect("the journal is there");
     }
 
+    fn tick_every(&mut self, ctx: &Ctx, every: Duration) {
+        ctx.every(every, ctx.me::<Clockwork>().tick());
+    }
+
+    fn tick(&mut self) {
+        self.rang += 1;
+    }
+
     fn rang(&self) -> u32 {
         self.rang
     }
@@ -122,6 +130,16 @@ async fn a_timer_of_tomorrow_rings_tomorrow_and_leases_are_kept() {
     // What is not saved would be gone if a server had lost its lease on the way.
     assert_eq!(clock.rang().await, Ok(1));
     assert_eq!(cluster.server_names(), ["server-1", "server-2"]);
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_timer_that_ticks_does_not_get_later_with_each_tick() {
+    let mut cluster = cluster().await;
+    let clock = cluster.client().actor::<Clockwork>("ticks");
+    clock.tick_every(Duration::from_secs(1)).await.unwrap();
+    cluster.advance(Duration::from_secs(1_000)).await.unwrap();
+    assert_eq!(clock.rang().await, Ok(1_000));
     cluster.shutdown().await;
 }
 
