@@ -3,19 +3,20 @@
 //! A member whose versions of the wire nobody else speaks would own a part of the directory that nobody could ask it for. So it
 //! compares before it joins. Two that start at the same moment may miss each other: their handshakes find out, and both log it.
 
-use elastin_cluster::{MemberRecord, Role, common_version};
+use elastin_cluster::{Role, common_version};
 use elastin_protocol::store::Coordination;
 
 use crate::members::members;
 
 /// Makes sure that each server which is there speaks one of these versions, from the oldest to the newest.
 pub(crate) async fn check(coordination: &dyn Coordination, ours: (u16, u16)) -> anyhow::Result<()> {
+    let failed = |error| anyhow::anyhow!("coordination failed: {error}");
     // A record that can't be read says nothing about it.
-    let servers = members(coordination).await?.into_iter().flatten();
+    let members = members(coordination).await.map_err(failed)?;
+    let servers = members.into_iter().flatten();
     let servers = servers.filter(|record| record.role != Role::Client && !record.stopped);
-    let without_words = |record: &MemberRecord| Some((record.name.clone(), record.wire_versions?));
     let strangers: Vec<(String, (u16, u16))> = servers
-        .filter_map(|record| without_words(&record))
+        .filter_map(|record| Some((record.name, record.wire_versions?)))
         .filter(|(_, theirs)| common_version(ours, *theirs).is_none())
         .collect();
     match strangers.first() {
@@ -39,6 +40,7 @@ fn words((oldest, newest): (u16, u16)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use elastin_cluster::MemberRecord;
     use elastin_protocol::store::Commit;
     use elastin_stores::CoordinationExt;
     use elastin_stores::memory::MemoryCoordination;
