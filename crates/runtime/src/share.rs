@@ -57,6 +57,8 @@ impl CpuShare {
 impl Bucket {
     fn pause(&mut self, now: Time, cpu: impl FnOnce() -> Duration) -> Option<Duration> {
         let cores = self.cores?;
+        // A thread may have lost its core after it looked at the clock, and come later than one that looked after it.
+        let now = self.read.map_or(now, |(at, _)| now.max(at));
         if let Some((at, _)) = self.read
             && self.tokens >= 0.0
             && now.since(at) < READ_EVERY
@@ -84,6 +86,20 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_thread_that_comes_late_with_its_time_brings_nothing_in_twice() {
+        let share = CpuShare::new(Some(0.5));
+        let at = |ms: u32| Time::default() + ms * MS;
+        assert_eq!(share.pause(at(0), || Duration::ZERO), None);
+        for ten in 1..=10 {
+            // It uses all that comes in, and a little more from the beginning.
+            let used = ten * 5 * MS + MS;
+            assert!(share.pause(at(ten * 10), || used).is_some(), "after {ten}0 ms");
+            // This one has read the clock, then lost its core, and comes after the other.
+            assert!(share.pause(at(ten * 10 - 9), || used).is_some(), "after {ten}0 ms");
+        }
+    }
 
     /// Runs a process that uses all it may for a second; gives the CPU time it got and its longest pause.
     fn run(cores: f64, turn: Duration) -> (Duration, Duration) {
