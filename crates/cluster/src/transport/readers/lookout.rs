@@ -5,14 +5,12 @@
 //! connection down before it begins an errand; the other thread looks in from time to time, and takes both if they have been
 //! lying here for too long.
 //!
-//! One errand at a time is run like this, so that one of the two threads is always free to lead.
+//! One errand at a time is run like this, so that one of the two threads is always free to lead. A thread that has lost the lead
+//! looks out once it is through with its errand, whoever leads then and whatever it is at.
 
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-
-use super::Lead;
-use crate::transport::reading::Reading;
 
 /// How often it looks in. An errand that takes a whole period has taken too long.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -21,18 +19,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 const IDLE_LOOKS_MAX: u32 = 50;
 
 /// Where the lead and connections are laid down.
-#[derive(Default)]
-pub(super) struct Lookout {
-    state: Mutex<State>,
+pub(super) struct Lookout<Lead, Connection> {
+    state: Mutex<State<Lead, Connection>>,
     errand_began: Condvar,
 }
 
-#[derive(Default)]
-struct State {
+struct State<Lead, Connection> {
     /// The lead, while its owner runs a task.
     lead: Option<Lead>,
+    /// Counts how often the lead went to the other thread.
+    changes: u64,
     /// The connection whose reader is on an errand.
-    connection: Option<Reading>,
+    connection: Option<Connection>,
     /// Counts errands.
     errands: u64,
     /// An errand goes on whose thread has lost the lead.
@@ -43,28 +41,56 @@ struct State {
     asleep: bool,
 }
 
+/// Whoever has this has laid the lead down and may pick it up, if nobody else has taken it.
+#[must_use]
+pub(super) struct Laid(u64);
+
 /// Whoever has this has put a connection down and may take it back.
 #[must_use]
 pub(crate) struct Ticket(u64);
 
-impl Lookout {
+impl<Lead, Connection> Default for Lookout<Lead, Connection> {
+    fn default() -> Self {
+        let state = State {
+            lead: None,
+            changes: 0,
+            connection: None,
+            errands: 0,
+            held_up: false,
+            two_threads: false,
+            asleep: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            errand_began: Condvar::new(),
+        }
+    }
+}
+
+impl<Lead, Connection> Lookout<Lead, Connection> {
     /// From now on somebody looks out.
     pub(super) fn has_two_threads(&self) {
         self.state.lock().two_threads = true;
     }
 
     /// Lays the lead down while its owner runs a task.
-    pub(super) fn lay(&self, lead: Lead) {
-        self.state.lock().lead = Some(lead);
+    pub(super) fn lay(&self, lead: Lead) -> Laid {
+        let mut state = self.state.lock();
+        state.lead = Some(lead);
+        Laid(state.changes)
     }
 
-    /// Takes the lead up again, unless somebody else has.
-    pub(super) fn pick_up(&self) -> Option<Lead> {
-        self.state.lock().lead.take()
+    /// Takes the lead up again. None, if the other thread has it since: what lies here then is that one's.
+    pub(super) fn pick_up(&self, laid: Laid) -> Option<Lead> {
+        let mut state = self.state.lock();
+        match state.changes == laid.0 {
+            true => state.lead.take(),
+            false => None,
+        }
     }
 
     /// Puts a connection down; gives it back if nobody could take it over.
-    pub(super) fn put_down(&self, connection: Reading) -> Result<Ticket, Reading> {
+    pub(super) fn put_down(&self, connection: Connection) -> Result<Ticket, Connection> {
         let mut state = self.state.lock();
         if !state.two_threads || state.held_up {
             return Err(connection);
@@ -78,7 +104,7 @@ impl Lookout {
     }
 
     /// Takes a connection back, unless another task reads it meanwhile.
-    pub(super) fn take_back(&self, ticket: Ticket) -> Option<Reading> {
+    pub(super) fn take_back(&self, ticket: Ticket) -> Option<Connection> {
         let mut state = self.state.lock();
         assert_eq!(state.errands, ticket.0, "one is put down at a time");
         state.held_up = false;
@@ -86,13 +112,14 @@ impl Lookout {
     }
 
     /// Looks out until who leads is held up. Gives the lead, and the connection that somebody has to go on reading.
-    pub(super) fn wait_for_lead(&self) -> (Lead, Reading) {
+    pub(super) fn wait_for_lead(&self) -> (Lead, Connection) {
         let mut state = self.state.lock();
         let (mut seen, mut idle_looks) = (None, 0);
         loop {
             let is_as_before = seen == Some(state.errands);
             if is_as_before && let Some(connection) = state.connection.take() {
                 state.held_up = true;
+                state.changes += 1;
                 let lead = state.lead.take().expect("it is laid down before a task is run");
                 return (lead, connection);
             }
@@ -106,5 +133,56 @@ impl Lookout {
             self.errand_began.wait(&mut state);
             state.asleep = false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lead and a connection, each with a number.
+    fn lookout() -> Lookout<u32, u32> {
+        let lookout = Lookout::default();
+        lookout.has_two_threads();
+        lookout
+    }
+
+    #[test]
+    fn who_leads_goes_on_after_a_short_errand() {
+        let lookout = lookout();
+        let laid = lookout.lay(1);
+        let ticket = lookout.put_down(10).unwrap();
+        assert_eq!(lookout.take_back(ticket), Some(10));
+        assert_eq!(lookout.pick_up(laid), Some(1));
+    }
+
+    #[test]
+    fn nobody_else_runs_errands_while_one_takes_long() {
+        let lookout = lookout();
+        let first = lookout.lay(1);
+        let ticket = lookout.put_down(10).unwrap();
+        assert_eq!(lookout.wait_for_lead(), (1, 10));
+        let second = lookout.lay(1);
+        assert_eq!(lookout.put_down(20).err(), Some(20));
+        assert_eq!(lookout.pick_up(second), Some(1));
+        assert_eq!(lookout.take_back(ticket), None, "the other thread reads it");
+        assert_eq!(lookout.pick_up(first), None, "the other thread leads");
+    }
+
+    #[test]
+    fn who_has_lost_the_lead_does_not_take_it_from_an_errand_of_the_other_thread() {
+        let lookout = lookout();
+        let first = lookout.lay(1);
+        let ticket = lookout.put_down(10).unwrap();
+        assert_eq!(lookout.wait_for_lead(), (1, 10));
+        assert_eq!(lookout.take_back(ticket), None);
+        // The other thread is quicker to begin an errand than this one to end its task.
+        let second = lookout.lay(1);
+        let ticket = lookout.put_down(20).unwrap();
+        assert_eq!(lookout.pick_up(first), None);
+        // So it looks out, and nobody else puts a connection where that of the errand lies.
+        assert_eq!(lookout.wait_for_lead(), (1, 20));
+        assert_eq!(lookout.take_back(ticket), None);
+        assert_eq!(lookout.pick_up(second), None);
     }
 }

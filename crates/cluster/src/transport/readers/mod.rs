@@ -64,7 +64,7 @@ pub(crate) struct Readers {
     ready: Mutex<VecDeque<Arc<Task>>>,
     sockets: Mutex<HashMap<Token, Arc<Readiness>>>,
     sockets_ever: AtomicUsize,
-    lookout: Lookout,
+    lookout: Lookout<Lead, Reading>,
 }
 
 /// What the thread that leads has: nobody else asks the system.
@@ -177,9 +177,9 @@ impl Readers {
                 let Some(task) = self.ready.lock().pop_front() else {
                     break;
                 };
-                self.lookout.lay(lead);
+                let laid = self.lookout.lay(lead);
                 task.run();
-                match self.lookout.pick_up() {
+                match self.lookout.pick_up(laid) {
                     Some(still) => lead = still,
                     None => return,
                 }
