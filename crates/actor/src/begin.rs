@@ -365,10 +365,17 @@ fn dispatch<F: Function>(call: Call<'_, F>, deadline: Time, waker: &Waker) -> Be
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = carried.deadline();
-    let slot = Slot::new(Some(waker));
-    match send::<F>(call.target, call.arguments, carried, Some(slot.clone())) {
-        Ok(()) => Begun::Waiting(slot, deadline),
-        Err(error) => Begun::Over(Err(error)),
+    let slot = Slot::new(None);
+    if let Err(error) = send::<F>(call.target, call.arguments, carried, Some(slot.clone())) {
+        return Begun::Over(Err(error));
+    }
+    // Whoever sends it may have waited for the reply for a moment.
+    match slot.poll(waker) {
+        Poll::Pending => Begun::Waiting(slot, deadline),
+        Poll::Ready(answer) => {
+            scope::count_awaited_call();
+            Begun::Over(answer)
+        }
     }
 }
 

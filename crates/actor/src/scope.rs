@@ -18,7 +18,9 @@ use crate::lent::Lent;
 use crate::measure::Measure;
 pub(crate) use measuring::aside;
 use stack::Innermost;
-pub(crate) use stack::{Inside, count_inline_call, current_actor, depth, inside, wants_pause, with_current};
+pub(crate) use stack::{
+    Inside, count_awaited_call, count_inline_call, current_actor, depth, inside, wants_pause, with_current,
+};
 
 /// A turn as long as it lasts: who runs, on whose behalf, and what is measured.
 pub struct Scope {

@@ -24,6 +24,11 @@ impl Callers {
         self.waiting.insert(call, caller);
     }
 
+    /// Whether exactly one waits.
+    pub(crate) fn waits_one(&self) -> bool {
+        self.waiting.len() == 1
+    }
+
     /// A call is over. Its caller hears of it when it is among those that [`Callers::take_ended`] gives.
     pub(crate) fn end(&mut self, call: CallId, outcome: Outcome) {
         if let Some(caller) = self.waiting.remove(&call) {
@@ -48,6 +53,11 @@ impl Callers {
 }
 
 impl Ended {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Tells their callers, in order.
     pub(crate) fn tell(self) {
         for (caller, outcome) in self.0 {

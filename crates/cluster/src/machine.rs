@@ -10,20 +10,22 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use elastin_actor::ReplySlot;
 use elastin_protocol::{Command, Event, Node};
 use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::callers::Callers;
-use crate::transport::Outbox;
+use crate::callers::{Callers, Ended};
+use crate::transport::{Awaited, Outbox};
 
 /// A [`Node`] with the events that wait for it.
 pub(crate) struct Machine {
     inputs: Inputs,
     node: Mutex<Worker>,
+    /// How often callers heard of outcomes.
+    told: AtomicU64,
 }
 
 /// What waits for the thread that runs the machine.
@@ -108,6 +110,16 @@ pub(crate) struct Desk {
     pub(crate) callers: Callers,
 }
 
+impl Desk {
+    /// Where the outcome comes from that somebody waits for, if only one does.
+    fn awaited(&self) -> Option<Awaited> {
+        match self.callers.waits_one() {
+            true => self.outbox.awaited(),
+            false => None,
+        }
+    }
+}
+
 /// Carries out commands.
 pub(crate) trait Hands {
     /// The time on this process's clock.
@@ -134,6 +146,24 @@ impl Machine {
                 desk: Desk::default(),
                 stopped: false,
             }),
+            told: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets the machine take a call in, as [`Machine::handle`]. If its caller is the only one that waits, looks for the reply for a
+    /// moment.
+    pub(crate) fn call(&self, input: Input, hands: &impl Hands) {
+        let told = self.told.load(Ordering::Acquire);
+        let awaited = match self.node.try_lock() {
+            Some(worker) => self.drain_and(worker, [input], hands, Desk::awaited),
+            None => {
+                self.inputs.extend([input]);
+                None
+            }
+        };
+        self.take_in_left(hands);
+        if let Some(awaited) = awaited {
+            awaited.look(|| self.told.load(Ordering::Acquire) != told);
         }
     }
 
@@ -210,7 +240,18 @@ impl Machine {
     }
 
     /// Takes in what waits, then these, then what has come meanwhile.
-    fn drain(&self, mut worker: MutexGuard<'_, Worker>, inputs: impl IntoIterator<Item = Input>, hands: &impl Hands) {
+    fn drain(&self, worker: MutexGuard<'_, Worker>, inputs: impl IntoIterator<Item = Input>, hands: &impl Hands) {
+        self.drain_and(worker, inputs, hands, |_| ());
+    }
+
+    /// The same, and looks at the desk in the end.
+    fn drain_and<T>(
+        &self,
+        mut worker: MutexGuard<'_, Worker>,
+        inputs: impl IntoIterator<Item = Input>,
+        hands: &impl Hands,
+        look: impl FnOnce(&Desk) -> T,
+    ) -> T {
         let draining = Draining::begin();
         self.drain_queue(&mut worker, hands);
         for input in inputs {
@@ -223,8 +264,17 @@ impl Machine {
             hands.wake_at(worker.node.next_timer());
         }
         let ended = worker.desk.callers.take_ended();
+        let seen = look(&worker.desk);
         drop(worker);
-        ended.tell();
+        self.tell(ended);
+        seen
+    }
+
+    fn tell(&self, ended: Ended) {
+        if !ended.is_empty() {
+            ended.tell();
+            self.told.fetch_add(1, Ordering::Release);
+        }
     }
 
     fn drain_queue(&self, worker: &mut Worker, hands: &impl Hands) {
@@ -235,7 +285,7 @@ impl Machine {
                 worker.take_in(input, hands);
             }
             // Others may bring more for as long as this goes on: no caller waits for the end of it.
-            worker.desk.callers.take_ended().tell();
+            self.tell(worker.desk.callers.take_ended());
         }
         worker.batch = batch;
     }

@@ -1,7 +1,6 @@
 //! How nodes make sure that they talk to nodes of their cluster.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use tokio_rustls::rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use tokio_rustls::rustls::{ClientConfig, CommonState, RootCertStore, ServerConfig, version};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::transport::{Readers, Socket};
+use crate::transport::{Dialled, ReadBy, Socket};
 
 /// How nodes make sure that they talk to nodes of their cluster.
 #[derive(Clone, Debug)]
@@ -182,8 +181,7 @@ pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A connection whose other end has shown its certificate, if that is how nodes know each other.
 pub(crate) struct Secured {
-    /// The threads that read it; none if the runtime of those who call does.
-    pub(crate) readers: Option<&'static Readers>,
+    pub(crate) read_by: ReadBy,
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
     /// The socket under `writer`, if what is written goes to it as it is.
@@ -200,17 +198,14 @@ pub(crate) type Direct = std::net::TcpStream;
 impl Secured {
     /// A connection in plain text, whose two ends are the same socket.
     fn plain(
-        readers: Option<&'static Readers>,
-        (reader, writer): (
-            impl AsyncRead + Send + Unpin + 'static,
-            impl AsyncWrite + Send + Unpin + 'static,
-        ),
+        read_by: ReadBy,
+        socket: impl AsyncRead + AsyncWrite + Clone + Send + Unpin + 'static,
         direct: Direct,
     ) -> Self {
         Self {
-            readers,
-            reader: Box::new(reader),
-            writer: Box::new(writer),
+            read_by,
+            reader: Box::new(socket.clone()),
+            writer: Box::new(socket),
             direct: Some(direct),
             may_be_node: true,
             certificate: None,
@@ -226,18 +221,20 @@ fn shown(connection: &CommonState) -> Option<String> {
 
 impl Security {
     /// Makes a connection to a node secure. What comes on it are replies, if anything: tokio's threads read it, whose tasks wait
-    /// for them.
+    /// for them, and who waits alone does so itself.
     pub(crate) async fn secure_dialled(&self, stream: TcpStream) -> io::Result<Secured> {
+        let socket = Dialled::new(stream)?;
+        let read_by = ReadBy::Callers(socket.clone());
         let Security::Certificates(certificates) = self else {
-            let direct = Direct::from(stream.as_fd().try_clone_to_owned()?);
-            return Ok(Secured::plain(None, stream.into_split(), direct));
+            let direct = socket.direct()?;
+            return Ok(Secured::plain(read_by, socket, direct));
         };
         let name = certificates.node_name.clone();
-        let stream = certificates.connector.connect(name, stream).await?;
+        let stream = certificates.connector.connect(name, socket).await?;
         let certificate = shown(stream.get_ref().1);
         let (reader, writer) = tokio::io::split(stream);
         Ok(Secured {
-            readers: None,
+            read_by,
             reader: Box::new(reader),
             writer: Box::new(writer),
             direct: None,
@@ -246,16 +243,16 @@ impl Security {
         })
     }
 
-    /// Makes a connection secure that somebody has opened. Calls come on it: [`Readers`] read it, who run actors.
+    /// Makes a connection secure that somebody has opened. Calls come on it: our own threads read it, which run actors.
     pub(crate) async fn secure_accepted(&self, stream: TcpStream) -> io::Result<Secured> {
         let stream = stream.into_std()?;
         let Security::Certificates(certificates) = self else {
             let direct = stream.try_clone()?;
             let socket = Socket::new(stream)?;
-            return Ok(Secured::plain(Some(socket.readers()), (socket.clone(), socket), direct));
+            return Ok(Secured::plain(ReadBy::Readers(socket.readers()), socket, direct));
         };
         let socket = Socket::new(stream)?;
-        let readers = socket.readers();
+        let read_by = ReadBy::Readers(socket.readers());
         let stream = certificates.acceptor.accept(socket).await?;
         let connection = stream.get_ref().1;
         let certificate = shown(connection);
@@ -265,7 +262,7 @@ impl Security {
             parsed.is_some_and(|certificate| verify_server_name(&certificate, &certificates.node_name).is_ok());
         let (reader, writer) = tokio::io::split(stream);
         Ok(Secured {
-            readers: Some(readers),
+            read_by,
             reader: Box::new(reader),
             writer: Box::new(writer),
             direct: None,

@@ -19,6 +19,9 @@ const INLINE_CALLS_MAX: u32 = 1024;
 /// The same for threads outside, which have other tasks to run.
 const INLINE_CALLS_OUTSIDE_MAX: u32 = 128;
 
+/// As how many inline calls one counts whose reply came from another process while the thread waited.
+const AWAITED_COUNTS: u32 = 16;
+
 /// A list of scopes, each in `outer` of the one before it.
 type List = Cell<ManuallyDrop<Option<Box<Scope>>>>;
 
@@ -111,6 +114,12 @@ pub(crate) fn wants_pause() -> bool {
 #[inline]
 pub(crate) fn count_inline_call() {
     INLINE_CALLS.set(INLINE_CALLS.get() + 1);
+}
+
+/// Counts a call whose reply this thread has waited for: that took as long as many inline ones.
+#[inline]
+pub(crate) fn count_awaited_call() {
+    INLINE_CALLS.set(INLINE_CALLS.get() + AWAITED_COUNTS);
 }
 
 /// Shows the innermost turn of this thread, if there is one.

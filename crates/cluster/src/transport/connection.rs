@@ -122,7 +122,7 @@ fn objection(inner: &Inner, peer: NodeId, secured: &Secured) -> Option<&'static 
 async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, version: u16, secured: Secured) {
     if inner.has_address(peer) {
         let link = inner.link(peer);
-        let reading = Reading::new(&inner, secured.readers, peer, &link, secured.reader);
+        let reading = Reading::new(&inner, secured.read_by, peer, &link, secured.reader);
         reading.keeping(secured.writer).start();
     } else {
         let Some(link) = inner.adopt(peer, secured.certificate.clone()) else {
@@ -136,7 +136,7 @@ async fn carry_both_ways(inner: &Arc<Inner>, peer: NodeId, version: u16, secured
     tracing::debug!(%peer, version, "a link is open");
     link.open(version, secured.direct);
     inner.receiver.link_up(peer);
-    Reading::new(inner, secured.readers, peer, link, secured.reader).start();
+    Reading::new(inner, secured.read_by, peer, link, secured.reader).start();
     write_frames(inner, peer, secured.writer, link).await;
 }
 

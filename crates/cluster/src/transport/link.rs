@@ -4,14 +4,15 @@
 //! way out. When there is more to do, they are left to a task that writes all that have gathered at once.
 
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::SendError;
+use super::replies::Replies;
 use super::stages::Stages;
 use crate::frame::FrameError;
 use crate::security::Direct;
@@ -50,6 +51,8 @@ pub(super) struct Link {
     stages: Arc<Stages>,
     /// The bytes of frames that came and were taken in.
     heard_bytes: AtomicU64,
+    /// What reads the connection that this process has opened.
+    replies: Mutex<Weak<Replies>>,
 }
 
 struct Outgoing {
@@ -97,7 +100,21 @@ impl Link {
             close: watch::Sender::new(false),
             stages,
             heard_bytes: AtomicU64::new(0),
+            replies: Mutex::default(),
         })
+    }
+
+    /// This is what reads the connection, into which callers may look.
+    pub(super) fn is_read_by(&self, replies: Weak<Replies>) {
+        *self.replies.lock() = replies;
+    }
+
+    /// Looks for a moment for a reply, until `is_there`.
+    pub(super) fn look(&self, is_there: impl Fn() -> bool) {
+        let replies = self.replies.lock().upgrade();
+        if let Some(replies) = replies {
+            replies.look(is_there);
+        }
     }
 
     /// Frames of so many bytes came, and were taken in.

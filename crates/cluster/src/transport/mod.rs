@@ -12,12 +12,15 @@
 
 mod caution;
 mod connection;
+mod dialled;
 mod distrust;
 mod input;
 mod link;
+mod looking;
 mod outbox;
 mod readers;
 mod reading;
+mod replies;
 mod socket;
 mod stages;
 
@@ -38,11 +41,14 @@ use crate::handshake::Identity;
 use crate::security::Security;
 use distrust::Distrust;
 use link::Link;
+use readers::Readers;
 use stages::Stages;
 
+pub(crate) use dialled::Dialled;
 pub use link::{LINK_BYTES_MAX, LinkTraffic};
-pub(crate) use outbox::Outbox;
-pub(crate) use readers::{Readers, looked};
+pub(crate) use looking::looked;
+pub(crate) use outbox::{Awaited, Outbox};
+pub(crate) use reading::ReadBy;
 pub(crate) use socket::Socket;
 pub use stages::{StageMeasures, TransportMeasures};
 
@@ -137,7 +143,7 @@ impl Transport {
     /// Goes on the network. Must be called inside a tokio runtime, whose tasks carry the connections.
     pub fn start(config: TransportConfig, receiver: Arc<dyn Receiver>) -> Transport {
         if !config.looks {
-            readers::forbid_looking();
+            looking::forbid();
         }
         let secret = match &config.security {
             Security::Secret(secret) => Some(secret.clone()),
@@ -235,7 +241,7 @@ impl Transport {
             backlogged: stages.backlogged.load(Ordering::Relaxed),
             links: versions.len() as u64,
             wire_version_oldest: versions.into_iter().min().unwrap_or(0),
-            looked: readers::looked(),
+            looked: looked(),
         }
     }
 

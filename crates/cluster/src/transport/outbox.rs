@@ -22,7 +22,23 @@ pub(crate) struct Outbox {
     frames: usize,
 }
 
+/// Where a reply is to come from, most likely.
+pub(crate) struct Awaited(Arc<Link>);
+
+impl Awaited {
+    /// Looks for it for a moment, until `is_there`.
+    pub(crate) fn look(&self, is_there: impl Fn() -> bool) {
+        self.0.look(is_there);
+    }
+}
+
 impl Outbox {
+    /// Where the reply to the last frame is to come from.
+    pub(crate) fn awaited(&self) -> Option<Awaited> {
+        let (_, link) = self.last.as_ref()?;
+        Some(Awaited(Arc::clone(link)))
+    }
+
     /// Puts a frame of the protocol behind those already put and sent to the peer, dialling it if need be. It leaves with
     /// [`Outbox::send_off`], or before.
     pub(crate) fn put(&mut self, transport: &Transport, to: NodeId, frame: &Frame) -> Result<(), SendError> {

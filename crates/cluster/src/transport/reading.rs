@@ -9,9 +9,11 @@ use tokio::io::AsyncReadExt;
 
 use super::Inner;
 use super::caution::Caution;
+use super::dialled::Dialled;
 use super::input::Input;
 use super::link::Link;
 use super::readers::Readers;
+use super::replies::Replies;
 use crate::frame::{FrameError, Frames, Taken};
 use crate::security::{Reader, Writer};
 
@@ -22,11 +24,19 @@ const FRAMES_AT_ONCE: usize = 128;
 /// less than the wait of what comes behind it.
 const SLOW_PER_FRAME: Duration = Duration::from_micros(100);
 
+/// Who reads a connection.
+#[derive(Clone)]
+pub(crate) enum ReadBy {
+    /// Threads of our own, which also run actors.
+    Readers(&'static Readers),
+    /// A task of tokio's, or whoever waits for a reply alone. They run no errands.
+    Callers(Dialled),
+}
+
 /// The receiving end of a connection.
 pub(super) struct Reading {
     inner: Arc<Inner>,
-    /// Who reads it; none if tokio's threads do, which run no errands.
-    readers: Option<&'static Readers>,
+    read_by: ReadBy,
     peer: NodeId,
     link: Arc<Link>,
     reader: Reader,
@@ -37,16 +47,10 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(
-        inner: &Arc<Inner>,
-        readers: Option<&'static Readers>,
-        peer: NodeId,
-        link: &Arc<Link>,
-        reader: Reader,
-    ) -> Self {
+    pub(super) fn new(inner: &Arc<Inner>, read_by: ReadBy, peer: NodeId, link: &Arc<Link>, reader: Reader) -> Self {
         Self {
             inner: Arc::clone(inner),
-            readers,
+            read_by,
             peer,
             link: Arc::clone(link),
             reader,
@@ -66,7 +70,7 @@ impl Reading {
 
     /// Has it read until the connection breaks or is closed; if the peer has talked nonsense, only after a pause.
     pub(super) fn start(self) {
-        let (readers, handle) = (self.readers, self.inner.handle.clone());
+        let (read_by, link, handle) = (self.read_by.clone(), Arc::clone(&self.link), self.inner.handle.clone());
         let read = async move {
             let pause = self.inner.pause_before_reading(self.peer);
             if !pause.is_zero() {
@@ -77,9 +81,9 @@ impl Reading {
             }
             self.run().await;
         };
-        match readers {
-            Some(readers) => readers.spawn(&handle, read),
-            None => drop(handle.spawn(read)),
+        match read_by {
+            ReadBy::Readers(readers) => readers.spawn(&handle, read),
+            ReadBy::Callers(socket) => link.is_read_by(Replies::spawn(&handle, socket, read)),
         }
     }
 
@@ -156,11 +160,11 @@ impl Reading {
     /// Runs an errand on this thread, or leaves it to the workers. Gives back the connection, unless another task has taken
     /// it over because this took too long.
     fn run_errand(mut self, errand: Errand, frames: usize) -> Option<Self> {
-        // Other connections do not wait for it, as far as is known.
-        let Some(readers) = self.readers.filter(|readers| !readers.has_ready()) else {
+        let ReadBy::Readers(readers) = self.read_by else {
             return Some(self);
         };
-        if self.caution.leaves_next() {
+        // Other connections do not wait for it, as far as is known.
+        if readers.has_ready() || self.caution.leaves_next() {
             return Some(self);
         }
         let inner = Arc::clone(&self.inner);

@@ -17,7 +17,6 @@
 //! Only connections that others have opened are read here: on those come calls. Replies are read by tokio's threads, whose tasks
 //! wait for them most likely.
 
-mod looking;
 mod lookout;
 mod task;
 
@@ -25,20 +24,18 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use super::looking::Looking;
 use super::reading::{self, Reading};
 use super::socket::Readiness;
-use looking::Looking;
 use lookout::Lookout;
 use task::Task;
 
-pub(super) use looking::forbid as forbid_looking;
-pub(crate) use looking::looked;
 pub(super) use lookout::Ticket;
 
 /// What the bell is known by; sockets have the numbers after it.
@@ -69,9 +66,14 @@ pub(crate) struct Readers {
 
 /// What the thread that leads has: nobody else asks the system.
 struct Lead {
+    system: System,
+    looking: Looking,
+}
+
+/// What the system is asked with.
+struct System {
     poll: Poll,
     events: Events,
-    looking: Looking,
 }
 
 impl Readers {
@@ -98,8 +100,10 @@ impl Readers {
             lookout: Lookout::default(),
         }));
         let lead = Lead {
-            poll,
-            events: Events::with_capacity(EVENTS_AT_ONCE),
+            system: System {
+                poll,
+                events: Events::with_capacity(EVENTS_AT_ONCE),
+            },
             looking: Looking::default(),
         };
         let thread = || std::thread::Builder::new().name("elastin-reader".into());
@@ -190,36 +194,21 @@ impl Readers {
 
     /// Waits until there is something to do, or does not if there is.
     fn wait(&self, lead: &mut Lead) {
+        let Lead { system, looking } = lead;
         if self.has_ready() {
-            return self.ask(lead, Some(Duration::ZERO));
+            return self.ask(system, Some(Duration::ZERO));
         }
-        if lead.looking.begins() {
-            let began = Instant::now();
-            let (mut looked_at, mut looked) = (began, Duration::ZERO);
-            let found = loop {
-                self.ask(lead, Some(Duration::ZERO));
-                if self.has_ready() {
-                    break true;
-                }
-                // Whoever else wants this core has it first.
-                std::thread::yield_now();
-                let now = Instant::now();
-                looked += looking::own_time(now.duration_since(looked_at));
-                looked_at = now;
-                if now.duration_since(began) > looking::LOOKS_FOR_MAX {
-                    break false;
-                }
-            };
-            looking::add(looked);
-            lead.looking.ended(found);
-            if found {
-                return;
-            }
+        looking.look(|| {
+            self.ask(system, Some(Duration::ZERO));
+            self.has_ready()
+        });
+        if self.has_ready() {
+            return;
         }
         self.asleep.store(true, Ordering::SeqCst);
         // Whoever has made something ready before it could see that this thread sleeps did not ring.
         let timeout = self.has_ready().then_some(Duration::ZERO);
-        self.ask(lead, timeout);
+        self.ask(system, timeout);
         self.asleep.store(false, Ordering::SeqCst);
     }
 
@@ -229,15 +218,15 @@ impl Readers {
     }
 
     /// Asks the system which sockets have something, and tells those who wait for it.
-    fn ask(&self, lead: &mut Lead, timeout: Option<Duration>) {
-        if let Err(error) = lead.poll.poll(&mut lead.events, timeout) {
+    fn ask(&self, system: &mut System, timeout: Option<Duration>) {
+        if let Err(error) = system.poll.poll(&mut system.events, timeout) {
             if error.kind() != io::ErrorKind::Interrupted {
                 tracing::error!(%error, "the system can't say which connections have something");
                 std::thread::sleep(PAUSE_AFTER_ERROR);
             }
             return;
         }
-        for event in &lead.events {
+        for event in &system.events {
             let readiness = self.sockets.lock().get(&event.token()).cloned();
             if let Some(readiness) = readiness {
                 readiness.tell(event);

@@ -1,0 +1,252 @@
+//! The task that reads a connection which this process has opened, and callers who look for what it is about to read.
+//!
+//! A lone call is quickest if nobody has to be woken for its reply. So who has made one, and waits for it alone, goes on with the
+//! task that reads on its own thread for a moment. If the reply does not come in that time, the task waits for it as ever.
+//!
+//! ```text
+//!   call ──► looks: the task goes on here, of which tokio knows nothing ──► the reply
+//!                 └── not there in time ──► tokio wakes the task ──► the task wakes the caller
+//! ```
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::task::coop::unconstrained;
+
+use super::dialled::Dialled;
+use super::looking::Looking;
+
+/// The task that reads a connection. It lives as long as tokio keeps it.
+pub(super) struct Replies {
+    // Whoever has the lock goes on with the task. Tokio's thread waits for it if somebody looks, which takes a moment.
+    task: Mutex<Task>,
+    socket: Dialled,
+    handle: Handle,
+}
+
+struct Task {
+    /// None when it is over.
+    future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Lets tokio go on with it; none before tokio has begun.
+    waker: Option<Waker>,
+    looking: Looking,
+}
+
+impl Replies {
+    /// Runs the task that reads this socket.
+    pub(super) fn spawn(
+        handle: &Handle,
+        socket: Dialled,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) -> Weak<Replies> {
+        let replies = Arc::new(Replies {
+            task: Mutex::new(Task {
+                future: Some(Box::pin(future)),
+                waker: None,
+                looking: Looking::default(),
+            }),
+            socket,
+            handle: handle.clone(),
+        });
+        let known_as = Arc::downgrade(&replies);
+        handle.spawn(poll_fn(move |context| replies.task.lock().go_on(context.waker())));
+        known_as
+    }
+
+    /// Goes on with the task on this thread for a moment, until `is_there`.
+    pub(super) fn look(&self, is_there: impl Fn() -> bool) {
+        // If somebody else is at it, that one finds what there is.
+        let Some(mut task) = self.task.try_lock() else { return };
+        let Some(waker) = task.waker.clone() else { return };
+        let _within = self.handle.enter();
+        let mut looking = std::mem::take(&mut task.looking);
+        let mut has_looked = false;
+        looking.look(|| {
+            if !std::mem::replace(&mut has_looked, true) {
+                self.socket.begin_look();
+            }
+            task.poll(Waker::noop()).is_ready() || is_there()
+        });
+        task.looking = looking;
+        if has_looked {
+            self.socket.end_look();
+            // So that everything it waits for wakes it where it belongs.
+            if task.go_on(&waker).is_ready() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Task {
+    /// Goes on with it, so that this waker is woken when there is more to do.
+    fn go_on(&mut self, waker: &Waker) -> Poll<()> {
+        if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            self.waker = Some(waker.clone());
+        }
+        self.poll(waker)
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        let Some(future) = &mut self.future else {
+            return Poll::Ready(());
+        };
+        // It gives way by itself, and what it does is no part of what its caller may do.
+        let mut future = unconstrained(future.as_mut());
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            Pin::new(&mut future).poll(&mut Context::from_waker(waker))
+        }));
+        if polled.is_err() {
+            tracing::error!("a panic has ended the task that reads a connection");
+        }
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(())) | Err(_) => {
+                self.future = None;
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A connection whose bytes are counted as they are read, and its other end.
+    struct Counted {
+        replies: Weak<Replies>,
+        bytes: Arc<AtomicUsize>,
+        other: TcpStream,
+    }
+
+    impl Counted {
+        async fn start() -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (other, _) = listener.accept().await.unwrap();
+            other.set_nodelay(true).unwrap();
+            let socket = Dialled::new(ours).unwrap();
+            let bytes = Arc::new(AtomicUsize::new(0));
+            let (mut reads, count) = (socket.clone(), Arc::clone(&bytes));
+            let replies = Replies::spawn(&Handle::current(), socket, async move {
+                let mut room = [0; 1000];
+                while let Ok(read @ 1..) = reads.read(&mut room).await {
+                    count.fetch_add(read, Ordering::SeqCst);
+                }
+            });
+            Self { replies, bytes, other }
+        }
+
+        fn came(&self) -> usize {
+            self.bytes.load(Ordering::SeqCst)
+        }
+
+        async fn wait_for(&self, bytes: usize) {
+            let came = async {
+                while self.came() < bytes {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let in_time = timeout(Duration::from_secs(10), came).await;
+            assert!(in_time.is_ok(), "{} of {bytes} bytes came", self.came());
+        }
+
+        fn look(&self, bytes: usize) {
+            if let Some(replies) = self.replies.upgrade() {
+                replies.look(|| self.came() >= bytes);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_lost_between_looks_and_tokio() {
+        let mut counted = Counted::start().await;
+        let mut sent = 0;
+        for round in 1..2_000 {
+            // Now and then more than is read at once.
+            let bytes = if round % 100 == 0 { 2_500 } else { round % 7 + 1 };
+            if round % 3 == 0 {
+                counted.look(sent + 1);
+            }
+            counted.other.write_all(&vec![0; bytes]).await.unwrap();
+            sent += bytes;
+            if round % 2 == 0 {
+                counted.look(sent);
+            }
+            if round % 5 == 0 {
+                counted.wait_for(sent).await;
+            }
+        }
+        counted.wait_for(sent).await;
+        assert_eq!(counted.came(), sent);
+    }
+
+    #[tokio::test]
+    async fn who_looks_finds_what_is_there_without_tokio() {
+        let mut counted = Counted::start().await;
+        counted.other.write_all(&[0]).await.unwrap();
+        counted.wait_for(1).await;
+        counted.other.write_all(&[0; 10]).await.unwrap();
+        // Nothing is awaited from here on, so this runtime's only thread reads nothing.
+        for _ in 0..1_000 {
+            counted.look(11);
+        }
+        assert_eq!(counted.came(), 11);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_connection_ends_its_task_whoever_sees_it() {
+        for looks in [true, false] {
+            let mut counted = Counted::start().await;
+            counted.other.write_all(&[0]).await.unwrap();
+            counted.wait_for(1).await;
+            counted.other.shutdown().await.unwrap();
+            if looks {
+                counted.look(2);
+            }
+            let ended = async {
+                while counted.replies.strong_count() > 0 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            timeout(Duration::from_secs(10), ended).await.expect("the task ends");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_the_task_and_not_who_looks() {
+        let counted = Counted::start().await;
+        let (socket, _other) = {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            (Dialled::new(ours).unwrap(), listener.accept().await.unwrap())
+        };
+        let mut polls = 0;
+        let replies = Replies::spawn(
+            &Handle::current(),
+            socket,
+            poll_fn(move |_| {
+                polls += 1;
+                assert!(polls < 2, "on purpose");
+                Poll::Pending
+            }),
+        );
+        tokio::task::yield_now().await;
+        replies.upgrade().unwrap().look(|| false);
+        assert!(replies.upgrade().unwrap().task.lock().future.is_none());
+        drop(counted);
+    }
+}
