@@ -27,6 +27,7 @@ impl Elastin {
             first_error: None,
             policy: PolicySource::none(),
             idle_max: None,
+            busy_poll: true,
         }
     }
 }
@@ -42,6 +43,7 @@ pub struct App {
     first_error: Option<SchemaError>,
     policy: PolicySource,
     idle_max: Option<Duration>,
+    busy_poll: bool,
 }
 
 /// What is wrong with an application. It can't be run before that is mended.
@@ -85,6 +87,19 @@ impl App {
     pub fn passivate_after(mut self, idle_max: Duration) -> Self {
         self.idle_max = Some(idle_max);
         self
+    }
+
+    /// Lets servers and clients sleep at once when there is no mail, or no reply yet, instead of looking for it for up to 50 µs, as
+    /// long as that pays. They use less of the processor then, and lone calls take longer. Processes whose control group rations
+    /// their cores never look.
+    pub fn without_busy_poll(mut self) -> Self {
+        self.busy_poll = false;
+        self
+    }
+
+    /// Whether processes may look for mail before they sleep.
+    pub(crate) fn busy_polls(&self) -> bool {
+        self.busy_poll
     }
 
     /// The actor types: what policies can name.

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::App;
 use crate::retrying::Retrying;
+use crate::usage::Capacity;
 use crate::wire_versions;
 
 /// How long a member may be silent before it counts as dead. Short, because processes on one machine are quick to answer;
@@ -155,7 +156,7 @@ impl MemberOptions {
             coordination,
             state,
             cpu_share: None,
-            looks: true,
+            looks: !Capacity::find(None, None).is_rationed(),
             listen: LOOPBACK,
             advertise: None,
             lease_ttl: LEASE_TTL,
@@ -220,7 +221,7 @@ impl Joined {
             saved_types: app.saved_types().clone(),
             security: options.security,
             listener,
-            looks: options.looks,
+            looks: options.looks && app.busy_polls(),
             state: options.state,
             planted: options.planted,
         };

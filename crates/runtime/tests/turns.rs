@@ -239,6 +239,45 @@ impl Outside for Silence {
     fn passivated(&self, _actor: &ActorId, _epoch: ActivationEpoch) {}
 }
 
+/// A world that answers before it gives back who has called.
+struct Echoing;
+
+impl Outside for Echoing {
+    fn may_activate_here(&self, _actor: &ActorId) -> Option<Grant> {
+        None
+    }
+
+    fn send(&self, _message: Arc<Message>, reply: Option<ReplySlot>) {
+        reply.expect("somebody waits").complete(Err(CallError::Panicked));
+    }
+
+    fn reply(&self, _call: CallId, _outcome: Outcome) {}
+
+    fn save(&self, _actor: &ActorId, _epoch: ActivationEpoch, _state: Bytes, done: SaveDone) {
+        done(Ok(()));
+    }
+
+    fn passivated(&self, _actor: &ActorId, _epoch: ActivationEpoch) {}
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_at_once_is_taken_at_once_but_not_for_ever() {
+    let builder = Runtime::builder().outside(Arc::new(Echoing));
+    let runtime = builder.workers(1).build().unwrap();
+    // As in a client, this process does not know the type.
+    let far: Ref<Steps> = runtime.client().actor("far");
+    let answered = (0..100).take_while(|_| poll(Box::pin(far.counts().into_future()).as_mut()).is_ready());
+    let answered = answered.count();
+    assert!(
+        (2..50).contains(&answered),
+        "other tasks get their turn after {answered} calls"
+    );
+    assert!(
+        poll(Box::pin(far.counts().into_future()).as_mut()).is_ready(),
+        "it goes on after a pause"
+    );
+}
+
 #[tokio::test]
 async fn the_world_beyond_hears_of_calls_that_nobody_waits_for() {
     let silence = Arc::new(Silence::default());

@@ -28,6 +28,9 @@ use crate::{Body, Command, DirectoryBody, MoveBody, MoveError, MoveId, MoveStep,
 /// Parts of a large image that may be on their way at once: enough to keep a connection busy, few enough that calls get
 /// through between them.
 const CHUNKS_UNDER_WAY: usize = 2;
+/// An image so many times as large as one that leaves in one go is on its way for long. Its parts are half as large as others, so
+/// that calls wait less for each of them; a shorter one had better be over soon.
+const LONG_IMAGE: usize = 8;
 /// How often one of many moves is begun before its target's refusal counts: with [`Limits::moves_in`](crate::Limits) moves
 /// at a time even the last of a large server gets its turn much earlier.
 const TRIES_MAX: u32 = 100_000;
@@ -237,7 +240,7 @@ impl Node {
     pub(super) fn stage(&mut self, actor: &ActorId) {
         let limits = &self.links.limits;
         let (now, burst_bytes, pause) = (self.links.now, limits.burst_bytes, limits.stage_pause);
-        let move_deadline = limits.move_deadline;
+        let (move_deadline, chunk_bytes) = (limits.move_deadline, limits.chunk_bytes);
         loop {
             let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut) else {
                 return;
@@ -264,7 +267,11 @@ impl Node {
                     out.pauses_until = now + pause;
                 }
             }
-            let chunk = image.split_to(image.len().min(self.links.limits.chunk_bytes));
+            let part_bytes = match out.image_bytes > LONG_IMAGE * burst_bytes {
+                true => chunk_bytes.div_ceil(2),
+                false => chunk_bytes,
+            };
+            let chunk = image.split_to(image.len().min(part_bytes));
             let last = image.is_empty();
             if last {
                 out.step = OutStep::Deciding;
