@@ -154,28 +154,27 @@ impl Machine {
     /// moment.
     pub(crate) fn call(&self, input: Input, hands: &impl Hands) {
         let told = self.told.load(Ordering::Acquire);
-        let awaited = match self.node.try_lock() {
-            Some(worker) => self.drain_and(worker, [input], hands, Desk::awaited),
-            None => {
-                self.inputs.extend([input]);
-                None
-            }
-        };
-        self.take_in_left(hands);
-        if let Some(awaited) = awaited {
+        if let Some(awaited) = self.handle_and(input, hands, Desk::awaited).flatten() {
             awaited.look(|| self.told.load(Ordering::Acquire) != told);
         }
     }
 
     /// Lets the machine take something in, now or as soon as the thread that runs it gets to it.
     pub(crate) fn handle(&self, input: Input, hands: &impl Hands) {
-        match self.node.try_lock() {
-            Some(worker) => self.drain(worker, [input], hands),
+        self.handle_and(input, hands, |_| ());
+    }
+
+    /// The same, and looks at the desk when this thread has taken it in; none if it has left it to another.
+    fn handle_and<T>(&self, input: Input, hands: &impl Hands, look: impl FnOnce(&Desk) -> T) -> Option<T> {
+        let seen = match self.node.try_lock() {
+            Some(worker) => Some(self.drain_and(worker, [input], hands, look)),
             None => {
                 self.inputs.extend([input]);
+                None
             }
-        }
+        };
         self.take_in_left(hands);
+        seen
     }
 
     /// The same with several events, in order. They are made one by one while the machine is held, so making one must not look
