@@ -52,14 +52,22 @@ impl<R> Slot<R> {
 
     /// Answers. The first answer counts; a later one is dropped, as is one that nobody waits for.
     pub(crate) fn put(&self, answer: Result<R, CallError>) {
+        if let Some(waker) = self.fill(answer) {
+            waker.wake();
+        }
+    }
+
+    /// The same, and leaves it to whoever calls this to wake the caller.
+    #[must_use]
+    fn fill(&self, answer: Result<R, CallError>) -> Option<Waker> {
         let mut state = self.lock();
-        if let State::Waiting { waker, .. } = &mut *state {
-            let waker = waker.take();
-            *state = State::Answered(answer);
-            drop(state);
-            if let Some(waker) = waker {
-                waker.wake();
+        match &mut *state {
+            State::Waiting { waker, .. } => {
+                let waker = waker.take();
+                *state = State::Answered(answer);
+                waker
             }
+            State::Answered(_) | State::Closed => None,
         }
     }
 
@@ -131,7 +139,9 @@ enum Taker {
 
 /// A meeting place that takes an encoded outcome.
 trait Decodes: Send + Sync {
-    fn decode(&self, outcome: Outcome, names: &'static Names);
+    /// Gives whom to wake.
+    #[must_use]
+    fn decode(&self, outcome: Outcome, names: &'static Names) -> Option<Waker>;
 }
 
 /// The names that errors give an actor type and its function.
@@ -141,11 +151,11 @@ struct Names {
 }
 
 impl<R: DeserializeOwned + Send> Decodes for Slot<R> {
-    fn decode(&self, outcome: Outcome, names: &'static Names) {
-        self.put(match outcome {
+    fn decode(&self, outcome: Outcome, names: &'static Names) -> Option<Waker> {
+        self.fill(match outcome {
             Ok(bytes) => codec::decode(&bytes, "the reply", names.method).map_err(CallError::Rejected),
             Err(error) => Err(names.put_into(error)),
-        });
+        })
     }
 }
 
@@ -165,22 +175,33 @@ impl ReplySlot {
     }
 
     /// Hands over the outcome.
-    pub fn complete(mut self, outcome: Outcome) {
+    pub fn complete(self, outcome: Outcome) {
+        if let Some(waker) = self.fill(outcome) {
+            waker.wake();
+        }
+    }
+
+    /// The same, and leaves it to whoever calls this to wake the caller, if that is to be done.
+    #[must_use]
+    pub fn fill(mut self, outcome: Outcome) -> Option<Waker> {
         let again = self.again.take();
         if let Err(CallError::NotDelivered(why)) = outcome
             && let Some(Again { by, message }) = again
             && let Some(by) = by.upgrade()
         {
-            return by.not_delivered(message, self, why);
+            by.not_delivered(message, self, why);
+            return None;
         }
-        self.hand_over(outcome);
+        self.hand_over(outcome)
     }
 
-    fn hand_over(&mut self, outcome: Outcome) {
-        match self.taker.take() {
-            Some(Taker::Closure(complete)) => complete(outcome),
-            Some(Taker::Caller(slot, names)) => slot.decode(outcome, names),
-            None => {}
+    fn hand_over(&mut self, outcome: Outcome) -> Option<Waker> {
+        match self.taker.take()? {
+            Taker::Closure(complete) => {
+                complete(outcome);
+                None
+            }
+            Taker::Caller(slot, names) => slot.decode(outcome, names),
         }
     }
 
@@ -217,7 +238,9 @@ impl Names {
 
 impl Drop for ReplySlot {
     fn drop(&mut self) {
-        self.hand_over(Err(CallError::Cancelled));
+        if let Some(waker) = self.hand_over(Err(CallError::Cancelled)) {
+            waker.wake();
+        }
     }
 }
 

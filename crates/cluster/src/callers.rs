@@ -1,16 +1,43 @@
 //! Callers on this node that wait for an outcome from elsewhere.
 
 use std::collections::HashMap;
+use std::pin::pin;
+use std::task::{Context, Waker};
 
 use elastin_actor::ReplySlot;
 use elastin_types::{CallError, CallId, Outcome, Unknown};
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use tokio::task::yield_now;
 
 /// Callers on this node, and the outcomes that some of them are about to hear of.
 #[derive(Default)]
 pub(crate) struct Callers {
     waiting: HashMap<CallId, ReplySlot, RandomState>,
     ended: Ended,
+}
+
+/// A task that has told callers and given way to them, and these callers. They go on when a thread of tokio's has nothing else to
+/// do; if what it does takes too long, they are woken from here.
+#[derive(Default)]
+pub(crate) struct WokenLater(Mutex<Vec<Waker>>);
+
+impl WokenLater {
+    /// The callers had their turn, but the task gives way again.
+    pub(crate) fn forget_callers(&self) {
+        self.0.lock().truncate(1);
+    }
+
+    /// Nobody waits like this any more.
+    pub(crate) fn forget_all(&self) {
+        self.0.lock().clear();
+    }
+
+    /// Wakes those who may have been waiting for too long. Who was woken meanwhile takes no harm.
+    pub(crate) fn wake(&self) {
+        let late = std::mem::take(&mut *self.0.lock());
+        late.into_iter().for_each(Waker::wake);
+    }
 }
 
 /// Calls that are over.
@@ -58,10 +85,31 @@ impl Ended {
         self.0.is_empty()
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Tells their callers, in order.
     pub(crate) fn tell(self) {
         for (caller, outcome) in self.0 {
             caller.complete(outcome);
+        }
+    }
+
+    /// The same for a `task` of tokio's that is about to give way to them: they are woken all at once when it does. Woken one by one,
+    /// each would have another of tokio's threads look for something to do, which takes more time than a call.
+    pub(crate) fn tell_before_giving_way(self, task: &Waker, woken_later: &WokenLater) {
+        let mut wakers = woken_later.0.lock();
+        wakers.clear();
+        wakers.push(task.clone());
+        for (caller, outcome) in self.0 {
+            if let Some(waker) = caller.fill(outcome) {
+                // Whoever gives way is woken when its thread has nothing else to do, and it may be for anybody.
+                let gives_way = pin!(yield_now());
+                let _ = gives_way.poll(&mut Context::from_waker(&waker));
+                wakers.push(waker);
+            }
         }
     }
 }

@@ -11,18 +11,33 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Duration;
 
 use elastin_actor::ReplySlot;
 use elastin_protocol::{Command, Event, Node};
 use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::callers::{Callers, Ended};
-use crate::transport::{Awaited, Outbox};
+use crate::callers::{Callers, Ended, WokenLater};
+use crate::transport::{Awaited, Departure, Outbox};
+
+/// So many callers who hear of outcomes together are worth waiting for. One alone is quickest if it does everything itself.
+const GATHERS_MIN: usize = 2;
+
+/// What callers have left is not kept waiting if it is so much.
+const GATHERED_MAX: usize = 32;
+
+/// Nor for longer than this, if whoever is to come for it is held up by what else its thread has to do.
+const GATHERED_WAITS_MAX: Duration = Duration::from_millis(1);
 
 /// A [`Node`] with the events that wait for it.
 pub(crate) struct Machine {
     inputs: Inputs,
+    /// Somebody is about to come for what callers send: they leave it.
+    gathers: AtomicBool,
+    /// Who was told so.
+    woken_later: WokenLater,
     node: Mutex<Worker>,
     /// How often callers heard of outcomes.
     told: AtomicU64,
@@ -139,6 +154,8 @@ impl Machine {
     pub(crate) fn new(node: Node) -> Self {
         Self {
             inputs: Inputs::default(),
+            gathers: AtomicBool::new(false),
+            woken_later: WokenLater::default(),
             node: Mutex::new(Worker {
                 node,
                 commands: Vec::new(),
@@ -150,12 +167,30 @@ impl Machine {
         }
     }
 
-    /// Lets the machine take a call in, as [`Machine::handle`]. If its caller is the only one that waits, looks for the reply for a
-    /// moment.
-    pub(crate) fn call(&self, input: Input, hands: &impl Hands) {
+    /// Lets the machine take in what a client sends: where no actor ever is there is no shorter way on which something that is
+    /// sent later could overtake it, so it may be left to others. A caller that waits alone looks for its reply for a moment.
+    pub(crate) fn send(&self, input: Input, hands: &impl Hands) {
+        if self.gathers.load(Ordering::Relaxed) {
+            return self.gather(input, hands);
+        }
+        if input.caller.is_none() {
+            return self.handle(input, hands);
+        }
         let told = self.told.load(Ordering::Acquire);
-        if let Some(awaited) = self.handle_and(input, hands, Desk::awaited).flatten() {
+        let awaited = self.handle_and(input, hands, Desk::awaited);
+        if let Some(awaited) = awaited.flatten() {
             awaited.look(|| self.told.load(Ordering::Acquire) != told);
+        }
+    }
+
+    /// Leaves something to whoever is about to come for it.
+    fn gather(&self, input: Input, hands: &impl Hands) {
+        let gathered = self.inputs.extend([input]);
+        // Looked at again, because who comes for the last time says so before it looks for what was left.
+        if gathered >= GATHERED_MAX || !self.gathers.load(Ordering::Relaxed) {
+            self.catch_up_and_send(hands);
+        } else if gathered == 1 {
+            hands.wake_at(Some(hands.now() + GATHERED_WAITS_MAX));
         }
     }
 
@@ -167,7 +202,11 @@ impl Machine {
     /// The same, and looks at the desk when this thread has taken it in; none if it has left it to another.
     fn handle_and<T>(&self, input: Input, hands: &impl Hands, look: impl FnOnce(&Desk) -> T) -> Option<T> {
         let seen = match self.node.try_lock() {
-            Some(worker) => Some(self.drain_and(worker, [input], hands, look)),
+            Some(worker) => {
+                let (ended, seen) = self.drain_and(worker, [input], Departure::WithOthers, hands, look);
+                self.tell(ended);
+                Some(seen)
+            }
             None => {
                 self.inputs.extend([input]);
                 None
@@ -180,22 +219,77 @@ impl Machine {
     /// The same with several events, in order. They are made one by one while the machine is held, so making one must not look
     /// at it.
     pub(crate) fn handle_all(&self, events: impl IntoIterator<Item = Event>, hands: &impl Hands) {
+        let ended = self.try_all(events, hands);
+        self.tell(ended);
+        self.take_in_left(hands);
+    }
+
+    /// The same for a `task` of tokio's that gives way at once, and then comes again. If several callers hear of outcomes they leave
+    /// what they send to it: true, and [`Machine::take_in_gathered`] must follow until it says that it is the end.
+    pub(crate) fn handle_all_and_gather(
+        &self,
+        events: impl IntoIterator<Item = Event>,
+        task: &Waker,
+        hands: &impl Hands,
+    ) -> bool {
+        let ended = self.try_all(events, hands);
+        let gathers = ended.len() >= GATHERS_MIN;
+        if gathers {
+            self.gathers.store(true, Ordering::Relaxed);
+            ended.tell_before_giving_way(task, &self.woken_later);
+            hands.wake_at(Some(hands.now() + GATHERED_WAITS_MAX));
+            self.told.fetch_add(1, Ordering::Release);
+        } else {
+            self.tell(ended);
+            self.take_in_left(hands);
+        }
+        gathers
+    }
+
+    /// Takes in several events, or leaves them to whoever runs the machine; which calls have ended.
+    fn try_all(&self, events: impl IntoIterator<Item = Event>, hands: &impl Hands) -> Ended {
+        let inputs = events.into_iter().map(Input::from);
         match self.node.try_lock() {
-            Some(worker) => self.drain(worker, events.into_iter().map(Input::from), hands),
+            Some(worker) => self.drain_and(worker, inputs, Departure::WithOthers, hands, |_| ()).0,
             None => {
                 // Made before others are kept from leaving theirs.
-                let inputs: Vec<Input> = events.into_iter().map(Input::from).collect();
+                let inputs: Vec<Input> = inputs.collect();
                 self.inputs.extend(inputs);
+                Ended::default()
             }
         }
-        self.take_in_left(hands);
+    }
+
+    /// Takes in what callers have left since they were told. If that is nothing, or nobody `comes_again` for more, they leave nothing
+    /// from now on: false.
+    pub(crate) fn take_in_gathered(&self, comes_again: bool, hands: &impl Hands) -> bool {
+        let gathers = comes_again && self.inputs.any.load(Ordering::Relaxed);
+        if gathers {
+            self.woken_later.forget_callers();
+            hands.wake_at(Some(hands.now() + GATHERED_WAITS_MAX));
+            // Whatever comes from now on is for the next time.
+            if let Some(worker) = self.node.try_lock() {
+                self.drain(worker, [], Departure::AtOnce, hands);
+            }
+        } else {
+            self.woken_later.forget_all();
+            self.gathers.store(false, Ordering::Relaxed);
+            self.take_in_left(hands);
+        }
+        gathers
+    }
+
+    /// It is time for something. Whoever was to come for what callers leave, or to let them run, may have been held up.
+    pub(crate) fn wake(&self, hands: &impl Hands) {
+        self.handle(Event::Timer.into(), hands);
+        self.woken_later.wake();
     }
 
     /// Takes in what was left to this thread after its last look, by others for whom it seemed to run the machine.
     fn take_in_left(&self, hands: &impl Hands) {
         while !self.inputs.is_empty() {
             let Some(worker) = self.node.try_lock() else { return };
-            self.drain(worker, [], hands);
+            self.drain(worker, [], Departure::WithOthers, hands);
         }
     }
 
@@ -209,6 +303,14 @@ impl Machine {
         self.handle_all([], hands);
     }
 
+    /// The same for somebody who has nothing more for now: what comes of it leaves at once.
+    pub(crate) fn catch_up_and_send(&self, hands: &impl Hands) {
+        if let Some(worker) = self.node.try_lock() {
+            self.drain(worker, [], Departure::AtOnce, hands);
+        }
+        self.take_in_left(hands);
+    }
+
     /// Lets the machine take something in before this returns. For what a caller sends: it goes on only when its message
     /// has its place, so that nothing that it sends later by a shorter way overtakes it.
     pub(crate) fn handle_now(&self, input: Input, hands: &impl Hands) {
@@ -217,7 +319,7 @@ impl Machine {
             return;
         }
         let worker = self.node.lock();
-        self.drain(worker, [input], hands);
+        self.drain(worker, [input], Departure::WithOthers, hands);
         if !self.inputs.is_empty() {
             self.catch_up(hands);
         }
@@ -239,34 +341,40 @@ impl Machine {
     }
 
     /// Takes in what waits, then these, then what has come meanwhile.
-    fn drain(&self, worker: MutexGuard<'_, Worker>, inputs: impl IntoIterator<Item = Input>, hands: &impl Hands) {
-        self.drain_and(worker, inputs, hands, |_| ());
+    fn drain(
+        &self,
+        worker: MutexGuard<'_, Worker>,
+        inputs: impl IntoIterator<Item = Input>,
+        departure: Departure,
+        hands: &impl Hands,
+    ) {
+        let (ended, ()) = self.drain_and(worker, inputs, departure, hands, |_| ());
+        self.tell(ended);
     }
 
-    /// The same, and looks at the desk in the end.
+    /// The same, and looks at the desk in the end. Whoever calls this tells those whose calls have ended.
     fn drain_and<T>(
         &self,
         mut worker: MutexGuard<'_, Worker>,
         inputs: impl IntoIterator<Item = Input>,
+        departure: Departure,
         hands: &impl Hands,
         look: impl FnOnce(&Desk) -> T,
-    ) -> T {
+    ) -> (Ended, T) {
         let draining = Draining::begin();
         self.drain_queue(&mut worker, hands);
         for input in inputs {
             worker.take_in(input, hands);
         }
         self.drain_queue(&mut worker, hands);
-        worker.desk.outbox.send_off();
+        worker.desk.outbox.send_off(departure);
         drop(draining);
         if !worker.stopped {
             hands.wake_at(worker.node.next_timer());
         }
         let ended = worker.desk.callers.take_ended();
         let seen = look(&worker.desk);
-        drop(worker);
-        self.tell(ended);
-        seen
+        (ended, seen)
     }
 
     fn tell(&self, ended: Ended) {

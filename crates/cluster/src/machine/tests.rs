@@ -1,10 +1,11 @@
-//! A machine whose hands fail.
+//! A machine whose hands fail, and one that is left alone for a while.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::task::Wake;
 
 use elastin_protocol::{Limits, Member, NodeConfig, SlotTable, View};
-use elastin_types::{ActorId, ActorType, NodeId, SlotEpoch, Unknown};
+use elastin_types::{ActorId, ActorType, CallId, NodeId, SlotEpoch, Unknown};
 
 use super::*;
 
@@ -16,6 +17,7 @@ struct Clumsy {
     to_fail: Cell<bool>,
     needed: Mutex<Vec<ActorId>>,
     stops: Cell<u32>,
+    wakes_at: Cell<Option<Time>>,
 }
 
 impl Hands for Clumsy {
@@ -34,7 +36,9 @@ impl Hands for Clumsy {
         self.stops.set(self.stops.get() + 1);
     }
 
-    fn wake_at(&self, _: Option<Time>) {}
+    fn wake_at(&self, at: Option<Time>) {
+        self.wakes_at.set(at.or(self.wakes_at.get()));
+    }
 }
 
 fn actor(key: u64) -> ActorId {
@@ -69,12 +73,21 @@ fn call(key: u64) -> Event {
     message(key, false)
 }
 
-fn message(key: u64, one_way: bool) -> Event {
-    use elastin_types::{CallId, Caller, Header, Message, Method};
-    let call = CallId {
+/// The end of a call to this actor.
+fn end(key: u64) -> Event {
+    Event::GiveUp { call: call_id(key) }
+}
+
+fn call_id(key: u64) -> CallId {
+    CallId {
         origin: ME,
         sequence: key,
-    };
+    }
+}
+
+fn message(key: u64, one_way: bool) -> Event {
+    use elastin_types::{Caller, Header, Message, Method};
+    let call = call_id(key);
     let header = Header {
         one_way,
         ..Header::of_call(call, Caller::Client(ME))
@@ -125,4 +138,113 @@ fn a_panic_while_events_are_made_wedges_no_thread() {
     assert!(ended.is_err());
     machine.handle_now(tell(3).into(), &hands);
     assert_eq!(*hands.needed.lock(), [actor(3)]);
+}
+
+/// A machine with this many calls under way, two of which have just ended. Whoever has called hears of it here.
+fn gathering(hands: &Clumsy, calls: u64) -> (Machine, Arc<Mutex<Vec<u64>>>) {
+    let (machine, heard) = (machine(hands), Arc::default());
+    for key in 1..=calls {
+        machine.send(Input::of_call(call(key), Some(noting(&heard, key))), hands);
+    }
+    assert!(machine.handle_all_and_gather([end(1), end(2)], Waker::noop(), hands));
+    hands.needed.lock().clear();
+    (machine, heard)
+}
+
+fn noting(heard: &Arc<Mutex<Vec<u64>>>, key: u64) -> ReplySlot {
+    let heard = Arc::clone(heard);
+    ReplySlot::new(move |_| heard.lock().push(key))
+}
+
+#[test]
+fn what_callers_leave_is_taken_in_together() {
+    let hands = Clumsy::default();
+    let (machine, heard) = gathering(&hands, 3);
+    assert_eq!(*heard.lock(), [1, 2]);
+    hands.wakes_at.set(None);
+    for key in [5, 6] {
+        machine.send(tell(key).into(), &hands);
+    }
+    assert_eq!((machine.queued(), hands.needed.lock().len()), (2, 0));
+    assert_eq!(
+        hands.wakes_at.get(),
+        Some(Time::ZERO + GATHERED_WAITS_MAX),
+        "somebody comes, even if nobody comes again"
+    );
+    assert!(machine.take_in_gathered(true, &hands), "there may be more");
+    assert_eq!(*hands.needed.lock(), [actor(5), actor(6)]);
+    machine.send(tell(7).into(), &hands);
+    assert_eq!(machine.queued(), 1);
+    assert!(machine.take_in_gathered(true, &hands));
+    assert!(!machine.take_in_gathered(true, &hands), "there was nothing more");
+    machine.send(tell(8).into(), &hands);
+    assert_eq!(*hands.needed.lock(), [5, 6, 7, 8].map(actor));
+}
+
+#[test]
+fn who_does_not_come_again_leaves_nothing_behind() {
+    let hands = Clumsy::default();
+    let (machine, _) = gathering(&hands, 2);
+    machine.send(tell(5).into(), &hands);
+    assert!(!machine.take_in_gathered(false, &hands));
+    machine.send(tell(6).into(), &hands);
+    assert_eq!(*hands.needed.lock(), [actor(5), actor(6)]);
+}
+
+#[test]
+fn many_that_were_left_wait_for_nobody() {
+    let hands = Clumsy::default();
+    let (machine, _) = gathering(&hands, 2);
+    for key in 0..GATHERED_MAX as u64 {
+        machine.send(tell(100 + key).into(), &hands);
+    }
+    assert_eq!((machine.queued(), hands.needed.lock().len()), (0, GATHERED_MAX));
+}
+
+#[test]
+fn other_events_take_in_what_was_left_before_them() {
+    let hands = Clumsy::default();
+    let (machine, _) = gathering(&hands, 2);
+    machine.send(tell(5).into(), &hands);
+    machine.handle(tell(6).into(), &hands);
+    assert_eq!(*hands.needed.lock(), [actor(5), actor(6)]);
+}
+
+#[test]
+fn one_caller_alone_does_not_leave_its_next_call() {
+    let hands = Clumsy::default();
+    let machine = machine(&hands);
+    let heard = Arc::default();
+    machine.send(Input::of_call(call(1), Some(noting(&heard, 1))), &hands);
+    assert!(!machine.handle_all_and_gather([end(1)], Waker::noop(), &hands));
+    machine.send(tell(2).into(), &hands);
+    assert_eq!((machine.queued(), &*heard.lock()), (0, &vec![1]));
+}
+
+/// How often it was woken.
+#[derive(Default)]
+struct Woken(AtomicU64);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn who_gave_way_to_a_thread_that_has_much_to_do_is_woken_after_a_while() {
+    let hands = Clumsy::default();
+    let (machine, heard) = (machine(&hands), Arc::default());
+    for key in [1, 2] {
+        machine.send(Input::of_call(call(key), Some(noting(&heard, key))), &hands);
+    }
+    let woken = Arc::new(Woken::default());
+    let task = Waker::from(Arc::clone(&woken));
+    assert!(machine.handle_all_and_gather([end(1), end(2)], &task, &hands));
+    machine.send(tell(5).into(), &hands);
+    machine.wake(&hands);
+    assert_eq!((machine.queued(), woken.0.load(Ordering::SeqCst)), (0, 1));
+    assert!(!machine.take_in_gathered(true, &hands));
+    machine.wake(&hands);
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1, "it waits no longer");
 }

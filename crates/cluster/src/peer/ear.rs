@@ -1,7 +1,7 @@
 //! What reaches the node from the network, and from its alarm clock.
 
 use std::sync::{Arc, Weak};
-use std::task::Wake;
+use std::task::{Wake, Waker};
 
 use bytes::Bytes;
 use elastin_protocol::Event;
@@ -13,13 +13,13 @@ use super::Inner;
 use crate::frame::{Class, FrameError, Frames};
 use crate::machine::Hands;
 use crate::protocol_frame;
-use crate::transport::Receiver;
+use crate::transport::{Following, Receiver};
 
 /// What the transport tells a peer, without keeping it alive.
 pub(super) struct Ear(pub(super) Weak<Inner>);
 
 impl Receiver for Ear {
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>) -> Option<Errand> {
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<Following> {
         let inner = self.0.upgrade()?;
         let mut others = Vec::new();
         // What came together is taken in together, so that its answers leave together.
@@ -38,14 +38,21 @@ impl Receiver for Ear {
                 }
             }
         });
-        let errand = inner.runtime().bring(|| inner.machine.handle_all(events, &*inner));
+        let mut gathers = false;
+        let errand = inner.runtime().bring(|| match comes_again {
+            Some(task) => gathers = inner.machine.handle_all_and_gather(events, task, &*inner),
+            None => inner.machine.handle_all(events, &*inner),
+        });
         // Apart, because whoever hears of these may look at the machine.
         for (class, payload) in others {
             if let Err(error) = inner.hear(from, class, payload) {
                 frames.refuse(error);
             }
         }
-        errand
+        match gathers {
+            true => Some(Following::Calls),
+            false => errand.map(Following::Errand),
+        }
     }
 
     fn run(&self, errand: Errand) {
@@ -58,6 +65,11 @@ impl Receiver for Ear {
         if let Some(inner) = self.0.upgrade() {
             inner.machine.catch_up(&*inner);
         }
+    }
+
+    fn send_gathered(&self, comes_again: bool) -> bool {
+        let inner = self.0.upgrade();
+        inner.is_some_and(|inner| inner.machine.take_in_gathered(comes_again, &*inner))
     }
 
     fn link_up(&self, peer: NodeId) {
@@ -112,7 +124,7 @@ impl Wake for Ringer {
         if inner.alarm.has_rung(inner.now()) {
             let _tokio = self.handle.enter();
             // The alarm is set anew when the machine has taken this in.
-            inner.handle(Event::Timer);
+            inner.machine.wake(&*inner);
         }
     }
 }

@@ -36,7 +36,7 @@ struct End<'a>(&'a Inner);
 impl Drop for End<'_> {
     fn drop(&mut self) {
         ERRAND.set(None);
-        self.0.machine.catch_up(self.0);
+        self.0.machine.catch_up_and_send(self.0);
     }
 }
 
@@ -58,7 +58,7 @@ impl Inner {
         let waiting = self.machine.leave(event);
         let now = Instant::now();
         if waiting >= REPLIES_TOGETHER || now.duration_since(running.caught_up_at) >= REPLIES_WAIT_MAX {
-            self.machine.catch_up(self);
+            self.machine.catch_up_and_send(self);
             let caught_up_at = now;
             ERRAND.set(Some(Running {
                 caught_up_at,

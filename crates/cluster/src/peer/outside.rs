@@ -46,15 +46,10 @@ impl Outside for Inner {
             }
             return;
         }
-        let waits = reply.is_some();
         let input = Input::of_call(Event::Send { message }, reply);
-        if self.hosts {
-            self.machine.handle_now(input, self);
-        } else if waits {
-            // No actor is ever here, so there is no shorter way on which a later message could overtake.
-            self.machine.call(input, self);
-        } else {
-            self.machine.handle(input, self);
+        match self.hosts {
+            true => self.machine.handle_now(input, self),
+            false => self.machine.send(input, self),
         }
     }
 

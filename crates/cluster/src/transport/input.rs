@@ -47,6 +47,11 @@ impl Input {
         &mut self.buffer[self.end..]
     }
 
+    /// Whether there was no room for more.
+    pub(super) fn is_full(&self) -> bool {
+        self.end == self.buffer.len()
+    }
+
     /// So many bytes came into the room.
     pub(super) fn filled(&mut self, bytes: usize) {
         self.end += bytes;

@@ -72,6 +72,15 @@ struct Outgoing {
     sent_at: Option<Instant>,
 }
 
+/// When what was put leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// Whoever sends it has nothing more for now: it is written on this thread, if the connection takes it.
+    AtOnce,
+    /// There may soon be more: if the connection has not been quiet it is left to the task, which writes all that has gathered.
+    WithOthers,
+}
+
 /// What the task that writes does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Task {
@@ -154,9 +163,9 @@ impl Link {
     }
 
     /// Sends what was put.
-    pub(super) fn flush(&self) {
+    pub(super) fn flush(&self, departure: Departure) {
         let mut outgoing = self.outgoing.lock();
-        if outgoing.bytes.is_empty() || !outgoing.may_be_written() || outgoing.write(&self.stages) {
+        if outgoing.bytes.is_empty() || !outgoing.may_be_written(departure) || outgoing.write(departure, &self.stages) {
             return;
         }
         if std::mem::replace(&mut outgoing.task, Task::Told) == Task::Waits {
@@ -228,20 +237,25 @@ impl Link {
 
 impl Outgoing {
     /// Whether the sending thread need not leave it to the task.
-    fn may_be_written(&self) -> bool {
+    fn may_be_written(&self, departure: Departure) -> bool {
         match self.task {
             Task::Waits => true,
-            Task::Told => self.frames >= FRAMES_ENOUGH,
+            Task::Told => self.need_not_wait(departure),
             Task::Writes => false,
         }
     }
 
-    /// Writes on this thread, if the connection is quiet and takes it; whether nothing is left.
-    fn write(&mut self, stages: &Stages) -> bool {
+    /// Whether nothing is gained by waiting for more.
+    fn need_not_wait(&self, departure: Departure) -> bool {
+        departure == Departure::AtOnce || self.frames >= FRAMES_ENOUGH
+    }
+
+    /// Writes on this thread, if there is no more to wait for and the connection takes it; whether nothing is left.
+    fn write(&mut self, departure: Departure, stages: &Stages) -> bool {
         let now = Instant::now();
         let sent_at = self.sent_at.replace(now);
         let is_quiet = sent_at.is_none_or(|at| now.duration_since(at) >= QUIET);
-        self.gathers = !is_quiet && self.frames < FRAMES_ENOUGH;
+        self.gathers = !is_quiet && !self.need_not_wait(departure);
         if self.gathers || self.bytes.len() > OWN_WRITE_BYTES_MAX {
             return false;
         }

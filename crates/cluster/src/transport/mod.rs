@@ -14,6 +14,7 @@ mod caution;
 mod connection;
 mod dialled;
 mod distrust;
+mod gathering;
 mod input;
 mod link;
 mod looking;
@@ -28,6 +29,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use elastin_runtime::Errand;
@@ -45,6 +47,7 @@ use readers::Readers;
 use stages::Stages;
 
 pub(crate) use dialled::Dialled;
+pub(crate) use link::Departure;
 pub use link::{LINK_BYTES_MAX, LinkTraffic};
 pub(crate) use looking::looked;
 pub(crate) use outbox::{Awaited, Outbox};
@@ -57,9 +60,9 @@ const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// What the transport tells its owner. Called from the threads that read connections: it must not block.
 pub trait Receiver: Send + Sync + 'static {
-    /// Frames from a peer that came together, in the order in which they were sent. If that made an actor runnable which this
-    /// thread may run, gives it: it is [run](Receiver::run) or dropped at once.
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>) -> Option<Errand>;
+    /// Frames from a peer that came together, in the order in which they were sent. A task that
+    /// `comes_again` sends what callers leave to it; its waker, in case it is held up.
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<Following>;
 
     /// Runs what came of frames. This may take long.
     fn run(&self, errand: Errand);
@@ -67,11 +70,24 @@ pub trait Receiver: Send + Sync + 'static {
     /// What is run takes long: whatever waits for its end is seen to.
     fn catch_up(&self);
 
+    /// Sends what callers have left to be sent together. False if that was nothing, or nobody `comes_again` for more: from now on
+    /// they leave nothing.
+    fn send_gathered(&self, comes_again: bool) -> bool;
+
     /// There is a connection to a peer: frames sent from now on go over it.
     fn link_up(&self, peer: NodeId);
 
     /// The connections with a peer broke: what was sent and not answered may or may not have arrived.
     fn link_down(&self, peer: NodeId);
+}
+
+/// What comes of frames that were taken in, and is up to whoever has read them.
+pub enum Following {
+    /// An actor that this thread may run: it is [run](Receiver::run) or dropped at once.
+    Errand(Errand),
+    /// Callers who have heard of outcomes, and are likely to call again: what they send is left until it is
+    /// [sent](Receiver::send_gathered), as soon as they have had their turn.
+    Calls,
 }
 
 /// Why a frame was not taken. It was not sent.
@@ -214,7 +230,7 @@ impl Transport {
         let needs_connection = class == Class::Protocol;
         let link = self.inner.link(to);
         link.put(needs_connection, |out| frame::put(out, class, payload))?;
-        link.flush();
+        link.flush(Departure::WithOthers);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use elastin_protocol::Frame;
 use elastin_types::NodeId;
 
-use super::link::Link;
+use super::link::{Departure, Link};
 use super::{SendError, Transport};
 use crate::frame;
 
@@ -13,12 +13,23 @@ use crate::frame;
 /// held up by the last.
 const FRAMES_TOGETHER: usize = 64;
 
+/// So many peers are kept in mind: frames that come of one another go to few.
+const PEERS_MAX: usize = 16;
+
 /// What somebody who has much to send at once puts its frames into: those for one peer are written together.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// The peer of the last frame. What follows is most likely for the same one, whose link need not be looked up again.
-    last: Option<(NodeId, Arc<Link>)>,
-    /// How many frames were put there and have not been sent off.
+    /// The peers of the last frames, whose links need not be looked up again.
+    open: Vec<Open>,
+    /// Which of them got the very last one. What follows is most likely for the same.
+    last: usize,
+}
+
+/// What was put for one peer.
+struct Open {
+    peer: NodeId,
+    link: Arc<Link>,
+    /// How many frames were put and have not been sent off.
     frames: usize,
 }
 
@@ -35,35 +46,67 @@ impl Awaited {
 impl Outbox {
     /// Where the reply to the last frame is to come from.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
-        let (_, link) = self.last.as_ref()?;
-        Some(Awaited(Arc::clone(link)))
+        let last = self.open.get(self.last)?;
+        Some(Awaited(Arc::clone(&last.link)))
     }
 
     /// Puts a frame of the protocol behind those already put and sent to the peer, dialling it if need be. It leaves with
     /// [`Outbox::send_off`], or before.
     pub(crate) fn put(&mut self, transport: &Transport, to: NodeId, frame: &Frame) -> Result<(), SendError> {
-        if self.frames >= FRAMES_TOGETHER {
-            self.send_off();
+        let open = self.open(transport, to);
+        if open.frames >= FRAMES_TOGETHER {
+            open.send_off(Departure::AtOnce);
         }
-        let link = match self.last.take() {
-            // A link that was closed may have a successor by now.
-            Some((peer, link)) if peer == to && !link.is_closed() => link,
-            other => {
-                self.last = other;
-                self.send_off();
-                transport.inner.link(to)
-            }
-        };
-        self.frames += 1;
-        let taken = link.put(true, |out| frame::put_protocol(out, frame));
-        self.last = Some((to, link));
-        taken
+        open.frames += 1;
+        open.link.put(true, |out| frame::put_protocol(out, frame))
     }
 
     /// Sends what was put.
-    pub(crate) fn send_off(&mut self) {
-        if let Some((_, link)) = self.last.as_ref().filter(|_| self.frames > 0) {
-            link.flush();
+    pub(crate) fn send_off(&mut self, departure: Departure) {
+        for open in &mut self.open {
+            open.send_off(departure);
+        }
+    }
+
+    fn open(&mut self, transport: &Transport, peer: NodeId) -> &mut Open {
+        let is_last = self.open.get(self.last).is_some_and(|open| open.peer == peer);
+        if !is_last {
+            self.last = self.find(transport, peer);
+        }
+        let open = &mut self.open[self.last];
+        // A link that was closed may have a successor by now.
+        if open.link.is_closed() {
+            *open = Open::new(transport, peer);
+        }
+        open
+    }
+
+    /// Where this peer is among those that are kept in mind, from now on.
+    fn find(&mut self, transport: &Transport, peer: NodeId) -> usize {
+        if let Some(known) = self.open.iter().position(|open| open.peer == peer) {
+            return known;
+        }
+        if self.open.len() == PEERS_MAX {
+            self.send_off(Departure::WithOthers);
+            self.open.clear();
+        }
+        self.open.push(Open::new(transport, peer));
+        self.open.len() - 1
+    }
+}
+
+impl Open {
+    fn new(transport: &Transport, peer: NodeId) -> Self {
+        Self {
+            peer,
+            link: transport.inner.link(peer),
+            frames: 0,
+        }
+    }
+
+    fn send_off(&mut self, departure: Departure) {
+        if self.frames > 0 {
+            self.link.flush(departure);
             self.frames = 0;
         }
     }

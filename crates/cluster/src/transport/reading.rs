@@ -1,19 +1,25 @@
 //! The receiving end of a connection, and the task that reads it.
 
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use elastin_runtime::Errand;
 use elastin_types::NodeId;
 use tokio::io::AsyncReadExt;
+use tokio::task::yield_now;
 
-use super::Inner;
 use super::caution::Caution;
 use super::dialled::Dialled;
+use super::gathering::Gathering;
 use super::input::Input;
 use super::link::Link;
 use super::readers::Readers;
 use super::replies::Replies;
+use super::{Following, Inner};
 use crate::frame::{FrameError, Frames, Taken};
 use crate::security::{Reader, Writer};
 
@@ -44,6 +50,8 @@ pub(super) struct Reading {
     _writer: Option<Writer>,
     input: Input,
     caution: Caution,
+    /// Callers leave what they send to whoever reads this.
+    gathering: Option<Gathering>,
 }
 
 impl Reading {
@@ -57,6 +65,7 @@ impl Reading {
             _writer: None,
             input: Input::default(),
             caution: Caution::default(),
+            gathering: None,
         }
     }
 
@@ -103,7 +112,8 @@ impl Reading {
     async fn read(mut self) -> End {
         let peer = self.peer;
         loop {
-            let (frames, errand) = match self.hear() {
+            let task = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+            let (frames, following) = match self.hear(&task) {
                 Ok(heard) => heard,
                 Err(error) => {
                     tracing::warn!(%peer, %error, "dropped a connection");
@@ -111,25 +121,28 @@ impl Reading {
                     return End::Broken;
                 }
             };
-            if let Some(errand) = errand {
-                match self.run_errand(errand, frames) {
+            match following {
+                Some(Following::Errand(errand)) => match self.run_errand(errand, frames) {
                     Some(reading) => self = reading,
                     None => return End::HandedOver,
+                },
+                Some(Following::Calls) => {
+                    self.gathering
+                        .get_or_insert_with(|| Gathering::begun(&self.inner.receiver));
                 }
+                None => {}
             }
             if frames == FRAMES_AT_ONCE {
                 // Other connections get their turn.
-                tokio::task::yield_now().await;
+                self.give_way().await;
                 continue;
             }
-            let room = self.input.room();
-            let most = room.len();
-            match self.reader.read(room).await {
+            match self.read_more().await {
                 Ok(0) => return End::Broken,
                 Ok(read) => {
                     self.input.filled(read);
-                    if read == most {
-                        tokio::task::yield_now().await;
+                    if self.input.is_full() {
+                        yield_now().await;
                     }
                 }
                 Err(error) => {
@@ -140,21 +153,44 @@ impl Reading {
         }
     }
 
-    /// Hands on what has come so far; how many frames that is, and what this thread may run of what came of it.
-    fn hear(&mut self) -> Result<(usize, Option<Errand>), FrameError> {
+    /// Reads what comes next. Until it is there, what callers leave is sent.
+    async fn read_more(&mut self) -> io::Result<usize> {
+        while self.gathering.is_some() {
+            self.give_way().await;
+            let mut read = pin!(self.reader.read(self.input.room()));
+            if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await {
+                return read;
+            }
+        }
+        self.reader.read(self.input.room()).await
+    }
+
+    /// Lets others run, and sends what callers leave.
+    async fn give_way(&mut self) {
+        yield_now().await;
+        if let Some(gathering) = self.gathering.take() {
+            // Callers who have heard of outcomes were woken just now, and have their turn now.
+            yield_now().await;
+            self.gathering = gathering.send();
+        }
+    }
+
+    /// Hands on what has come so far; how many frames that is, and what comes of it.
+    fn hear(&mut self, task: &Waker) -> Result<(usize, Option<Following>), FrameError> {
         if self.input.unread().is_empty() {
             return Ok((0, None));
         }
         let began = Instant::now();
         let mut frames = Frames::new(self.input.unread(), FRAMES_AT_ONCE);
-        let errand = self.inner.receiver.frames(self.peer, &mut frames);
+        let comes_again = matches!(self.read_by, ReadBy::Callers(_)).then_some(task);
+        let following = self.inner.receiver.frames(self.peer, &mut frames, comes_again);
         let Taken { frames, bytes } = frames.end()?;
         if frames > 0 {
             self.inner.stages.received.passed(frames, bytes, began.elapsed());
             self.link.heard(bytes);
         }
         self.input.pass(bytes);
-        Ok((frames, errand))
+        Ok((frames, following))
     }
 
     /// Runs an errand on this thread, or leaves it to the workers. Gives back the connection, unless another task has taken

@@ -28,7 +28,7 @@ enum Heard {
 struct Ear(mpsc::UnboundedSender<Heard>);
 
 impl Receiver for Ear {
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>) -> Option<Errand> {
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, _: Option<&Waker>) -> Option<Following> {
         while let Some((_, payload)) = frames.next() {
             if payload == NONSENSE {
                 frames.refuse(FrameError::Undecodable("on purpose".into()));
@@ -42,6 +42,10 @@ impl Receiver for Ear {
     fn run(&self, _: Errand) {}
 
     fn catch_up(&self) {}
+
+    fn send_gathered(&self, _: bool) -> bool {
+        false
+    }
 
     fn link_up(&self, peer: NodeId) {
         let _ = self.0.send(Heard::Up(peer));
@@ -169,12 +173,35 @@ async fn what_is_put_into_an_outbox_leaves_together_and_in_order() {
     for number in 0..100 {
         outbox.put(&near.transport, NodeId(2), &numbered(number)).unwrap();
     }
-    outbox.send_off();
+    outbox.send_off(Departure::WithOthers);
     for number in 0..100 {
         far.hears(numbered_from(1, number)).await;
     }
     let batches = near.transport.measures().sent.batches - batches_before;
     assert!((1..=2).contains(&batches), "{batches} writes");
+}
+
+#[tokio::test]
+async fn an_outbox_keeps_the_frames_of_several_peers_together() {
+    let (mut near, mut far) = pair().await;
+    let mut third = Node::start(3, true).await;
+    third.transport.learn_address(NodeId(1), near.address.unwrap());
+    near.transport.learn_address(NodeId(3), third.address.unwrap());
+    near.connects(&mut third, 3, 1).await;
+    let batches_before = near.transport.measures().sent.batches;
+    let mut outbox = Outbox::default();
+    for number in 0..30 {
+        for peer in [2, 3] {
+            outbox.put(&near.transport, NodeId(peer), &numbered(number)).unwrap();
+        }
+    }
+    outbox.send_off(Departure::AtOnce);
+    for number in 0..30 {
+        far.hears(numbered_from(1, number)).await;
+        third.hears(numbered_from(1, number)).await;
+    }
+    let batches = near.transport.measures().sent.batches - batches_before;
+    assert_eq!(batches, 2, "one write for each");
 }
 
 #[tokio::test]
@@ -192,7 +219,7 @@ async fn an_outbox_goes_on_with_the_link_that_follows_a_broken_one() {
     near.hears(Heard::Up(NodeId(2))).await;
     again.hears(Heard::Up(NodeId(1))).await;
     outbox.put(&near.transport, NodeId(2), &numbered(3)).unwrap();
-    outbox.send_off();
+    outbox.send_off(Departure::WithOthers);
     again.hears(numbered_from(1, 3)).await;
 }
 
