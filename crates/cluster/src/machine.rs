@@ -219,8 +219,15 @@ impl Machine {
     /// The same with several events, in order. They are made one by one while the machine is held, so making one must not look
     /// at it.
     pub(crate) fn handle_all(&self, events: impl IntoIterator<Item = Event>, hands: &impl Hands) {
-        let ended = self.try_all(events, hands);
-        self.tell(ended);
+        let inputs = events.into_iter().map(Input::from);
+        match self.node.try_lock() {
+            Some(worker) => self.drain(worker, inputs, Departure::WithOthers, hands),
+            None => {
+                // Made before others are kept from leaving theirs.
+                let inputs: Vec<Input> = inputs.collect();
+                self.inputs.extend(inputs);
+            }
+        }
         self.take_in_left(hands);
     }
 
@@ -232,7 +239,9 @@ impl Machine {
         task: &Waker,
         hands: &impl Hands,
     ) -> bool {
-        let ended = self.try_all(events, hands);
+        let inputs = events.into_iter().map(Input::from);
+        // Not left to whoever runs the machine, who would tell callers without giving way to them.
+        let (ended, ()) = self.drain_and(self.node.lock(), inputs, Departure::WithOthers, hands, |_| ());
         let gathers = ended.len() >= GATHERS_MIN;
         if gathers {
             self.gathers.store(true, Ordering::Relaxed);
@@ -244,20 +253,6 @@ impl Machine {
             self.take_in_left(hands);
         }
         gathers
-    }
-
-    /// Takes in several events, or leaves them to whoever runs the machine; which calls have ended.
-    fn try_all(&self, events: impl IntoIterator<Item = Event>, hands: &impl Hands) -> Ended {
-        let inputs = events.into_iter().map(Input::from);
-        match self.node.try_lock() {
-            Some(worker) => self.drain_and(worker, inputs, Departure::WithOthers, hands, |_| ()).0,
-            None => {
-                // Made before others are kept from leaving theirs.
-                let inputs: Vec<Input> = inputs.collect();
-                self.inputs.extend(inputs);
-                Ended::default()
-            }
-        }
     }
 
     /// Takes in what callers have left since they were told. If that is nothing, or nobody `comes_again` for more, they leave nothing
@@ -386,13 +381,17 @@ impl Machine {
 
     fn drain_queue(&self, worker: &mut Worker, hands: &impl Hands) {
         let mut batch = std::mem::take(&mut worker.batch);
+        let mut rounds = 0;
         // Taken all at once: whoever carries out a command may bring events.
         while self.inputs.take(&mut batch) {
+            if rounds > 0 {
+                // Others may bring more for as long as this goes on: no caller waits for the end of it.
+                self.tell(worker.desk.callers.take_ended());
+            }
             for input in batch.drain(..) {
                 worker.take_in(input, hands);
             }
-            // Others may bring more for as long as this goes on: no caller waits for the end of it.
-            self.tell(worker.desk.callers.take_ended());
+            rounds += 1;
         }
         worker.batch = batch;
     }
