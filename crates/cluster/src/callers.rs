@@ -97,19 +97,30 @@ impl Ended {
         }
     }
 
-    /// The same for a `task` of tokio's that is about to give way to them: they are woken all at once when it does. Woken one by one,
-    /// each would have another of tokio's threads look for something to do, which takes more time than a call.
+    /// The same for a `task` of tokio's that gives way to them: they are woken all at once when it does, and it is woken along. Woken
+    /// one by one, each would have another of tokio's threads look for something to do, which takes more time than a call.
     pub(crate) fn tell_before_giving_way(self, task: &Waker, woken_later: &WokenLater) {
         let mut wakers = woken_later.0.lock();
         wakers.clear();
         wakers.push(task.clone());
-        for (caller, outcome) in self.0 {
-            if let Some(waker) = caller.fill(outcome) {
-                // Whoever gives way is woken when its thread has nothing else to do, and it may be for anybody.
-                let gives_way = pin!(yield_now());
-                let _ = gives_way.poll(&mut Context::from_waker(&waker));
-                wakers.push(waker);
+        let woken = self.0.into_iter().filter_map(|(caller, outcome)| caller.fill(outcome));
+        for waker in woken {
+            wake_after_giving_way(&waker);
+            wakers.push(waker);
+            if wakers.len() == 2 {
+                // Tokio runs the first of them first and then the others, the last one first: so this is behind all of them.
+                wake_after_giving_way(task);
             }
         }
+        if wakers.len() == 1 {
+            wake_after_giving_way(task);
+        }
     }
+}
+
+/// Has somebody woken when this thread of tokio's has nothing else to do; outside of tokio, at once.
+fn wake_after_giving_way(waker: &Waker) {
+    // That is what becomes of whoever gives way, and it may be for anybody.
+    let gives_way = pin!(yield_now());
+    let _ = gives_way.poll(&mut Context::from_waker(waker));
 }

@@ -36,6 +36,8 @@ pub(crate) struct Machine {
     inputs: Inputs,
     /// Somebody is about to come for what callers send: they leave it.
     gathers: AtomicBool,
+    /// So many inputs will have been left when everybody who was told so has sent something.
+    gathers_until: AtomicU64,
     /// Who was told so.
     woken_later: WokenLater,
     node: Mutex<Worker>,
@@ -46,28 +48,41 @@ pub(crate) struct Machine {
 /// What waits for the thread that runs the machine.
 #[derive(Default)]
 struct Inputs {
-    queue: Mutex<VecDeque<Input>>,
+    queue: Mutex<Queue>,
     /// Whether there are any, for those who look again before they go: nearly always there are none, and no lock is needed. Set with
     /// the lock.
     any: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    inputs: VecDeque<Input>,
+    /// How many were ever taken out.
+    taken: u64,
 }
 
 impl Inputs {
     /// Appends some, and says how many there are.
     fn extend(&self, inputs: impl IntoIterator<Item = Input>) -> usize {
         let mut queue = self.queue.lock();
-        queue.extend(inputs);
-        self.any.store(!queue.is_empty(), Ordering::Relaxed);
-        queue.len()
+        queue.inputs.extend(inputs);
+        self.any.store(!queue.inputs.is_empty(), Ordering::Relaxed);
+        queue.inputs.len()
     }
 
     fn len(&self) -> usize {
-        self.queue.lock().len()
+        self.queue.lock().inputs.len()
     }
 
     /// Whether there are none for certain. Whoever has left one before this sees it.
     fn is_empty(&self) -> bool {
-        self.queue.lock().is_empty()
+        self.queue.lock().inputs.is_empty()
+    }
+
+    /// How many there were ever.
+    fn ever(&self) -> u64 {
+        let queue = self.queue.lock();
+        queue.taken + queue.inputs.len() as u64
     }
 
     /// Takes all that this thread knows of, into an empty queue that is given for it. False if there are none.
@@ -76,7 +91,8 @@ impl Inputs {
             return false;
         }
         let mut queue = self.queue.lock();
-        std::mem::swap(&mut *queue, batch);
+        std::mem::swap(&mut queue.inputs, batch);
+        queue.taken += batch.len() as u64;
         self.any.store(false, Ordering::Relaxed);
         !batch.is_empty()
     }
@@ -155,6 +171,7 @@ impl Machine {
         Self {
             inputs: Inputs::default(),
             gathers: AtomicBool::new(false),
+            gathers_until: AtomicU64::new(0),
             woken_later: WokenLater::default(),
             node: Mutex::new(Worker {
                 node,
@@ -231,7 +248,7 @@ impl Machine {
         self.take_in_left(hands);
     }
 
-    /// The same for a `task` of tokio's that gives way at once, and then comes again. If several callers hear of outcomes they leave
+    /// The same for a `task` of tokio's that waits to be woken, and then comes again. If several callers hear of outcomes they leave
     /// what they send to it: true, and [`Machine::take_in_gathered`] must follow until it says that it is the end.
     pub(crate) fn handle_all_and_gather(
         &self,
@@ -244,6 +261,8 @@ impl Machine {
         let (ended, ()) = self.drain_and(self.node.lock(), inputs, Departure::WithOthers, hands, |_| ());
         let gathers = ended.len() >= GATHERS_MIN;
         if gathers {
+            let until = self.inputs.ever() + ended.len() as u64;
+            self.gathers_until.store(until, Ordering::Relaxed);
             self.gathers.store(true, Ordering::Relaxed);
             ended.tell_before_giving_way(task, &self.woken_later);
             hands.wake_at(Some(hands.now() + GATHERED_WAITS_MAX));
@@ -255,10 +274,11 @@ impl Machine {
         gathers
     }
 
-    /// Takes in what callers have left since they were told. If that is nothing, or nobody `comes_again` for more, they leave nothing
-    /// from now on: false.
+    /// Takes in what callers have left since they were told. If that is nothing or there is no more to come, or nobody `comes_again` for
+    /// it, they leave nothing from now on: false.
     pub(crate) fn take_in_gathered(&self, comes_again: bool, hands: &impl Hands) -> bool {
-        let gathers = comes_again && self.inputs.any.load(Ordering::Relaxed);
+        let is_all = || self.inputs.ever() >= self.gathers_until.load(Ordering::Relaxed);
+        let gathers = comes_again && self.inputs.any.load(Ordering::Relaxed) && !is_all();
         if gathers {
             self.woken_later.forget_callers();
             hands.wake_at(Some(hands.now() + GATHERED_WAITS_MAX));
@@ -269,7 +289,7 @@ impl Machine {
         } else {
             self.woken_later.forget_all();
             self.gathers.store(false, Ordering::Relaxed);
-            self.take_in_left(hands);
+            self.catch_up_and_send(hands);
         }
         gathers
     }

@@ -8,25 +8,47 @@
 //! Otherwise each caller would take in its call by itself, on whichever thread it runs, and all that belongs to a connection would
 //! go from core to core with every call.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::task::yield_now;
 
 use super::Receiver;
 
 /// Callers leave what they send for as long as this lives.
 pub(super) struct Gathering {
     receiver: Arc<dyn Receiver>,
+    /// Some have just been told to, and this task is woken along with them.
+    is_woken: bool,
 }
 
 impl Gathering {
-    /// They were told to, because somebody is about to come for it.
+    /// They have just been told to, and this task is woken along with them.
     pub(super) fn begun(receiver: &Arc<dyn Receiver>) -> Self {
         Self {
             receiver: Arc::clone(receiver),
+            is_woken: true,
         }
     }
 
-    /// Sends what they have left; none if that was nothing, and gathering has ended.
-    pub(super) fn send(self) -> Option<Self> {
+    /// So have others.
+    pub(super) fn goes_on(&mut self) {
+        self.is_woken = true;
+    }
+
+    /// Lets them have their turn and sends what they leave; none if there is no more to come, and gathering has ended.
+    pub(super) async fn give_way_and_send(mut self) -> Option<Self> {
+        if std::mem::take(&mut self.is_woken) {
+            let mut has_given_way = false;
+            poll_fn(|_| match std::mem::replace(&mut has_given_way, true) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            })
+            .await;
+        } else {
+            yield_now().await;
+        }
         self.receiver.send_gathered(true).then_some(self)
     }
 }

@@ -126,10 +126,10 @@ impl Reading {
                     Some(reading) => self = reading,
                     None => return End::HandedOver,
                 },
-                Some(Following::Calls) => {
-                    self.gathering
-                        .get_or_insert_with(|| Gathering::begun(&self.inner.receiver));
-                }
+                Some(Following::Calls) => match &mut self.gathering {
+                    Some(gathering) => gathering.goes_on(),
+                    None => self.gathering = Some(Gathering::begun(&self.inner.receiver)),
+                },
                 None => {}
             }
             if frames == FRAMES_AT_ONCE {
@@ -167,11 +167,9 @@ impl Reading {
 
     /// Lets others run, and sends what callers leave.
     async fn give_way(&mut self) {
-        yield_now().await;
-        if let Some(gathering) = self.gathering.take() {
-            // Callers who have heard of outcomes were woken just now, and have their turn now.
-            yield_now().await;
-            self.gathering = gathering.send();
+        match self.gathering.take() {
+            Some(gathering) => self.gathering = gathering.give_way_and_send().await,
+            None => yield_now().await,
         }
     }
 
