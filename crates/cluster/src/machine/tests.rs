@@ -140,13 +140,13 @@ fn a_panic_while_events_are_made_wedges_no_thread() {
     assert_eq!(*hands.needed.lock(), [actor(3)]);
 }
 
-/// A machine with this many calls under way, two of which have just ended. Whoever has called hears of it here.
+/// A machine with calls that have just ended, so many of them. Whoever has called hears of it here.
 fn gathering(hands: &Clumsy, calls: u64) -> (Machine, Arc<Mutex<Vec<u64>>>) {
     let (machine, heard) = (machine(hands), Arc::default());
     for key in 1..=calls {
         machine.send(Input::of_call(call(key), Some(noting(&heard, key))), hands);
     }
-    assert!(machine.handle_all_and_gather([end(1), end(2)], Waker::noop(), hands));
+    assert!(machine.handle_all_and_gather((1..=calls).map(end), Waker::noop(), hands));
     hands.needed.lock().clear();
     (machine, heard)
 }
@@ -160,7 +160,7 @@ fn noting(heard: &Arc<Mutex<Vec<u64>>>, key: u64) -> ReplySlot {
 fn what_callers_leave_is_taken_in_together() {
     let hands = Clumsy::default();
     let (machine, heard) = gathering(&hands, 3);
-    assert_eq!(*heard.lock(), [1, 2]);
+    assert_eq!(*heard.lock(), [1, 2, 3]);
     hands.wakes_at.set(None);
     for key in [5, 6] {
         machine.send(tell(key).into(), &hands);
@@ -175,10 +175,20 @@ fn what_callers_leave_is_taken_in_together() {
     assert_eq!(*hands.needed.lock(), [actor(5), actor(6)]);
     machine.send(tell(7).into(), &hands);
     assert_eq!(machine.queued(), 1);
-    assert!(machine.take_in_gathered(true, &hands));
-    assert!(!machine.take_in_gathered(true, &hands), "there was nothing more");
+    assert!(!machine.take_in_gathered(true, &hands), "all three have sent something");
     machine.send(tell(8).into(), &hands);
     assert_eq!(*hands.needed.lock(), [5, 6, 7, 8].map(actor));
+}
+
+#[test]
+fn callers_that_do_not_send_again_are_not_waited_for() {
+    let hands = Clumsy::default();
+    let (machine, _) = gathering(&hands, 3);
+    machine.send(tell(5).into(), &hands);
+    assert!(machine.take_in_gathered(true, &hands));
+    assert!(!machine.take_in_gathered(true, &hands), "nothing came since");
+    machine.send(tell(6).into(), &hands);
+    assert_eq!(*hands.needed.lock(), [actor(5), actor(6)]);
 }
 
 #[test]
@@ -241,6 +251,8 @@ fn who_gave_way_to_a_thread_that_has_much_to_do_is_woken_after_a_while() {
     let woken = Arc::new(Woken::default());
     let task = Waker::from(Arc::clone(&woken));
     assert!(machine.handle_all_and_gather([end(1), end(2)], &task, &hands));
+    // Without tokio there is nothing that it could give way to.
+    assert_eq!(woken.0.swap(0, Ordering::SeqCst), 1);
     machine.send(tell(5).into(), &hands);
     machine.wake(&hands);
     assert_eq!((machine.queued(), woken.0.load(Ordering::SeqCst)), (0, 1));

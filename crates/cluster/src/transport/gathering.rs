@@ -24,17 +24,14 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// They have just been told to, and this task is woken along with them.
-    pub(super) fn begun(receiver: &Arc<dyn Receiver>) -> Self {
-        Self {
+    /// Some have just been told to, and this task is woken along with them. They may not be the first.
+    pub(super) fn goes_on(before: Option<Self>, receiver: &Arc<dyn Receiver>) -> Self {
+        let mut gathering = before.unwrap_or_else(|| Self {
             receiver: Arc::clone(receiver),
             is_woken: true,
-        }
-    }
-
-    /// So have others.
-    pub(super) fn goes_on(&mut self) {
-        self.is_woken = true;
+        });
+        gathering.is_woken = true;
+        gathering
     }
 
     /// Lets them have their turn and sends what they leave; none if there is no more to come, and gathering has ended.

@@ -50,8 +50,6 @@ pub(super) struct Reading {
     _writer: Option<Writer>,
     input: Input,
     caution: Caution,
-    /// Callers leave what they send to whoever reads this.
-    gathering: Option<Gathering>,
 }
 
 impl Reading {
@@ -65,7 +63,6 @@ impl Reading {
             _writer: None,
             input: Input::default(),
             caution: Caution::default(),
-            gathering: None,
         }
     }
 
@@ -111,9 +108,10 @@ impl Reading {
 
     async fn read(mut self) -> End {
         let peer = self.peer;
+        let mut gathering = None;
         loop {
             let task = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-            let (frames, following) = match self.hear(&task) {
+            let (frames, errand) = match self.hear(&task, &mut gathering) {
                 Ok(heard) => heard,
                 Err(error) => {
                     tracing::warn!(%peer, %error, "dropped a connection");
@@ -121,23 +119,18 @@ impl Reading {
                     return End::Broken;
                 }
             };
-            match following {
-                Some(Following::Errand(errand)) => match self.run_errand(errand, frames) {
+            if let Some(errand) = errand {
+                match self.run_errand(errand, frames) {
                     Some(reading) => self = reading,
                     None => return End::HandedOver,
-                },
-                Some(Following::Calls) => match &mut self.gathering {
-                    Some(gathering) => gathering.goes_on(),
-                    None => self.gathering = Some(Gathering::begun(&self.inner.receiver)),
-                },
-                None => {}
+                }
             }
             if frames == FRAMES_AT_ONCE {
                 // Other connections get their turn.
-                self.give_way().await;
+                give_way(&mut gathering).await;
                 continue;
             }
-            match self.read_more().await {
+            match self.read_more(&mut gathering).await {
                 Ok(0) => return End::Broken,
                 Ok(read) => {
                     self.input.filled(read);
@@ -154,9 +147,9 @@ impl Reading {
     }
 
     /// Reads what comes next. Until it is there, what callers leave is sent.
-    async fn read_more(&mut self) -> io::Result<usize> {
-        while self.gathering.is_some() {
-            self.give_way().await;
+    async fn read_more(&mut self, gathering: &mut Option<Gathering>) -> io::Result<usize> {
+        while gathering.is_some() {
+            give_way(gathering).await;
             let mut read = pin!(self.reader.read(self.input.room()));
             if let Poll::Ready(read) = poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await {
                 return read;
@@ -165,30 +158,30 @@ impl Reading {
         self.reader.read(self.input.room()).await
     }
 
-    /// Lets others run, and sends what callers leave.
-    async fn give_way(&mut self) {
-        match self.gathering.take() {
-            Some(gathering) => self.gathering = gathering.give_way_and_send().await,
-            None => yield_now().await,
-        }
-    }
-
-    /// Hands on what has come so far; how many frames that is, and what comes of it.
-    fn hear(&mut self, task: &Waker) -> Result<(usize, Option<Following>), FrameError> {
+    /// Hands on what has come so far; how many frames that is, and what this thread may run of what came of it. If callers are to
+    /// leave what they send to this task, they do.
+    fn hear(&mut self, task: &Waker, gathering: &mut Option<Gathering>) -> Result<(usize, Option<Errand>), FrameError> {
         if self.input.unread().is_empty() {
             return Ok((0, None));
         }
         let began = Instant::now();
         let mut frames = Frames::new(self.input.unread(), FRAMES_AT_ONCE);
         let comes_again = matches!(self.read_by, ReadBy::Callers(_)).then_some(task);
-        let following = self.inner.receiver.frames(self.peer, &mut frames, comes_again);
+        let errand = match self.inner.receiver.frames(self.peer, &mut frames, comes_again) {
+            Some(Following::Errand(errand)) => Some(errand),
+            Some(Following::Calls) => {
+                *gathering = Some(Gathering::goes_on(gathering.take(), &self.inner.receiver));
+                None
+            }
+            None => None,
+        };
         let Taken { frames, bytes } = frames.end()?;
         if frames > 0 {
             self.inner.stages.received.passed(frames, bytes, began.elapsed());
             self.link.heard(bytes);
         }
         self.input.pass(bytes);
-        Ok((frames, following))
+        Ok((frames, errand))
     }
 
     /// Runs an errand on this thread, or leaves it to the workers. Gives back the connection, unless another task has taken
@@ -214,6 +207,14 @@ impl Reading {
             false => reading.caution.went_well(),
         }
         Some(reading)
+    }
+}
+
+/// Lets others run, and sends what callers leave.
+async fn give_way(gathering: &mut Option<Gathering>) {
+    match gathering.take() {
+        Some(begun) => *gathering = begun.give_way_and_send().await,
+        None => yield_now().await,
     }
 }
 

@@ -18,32 +18,43 @@ use elastin_types::Time;
 /// What an [`Ear`] can't make sense of.
 const NONSENSE: &[u8] = b"nonsense";
 
+/// Replies to callers who call again. An [`Ear`] can't make sense of the second either.
+const REPLIES: [&[u8]; 2] = [b"replies", b"replies and nonsense"];
+
 #[derive(Debug, PartialEq)]
 enum Heard {
     Frame(NodeId, Bytes),
     Up(NodeId),
     Down(NodeId),
+    /// What callers have left is to be sent; whether somebody comes again for more.
+    SendGathered(bool),
 }
 
 struct Ear(mpsc::UnboundedSender<Heard>);
 
 impl Receiver for Ear {
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, _: Option<&Waker>) -> Option<Following> {
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<Following> {
+        let mut following = None;
         while let Some((_, payload)) = frames.next() {
-            if payload == NONSENSE {
+            if let Some(task) = comes_again.filter(|_| REPLIES.contains(&payload)) {
+                task.wake_by_ref();
+                following = Some(Following::Calls);
+            }
+            if [NONSENSE, REPLIES[1]].contains(&payload) {
                 frames.refuse(FrameError::Undecodable("on purpose".into()));
             } else {
                 let _ = self.0.send(Heard::Frame(from, Bytes::copy_from_slice(payload)));
             }
         }
-        None
+        following
     }
 
     fn run(&self, _: Errand) {}
 
     fn catch_up(&self) {}
 
-    fn send_gathered(&self, _: bool) -> bool {
+    fn send_gathered(&self, comes_again: bool) -> bool {
+        let _ = self.0.send(Heard::SendGathered(comes_again));
         false
     }
 
@@ -221,6 +232,23 @@ async fn an_outbox_goes_on_with_the_link_that_follows_a_broken_one() {
     outbox.put(&near.transport, NodeId(2), &numbered(3)).unwrap();
     outbox.send_off(Departure::WithOthers);
     again.hears(numbered_from(1, 3)).await;
+}
+
+#[tokio::test]
+async fn what_callers_leave_to_who_reads_their_replies_is_sent_however_that_ends() {
+    let mut client = Node::start(1, false).await;
+    let mut server = Node::start(2, true).await;
+    client.transport.learn_address(NodeId(2), server.address.unwrap());
+    client.hears(Heard::Up(NodeId(2))).await;
+    server.hears(Heard::Up(NodeId(1))).await;
+    let replies = REPLIES.map(|replies| str::from_utf8(replies).unwrap());
+    server.sends(1, replies[0]);
+    client.hears(frame_from(2, replies[0])).await;
+    client.hears(Heard::SendGathered(true)).await;
+    client.hears(Heard::SendGathered(false)).await;
+    server.sends(1, replies[1]);
+    client.hears(Heard::SendGathered(false)).await;
+    client.hears(Heard::Down(NodeId(2))).await;
 }
 
 #[tokio::test]
