@@ -31,5 +31,6 @@ pub use peer::{Above, MESSAGE_BYTES_MAX, Peer, PeerConfig, PeerMeasures};
 pub use planted::Planted;
 pub use security::{CertificateError, Certificates, Security};
 pub use transport::{
-    LINK_BYTES_MAX, LinkTraffic, Receiver, SendError, StageMeasures, Transport, TransportConfig, TransportMeasures,
+    Following, LINK_BYTES_MAX, LinkTraffic, Receiver, SendError, StageMeasures, Transport, TransportConfig,
+    TransportMeasures,
 };

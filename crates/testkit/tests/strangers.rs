@@ -5,11 +5,12 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use elastin::{Authority, Embedded};
 use elastin_backends::{Proxy, free_port};
-use elastin_cluster::{Certificates, Frames, Receiver, Security, Transport, TransportConfig, WIRE_VERSIONS};
+use elastin_cluster::{Certificates, Following, Frames, Receiver, Security, Transport, TransportConfig, WIRE_VERSIONS};
 use elastin_protocol::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep, Slot};
 use elastin_runtime::Errand;
 use elastin_stores::secret::{Nonce, Proof, Secret, Side, nonce};
@@ -402,7 +403,7 @@ async fn a_member_that_says_what_is_none_of_its_business_is_not_listened_to() {
 struct Alone(Notify);
 
 impl Receiver for Alone {
-    fn frames(&self, _: NodeId, frames: &mut Frames<'_>) -> Option<Errand> {
+    fn frames(&self, _: NodeId, frames: &mut Frames<'_>, _: Option<&Waker>) -> Option<Following> {
         assert_eq!(frames.count(), 0, "nobody talks to a stranger");
         None
     }
@@ -410,6 +411,10 @@ impl Receiver for Alone {
     fn run(&self, _: Errand) {}
 
     fn catch_up(&self) {}
+
+    fn send_gathered(&self, _: bool) -> bool {
+        false
+    }
 
     fn link_up(&self, peer: NodeId) {
         panic!("{peer} has welcomed a stranger");
