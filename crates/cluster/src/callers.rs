@@ -20,23 +20,35 @@ pub(crate) struct Callers {
 /// A task that has told callers and given way to them, and these callers. They go on when a thread of tokio's has nothing else to
 /// do; if what it does takes too long, they are woken from here.
 #[derive(Default)]
-pub(crate) struct WokenLater(Mutex<Vec<Waker>>);
+pub(crate) struct WokenLater(Mutex<Woken>);
+
+// Wakers are dropped when the lock is free again: the last one of a task drops whatever the task has.
+#[derive(Default)]
+struct Woken {
+    task: Option<Waker>,
+    callers: Vec<Waker>,
+}
 
 impl WokenLater {
+    fn replace(&self, woken: Woken) -> Woken {
+        std::mem::replace(&mut self.0.lock(), woken)
+    }
+
     /// The callers had their turn, but the task gives way again.
     pub(crate) fn forget_callers(&self) {
-        self.0.lock().truncate(1);
+        let callers = std::mem::take(&mut self.0.lock().callers);
+        drop(callers);
     }
 
     /// Nobody waits like this any more.
     pub(crate) fn forget_all(&self) {
-        self.0.lock().clear();
+        drop(self.replace(Woken::default()));
     }
 
     /// Wakes those who may have been waiting for too long. Who was woken meanwhile takes no harm.
     pub(crate) fn wake(&self) {
-        let late = std::mem::take(&mut *self.0.lock());
-        late.into_iter().for_each(Waker::wake);
+        let late = self.replace(Woken::default());
+        late.task.into_iter().chain(late.callers).for_each(Waker::wake);
     }
 }
 
@@ -100,21 +112,15 @@ impl Ended {
     /// The same for a `task` of tokio's that gives way to them: they are woken all at once when it does, and it is woken along. Woken
     /// one by one, each would have another of tokio's threads look for something to do, which takes more time than a call.
     pub(crate) fn tell_before_giving_way(self, task: &Waker, woken_later: &WokenLater) {
-        let mut wakers = woken_later.0.lock();
-        wakers.clear();
-        wakers.push(task.clone());
-        let woken = self.0.into_iter().filter_map(|(caller, outcome)| caller.fill(outcome));
-        for waker in woken {
-            wake_after_giving_way(&waker);
-            wakers.push(waker);
-            if wakers.len() == 2 {
-                // Tokio runs the first of them first and then the others, the last one first: so this is behind all of them.
-                wake_after_giving_way(task);
-            }
+        let told = self.0.into_iter().filter_map(|(caller, outcome)| caller.fill(outcome));
+        let callers: Vec<Waker> = told.collect();
+        // Tokio runs the first of them first and then the others, the last one first: so the task is behind all of them.
+        let (first, others) = callers.split_at(callers.len().min(1));
+        for waker in first.iter().chain([task]).chain(others) {
+            wake_after_giving_way(waker);
         }
-        if wakers.len() == 1 {
-            wake_after_giving_way(task);
-        }
+        let task = Some(task.clone());
+        drop(woken_later.replace(Woken { task, callers }));
     }
 }
 

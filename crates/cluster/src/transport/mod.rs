@@ -60,8 +60,8 @@ const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// What the transport tells its owner. Called from the threads that read connections: it must not block.
 pub trait Receiver: Send + Sync + 'static {
-    /// Frames from a peer that came together, in the order in which they were sent. A task that
-    /// `comes_again` sends what callers leave to it; its waker, in case it is held up.
+    /// Frames from a peer that came together, in the order in which they were sent. A task that `comes_again` can be left what callers
+    /// send: this is its waker.
     fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<Following>;
 
     /// Runs what came of frames. This may take long.
