@@ -1,7 +1,5 @@
 //! A client of a cluster whose servers come and go: it makes calls again that certainly have not run, and no others.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use elastin::Embedded;
@@ -98,46 +96,6 @@ async fn a_call_in_doubt_is_not_made_again() {
         let numbers = log.unwrap().remove(&0).unwrap_or_default();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "doubled: {numbers:?}");
     }
-    cluster.shutdown().await;
-}
-
-/// Callers of one client that hear of their outcomes together are woken together, by a thread that may have other things to do.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_do_not_wait_for_a_task_that_keeps_its_thread() {
-    const CALLERS: u64 = 32;
-    const BLOCKS: usize = 4;
-    const BLOCKED: Duration = Duration::from_secs(1);
-    let (cluster, client) = cluster_of_one().await;
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut callers = JoinSet::new();
-    for caller in 0..CALLERS {
-        let (client, stopped) = (client.clone(), Arc::clone(&stop));
-        callers.spawn(async move {
-            let (mut number, mut longest) = (0, Duration::ZERO);
-            while !stopped.load(Ordering::Relaxed) {
-                let called_at = Instant::now();
-                let journal = client.actor::<Journal>(caller % 4);
-                journal
-                    .append(caller as u32, number)
-                    .deadline(CALL_DEADLINE)
-                    .await
-                    .unwrap();
-                longest = longest.max(called_at.elapsed());
-                number += 1;
-            }
-            longest
-        });
-    }
-    for _ in 0..BLOCKS {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        // Nobody should do this, but somebody does.
-        tokio::spawn(async { std::thread::sleep(BLOCKED) }).await.unwrap();
-    }
-    stop.store(true, Ordering::Relaxed);
-    let ended = callers.join_all().await;
-    // Tokio leaves one task or two to that very thread.
-    let held_up = ended.iter().filter(|longest| **longest > BLOCKED / 2).count();
-    assert!(held_up <= 2 * BLOCKS, "{held_up} callers were held up: {ended:?}");
     cluster.shutdown().await;
 }
 
