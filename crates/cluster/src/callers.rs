@@ -63,9 +63,9 @@ impl Callers {
         self.waiting.insert(call, caller);
     }
 
-    /// Whether exactly one waits.
-    pub(crate) fn waits_one(&self) -> bool {
-        self.waiting.len() == 1
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// A call is over. Its caller hears of it when it is among those that [`Callers::take_ended`] gives.

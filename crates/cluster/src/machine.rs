@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub(crate) struct Machine {
     node: Mutex<Worker>,
     /// How often callers heard of outcomes.
     told: AtomicU64,
+    /// How many callers wait for one. Set before what they send leaves.
+    waiting: AtomicUsize,
 }
 
 /// What waits for the thread that runs the machine.
@@ -144,9 +146,9 @@ pub(crate) struct Desk {
 impl Desk {
     /// Where the outcome comes from that somebody waits for, if only one does.
     fn awaited(&self) -> Option<Awaited> {
-        match self.callers.waits_one() {
-            true => self.outbox.awaited(),
-            false => None,
+        match self.callers.waiting() {
+            1 => self.outbox.awaited(),
+            _ => None,
         }
     }
 }
@@ -181,6 +183,7 @@ impl Machine {
                 stopped: false,
             }),
             told: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
         }
     }
 
@@ -194,9 +197,10 @@ impl Machine {
             return self.handle(input, hands);
         }
         let told = self.told.load(Ordering::Acquire);
-        let awaited = self.handle_and(input, hands, Desk::awaited);
+        let awaited = self.handle_and(input, Departure::Awaited, hands, Desk::awaited);
         if let Some(awaited) = awaited.flatten() {
-            awaited.look(|| self.told.load(Ordering::Acquire) != told);
+            let is_there = || self.told.load(Ordering::Acquire) != told;
+            awaited.look(is_there, || self.waiting.load(Ordering::SeqCst) == 0);
         }
     }
 
@@ -213,14 +217,20 @@ impl Machine {
 
     /// Lets the machine take something in, now or as soon as the thread that runs it gets to it.
     pub(crate) fn handle(&self, input: Input, hands: &impl Hands) {
-        self.handle_and(input, hands, |_| ());
+        self.handle_and(input, Departure::WithOthers, hands, |_| ());
     }
 
     /// The same, and looks at the desk when this thread has taken it in; none if it has left it to another.
-    fn handle_and<T>(&self, input: Input, hands: &impl Hands, look: impl FnOnce(&Desk) -> T) -> Option<T> {
+    fn handle_and<T>(
+        &self,
+        input: Input,
+        departure: Departure,
+        hands: &impl Hands,
+        look: impl FnOnce(&Desk) -> T,
+    ) -> Option<T> {
         let seen = match self.node.try_lock() {
             Some(worker) => {
-                let (ended, seen) = self.drain_and(worker, [input], Departure::WithOthers, hands, look);
+                let (ended, seen) = self.drain_and(worker, [input], departure, hands, look);
                 self.tell(ended);
                 Some(seen)
             }
@@ -382,7 +392,12 @@ impl Machine {
             worker.take_in(input, hands);
         }
         self.drain_queue(&mut worker, hands);
-        worker.desk.outbox.send_off(departure);
+        let waiting = worker.desk.callers.waiting();
+        self.waiting.store(waiting, Ordering::SeqCst);
+        worker.desk.outbox.send_off(match departure {
+            Departure::Awaited if waiting != 1 => Departure::WithOthers,
+            departure => departure,
+        });
         drop(draining);
         if !worker.stopped {
             hands.wake_at(worker.node.next_timer());

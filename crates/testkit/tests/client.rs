@@ -99,6 +99,27 @@ async fn a_call_in_doubt_is_not_made_again() {
     cluster.shutdown().await;
 }
 
+/// Who waits alone looks for its reply itself, and the others are told of theirs: who is who changes all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_who_wait_alone_by_turns_hear_of_all_their_outcomes() {
+    const CALLS: u64 = 1_000;
+    let (cluster, client) = cluster_of_one().await;
+    for callers in 1..=4 {
+        let mut calls = JoinSet::new();
+        for caller in 0..callers {
+            let journal = client.actor::<Journal>(caller);
+            calls.spawn(async move {
+                for number in 1..=CALLS {
+                    let appended = journal.append(callers as u32, number).deadline(CALL_DEADLINE / 4).await;
+                    assert_eq!(appended, Ok(number), "of {callers} callers");
+                }
+            });
+        }
+        calls.join_all().await;
+    }
+    cluster.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn policies_know_a_clients_calls_from_those_of_actors() {
     const OF_CLIENT: u64 = 1;

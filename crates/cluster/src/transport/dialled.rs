@@ -1,6 +1,7 @@
 //! The socket of a connection that this process has opened.
 //!
-//! Tokio says when it can be read, except while a caller looks for its reply itself: what comes then wakes nobody else.
+//! Tokio says when it can be read, except while a caller looks for its reply itself: what comes then wakes nobody else. Who has found
+//! its reply most likely calls again at once, so for a moment after that the socket stays muted: nobody is told of what comes.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,10 +9,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How long it stays muted if nobody looks any more. To ask tokio anew takes about as long as to send a call, and what nobody waits
+/// for may come so much later.
+const MUTED_FOR: Duration = Duration::from_millis(2);
 
 /// A socket. Its clones are the same one; one task reads and one writes.
 #[derive(Clone)]
@@ -22,12 +29,36 @@ pub(crate) struct Dialled {
 /// Tokio is asked for each direction by itself: whoever waits until something can be written would be told of what comes, too.
 struct Ends {
     reading: Arc<TcpStream>,
-    /// Says when it can be read; none while somebody looks, and until somebody reads.
-    readable: Mutex<Option<AsyncFd<Arc<TcpStream>>>>,
+    /// How whoever reads hears of what comes.
+    hearing: Mutex<Hearing>,
     /// Whoever reads comes again by itself.
     is_looked_at: AtomicBool,
     /// Another descriptor, because tokio takes each only once.
     writing: AsyncFd<TcpStream>,
+}
+
+#[derive(Default)]
+struct Hearing {
+    /// Says when it can be read; none while somebody looks, while it is muted, and until somebody reads.
+    readable: Option<AsyncFd<Arc<TcpStream>>>,
+    /// It is muted until this is over.
+    muted: Option<Pin<Box<Sleep>>>,
+    /// Somebody has looked since then: it stays muted for as long again.
+    has_looked: bool,
+}
+
+impl Hearing {
+    /// Waits until it is muted no more.
+    fn poll_muted(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while let Some(muted) = &mut self.muted {
+            ready!(muted.as_mut().poll(context));
+            match std::mem::take(&mut self.has_looked) {
+                true => muted.as_mut().reset(Instant::now() + MUTED_FOR),
+                false => self.muted = None,
+            }
+        }
+        Poll::Ready(())
+    }
 }
 
 /// Lets tokio tell of a socket.
@@ -46,7 +77,7 @@ impl Dialled {
         let ends = Ends {
             writing: told(stream.try_clone()?, Interest::WRITABLE)?,
             reading: Arc::new(stream),
-            readable: Mutex::default(),
+            hearing: Mutex::default(),
             is_looked_at: AtomicBool::new(false),
         };
         Ok(Self { ends: Arc::new(ends) })
@@ -60,12 +91,38 @@ impl Dialled {
     /// From now on whoever reads comes again by itself, and nobody is woken by what comes. Only for whoever has the reader.
     pub(super) fn begin_look(&self) {
         self.ends.is_looked_at.store(true, Ordering::Relaxed);
-        *self.ends.readable.lock() = None;
+        self.ends.hearing.lock().readable = None;
     }
 
-    /// From now on whoever waits for what comes is woken by it, once it has asked to read.
-    pub(super) fn end_look(&self) {
+    /// From now on whoever reads does not come by itself. If it `stays_muted` that one is woken by what comes only after a moment in
+    /// which nobody has looked. Whether it has to ask to read, so that it is woken at all.
+    pub(super) fn end_look(&self, stays_muted: bool) -> bool {
         self.ends.is_looked_at.store(false, Ordering::Relaxed);
+        let mut hearing = self.ends.hearing.lock();
+        let was_muted = hearing.muted.is_some();
+        hearing.has_looked = stays_muted;
+        match stays_muted {
+            true if was_muted => false,
+            true => {
+                hearing.muted = Some(Box::pin(sleep(MUTED_FOR)));
+                true
+            }
+            false => {
+                hearing.muted = None;
+                true
+            }
+        }
+    }
+
+    /// Whether it is muted.
+    #[cfg(test)]
+    pub(super) fn is_muted(&self) -> bool {
+        self.ends.hearing.lock().muted.is_some()
+    }
+
+    /// From now on whoever reads is woken by what comes, once it has asked to read. Whether it was muted.
+    pub(super) fn unmute(&self) -> bool {
+        self.ends.hearing.lock().muted.take().is_some()
     }
 }
 
@@ -100,8 +157,9 @@ impl AsyncRead for Dialled {
                 false => Poll::Ready(read.map(drop)),
             };
         }
-        let mut readable = ends.readable.lock();
-        let told = match &mut *readable {
+        let mut hearing = ends.hearing.lock();
+        ready!(hearing.poll_muted(context));
+        let told = match &mut hearing.readable {
             Some(told) => told,
             none => none.insert(told(Arc::clone(&ends.reading), Interest::READABLE)?),
         };

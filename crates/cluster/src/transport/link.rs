@@ -4,7 +4,7 @@
 //! way out. When there is more to do, they are left to a task that writes all that have gathered at once.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,8 @@ pub(super) struct Link {
     heard_bytes: AtomicU64,
     /// What reads the connection that this process has opened.
     replies: Mutex<Weak<Replies>>,
+    /// Nobody may be woken by what comes there, because somebody has looked for it.
+    may_be_muted: AtomicBool,
 }
 
 struct Outgoing {
@@ -79,6 +81,8 @@ pub(crate) enum Departure {
     AtOnce,
     /// There may soon be more: if the connection has not been quiet it is left to the task, which writes all that has gathered.
     WithOthers,
+    /// It is written on this thread as well, whose caller waits alone and looks for the reply itself: nobody else need hear of that.
+    Awaited,
 }
 
 /// What the task that writes does.
@@ -110,6 +114,7 @@ impl Link {
             stages,
             heard_bytes: AtomicU64::new(0),
             replies: Mutex::default(),
+            may_be_muted: AtomicBool::new(false),
         })
     }
 
@@ -118,11 +123,23 @@ impl Link {
         *self.replies.lock() = replies;
     }
 
-    /// Looks for a moment for a reply, until `is_there`.
-    pub(super) fn look(&self, is_there: impl Fn() -> bool) {
+    /// Looks for a moment for a reply, until `is_there`. If `nobody_waits` for another one then, most likely somebody looks again soon.
+    pub(super) fn look(&self, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
         let replies = self.replies.lock().upgrade();
-        if let Some(replies) = replies {
-            replies.look(is_there);
+        let Some(replies) = replies else { return };
+        // Said before it is known who waits: whoever begins to wait after that has seen it.
+        self.may_be_muted.store(true, Ordering::SeqCst);
+        replies.look(is_there, nobody_waits);
+    }
+
+    /// Somebody may wait for what comes, and does not look for it.
+    fn unmute(&self) {
+        if self.may_be_muted.load(Ordering::SeqCst) {
+            self.may_be_muted.store(false, Ordering::SeqCst);
+            let replies = self.replies.lock().upgrade();
+            if let Some(replies) = replies {
+                replies.unmute();
+            }
         }
     }
 
@@ -164,6 +181,9 @@ impl Link {
 
     /// Sends what was put.
     pub(super) fn flush(&self, departure: Departure) {
+        if departure != Departure::Awaited {
+            self.unmute();
+        }
         let mut outgoing = self.outgoing.lock();
         if outgoing.bytes.is_empty() || !outgoing.may_be_written(departure) || outgoing.write(departure, &self.stages) {
             return;
@@ -247,7 +267,7 @@ impl Outgoing {
 
     /// Whether nothing is gained by waiting for more.
     fn need_not_wait(&self, departure: Departure) -> bool {
-        departure == Departure::AtOnce || self.frames >= FRAMES_ENOUGH
+        departure != Departure::WithOthers || self.frames >= FRAMES_ENOUGH
     }
 
     /// Writes on this thread, if there is no more to wait for and the connection takes it; whether nothing is left.

@@ -45,11 +45,11 @@ pub(super) struct Looking {
 }
 
 impl Looking {
-    /// Looks for a moment, unless that is most likely a waste. `look` is to say whether there is something.
-    pub(super) fn look(&mut self, mut look: impl FnMut() -> bool) {
+    /// Looks for a moment, unless that is most likely a waste. `look` is to say whether there is something, and so does this.
+    pub(super) fn look(&mut self, mut look: impl FnMut() -> bool) -> bool {
         let began = Instant::now();
         if !self.begins() {
-            return;
+            return false;
         }
         let gives_way = self.gives_way(began);
         let (mut looked_at, mut looked) = (began, Duration::ZERO);
@@ -76,6 +76,7 @@ impl Looking {
         // More than 500 years do not come to pass.
         LOOKED.fetch_add(looked.as_nanos() as u64, Ordering::Relaxed);
         self.ended(found);
+        found
     }
 
     /// Whether it should look now.

@@ -37,9 +37,9 @@ struct Open {
 pub(crate) struct Awaited(Arc<Link>);
 
 impl Awaited {
-    /// Looks for it for a moment, until `is_there`.
-    pub(crate) fn look(&self, is_there: impl Fn() -> bool) {
-        self.0.look(is_there);
+    /// Looks for it for a moment, until `is_there`. If `nobody_waits` for another one then, most likely somebody looks again soon.
+    pub(crate) fn look(&self, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
+        self.0.look(is_there, nobody_waits);
     }
 }
 

@@ -4,13 +4,17 @@
 //! task that reads on its own thread for a moment. If the reply does not come in that time, the task waits for it as ever.
 //!
 //! ```text
-//!   call ──► looks: the task goes on here, of which tokio knows nothing ──► the reply
+//!   call ──► looks: the task goes on here, of which tokio knows nothing ──► the reply ──► muted: most likely it calls again
 //!                 └── not there in time ──► tokio wakes the task ──► the task wakes the caller
 //! ```
+//!
+//! While it is muted nobody is woken by what comes either, because nobody waits for it. That ends as soon as somebody else sends
+//! something, and by itself after a moment.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -25,6 +29,8 @@ use super::looking::Looking;
 pub(super) struct Replies {
     // Whoever has the lock goes on with the task. Tokio's thread waits for it if somebody looks, which takes a moment.
     task: Mutex<Task>,
+    /// It is to be muted no more. Whoever has had the task sees to that.
+    unmutes: AtomicBool,
     socket: Dialled,
     handle: Handle,
 }
@@ -50,34 +56,67 @@ impl Replies {
                 waker: None,
                 looking: Looking::default(),
             }),
+            unmutes: AtomicBool::new(false),
             socket,
             handle: handle.clone(),
         });
         let known_as = Arc::downgrade(&replies);
-        handle.spawn(poll_fn(move |context| replies.task.lock().go_on(context.waker())));
+        handle.spawn(poll_fn(move |context| {
+            let polled = replies.task.lock().go_on(context.waker());
+            replies.unmute_if_told();
+            polled
+        }));
         known_as
     }
 
-    /// Goes on with the task on this thread for a moment, until `is_there`.
-    pub(super) fn look(&self, is_there: impl Fn() -> bool) {
-        // If somebody else is at it, that one finds what there is.
-        let Some(mut task) = self.task.try_lock() else { return };
+    /// Goes on with the task on this thread for a moment, until `is_there`. Stays muted after that if `nobody_waits`.
+    pub(super) fn look(&self, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
+        match self.task.try_lock() {
+            Some(mut task) => self.look_with(&mut task, is_there, nobody_waits),
+            // Somebody else is at it, who does not know of this one.
+            None => self.unmutes.store(true, Ordering::SeqCst),
+        }
+        self.unmute_if_told();
+    }
+
+    fn look_with(&self, task: &mut Task, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
         let Some(waker) = task.waker.clone() else { return };
         let _within = self.handle.enter();
         let mut looking = std::mem::take(&mut task.looking);
         let mut has_looked = false;
-        looking.look(|| {
+        let found = looking.look(|| {
             if !std::mem::replace(&mut has_looked, true) {
                 self.socket.begin_look();
             }
-            task.poll(Waker::noop()).is_ready() || is_there()
+            task.poll(&waker).is_ready() || is_there()
         });
         task.looking = looking;
-        if has_looked {
-            self.socket.end_look();
-            // So that everything it waits for wakes it where it belongs.
-            if task.go_on(&waker).is_ready() {
-                waker.wake();
+        let asks = match has_looked {
+            true => self.socket.end_look(found && nobody_waits()),
+            false => self.socket.unmute(),
+        };
+        if asks {
+            task.ask(waker);
+        }
+    }
+
+    /// Somebody may wait for what comes: it is muted no more.
+    pub(super) fn unmute(&self) {
+        self.unmutes.store(true, Ordering::SeqCst);
+        self.unmute_if_told();
+    }
+
+    /// Ends what should have ended while this thread had the task.
+    fn unmute_if_told(&self) {
+        // Looked at again when the task is free, because whoever could not have it has left it to this thread.
+        while self.unmutes.load(Ordering::SeqCst) {
+            let Some(task) = self.task.try_lock() else { return };
+            self.unmutes.store(false, Ordering::SeqCst);
+            // It goes on somewhere else: what comes is taken in, for which this thread may not be free.
+            if self.socket.unmute()
+                && let Some(waker) = &task.waker
+            {
+                waker.wake_by_ref();
             }
         }
     }
@@ -90,6 +129,13 @@ impl Task {
             self.waker = Some(waker.clone());
         }
         self.poll(waker)
+    }
+
+    /// Goes on with it, so that it is woken by all that it waits for.
+    fn ask(&mut self, waker: Waker) {
+        if self.poll(&waker).is_ready() {
+            waker.wake();
+        }
     }
 
     fn poll(&mut self, waker: &Waker) -> Poll<()> {
@@ -164,9 +210,23 @@ mod tests {
             assert!(in_time.is_ok(), "{} of {bytes} bytes came", self.came());
         }
 
+        fn socket(&self) -> Dialled {
+            self.replies.upgrade().unwrap().socket.clone()
+        }
+
+        /// Has another byte sent, and looks until that many have come.
+        async fn find(&mut self, bytes: usize) {
+            // Tokio goes on with the task, which asks to read.
+            tokio::task::yield_now().await;
+            self.other.write_all(&[0]).await.unwrap();
+            while self.came() < bytes {
+                self.look(bytes);
+            }
+        }
+
         fn look(&self, bytes: usize) {
             if let Some(replies) = self.replies.upgrade() {
-                replies.look(|| self.came() >= bytes);
+                replies.look(|| self.came() >= bytes, || true);
             }
         }
     }
@@ -208,6 +268,57 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_comes_unasked_after_a_look_is_read_in_the_end() {
+        let mut counted = Counted::start().await;
+        for round in 1..=5 {
+            counted.find(2 * round - 1).await;
+            assert!(counted.socket().is_muted(), "most likely somebody looks again");
+            counted.other.write_all(&[0]).await.unwrap();
+            counted.wait_for(2 * round).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_muted_connection_is_heard_as_soon_as_somebody_waits() {
+        let mut counted = Counted::start().await;
+        counted.find(1).await;
+        // Whoever is told so while another goes on with the task leaves it to that one.
+        for is_at_it in [false, true] {
+            let replies = counted.replies.upgrade().unwrap();
+            counted.find(counted.came() + 1).await;
+            assert!(counted.socket().is_muted());
+            let task = is_at_it.then(|| replies.task.lock());
+            replies.unmute();
+            assert_eq!(counted.socket().is_muted(), is_at_it);
+            if let Some(task) = task {
+                drop(task);
+                replies.look(|| false, || true);
+            }
+            assert!(!counted.socket().is_muted());
+        }
+    }
+
+    #[tokio::test]
+    async fn who_has_a_connection_heard_does_not_take_in_what_came() {
+        let mut counted = Counted::start().await;
+        counted.find(1).await;
+        counted.other.write_all(&[0]).await.unwrap();
+        counted.replies.upgrade().unwrap().unmute();
+        assert_eq!(counted.came(), 1, "it may have a lock that is needed for that");
+        counted.wait_for(2).await;
+    }
+
+    #[tokio::test]
+    async fn who_looks_while_another_waits_leaves_nothing_muted() {
+        let mut counted = Counted::start().await;
+        counted.other.write_all(&[0]).await.unwrap();
+        let replies = counted.replies.upgrade().unwrap();
+        tokio::task::yield_now().await;
+        replies.look(|| counted.came() == 1, || false);
+        assert!(!counted.socket().is_muted());
+    }
+
+    #[tokio::test]
     async fn the_end_of_a_connection_ends_its_task_whoever_sees_it() {
         for looks in [true, false] {
             let mut counted = Counted::start().await;
@@ -244,7 +355,7 @@ mod tests {
             }),
         );
         tokio::task::yield_now().await;
-        replies.upgrade().unwrap().look(|| false);
+        replies.upgrade().unwrap().look(|| false, || true);
         assert!(replies.upgrade().unwrap().task.lock().future.is_none());
     }
 }

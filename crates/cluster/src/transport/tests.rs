@@ -193,6 +193,21 @@ async fn what_is_put_into_an_outbox_leaves_together_and_in_order() {
 }
 
 #[tokio::test]
+async fn what_a_lone_caller_waits_for_leaves_at_once_however_often_it_calls() {
+    let (near, mut far) = pair().await;
+    let batches_before = near.transport.measures().sent.batches;
+    let mut outbox = Outbox::default();
+    for number in 0..10 {
+        outbox.put(&near.transport, NodeId(2), &numbered(number)).unwrap();
+        outbox.send_off(Departure::Awaited);
+    }
+    assert_eq!(near.transport.measures().sent.batches - batches_before, 10);
+    for number in 0..10 {
+        far.hears(numbered_from(1, number)).await;
+    }
+}
+
+#[tokio::test]
 async fn an_outbox_keeps_the_frames_of_several_peers_together() {
     let (mut near, mut far) = pair().await;
     let mut third = Node::start(3, true).await;
