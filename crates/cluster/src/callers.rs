@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use elastin_actor::ReplySlot;
-use elastin_types::{CallError, CallId, Outcome, Unknown};
+use elastin_types::{CallError, CallId, Outcome, Time, Unknown};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::task::yield_now;
@@ -25,6 +25,8 @@ pub(crate) struct WokenLater(Mutex<Woken>);
 // Wakers are dropped when the lock is free again: the last one of a task drops whatever the task has.
 #[derive(Default)]
 struct Woken {
+    /// Since when; none if nobody waits like this.
+    since: Option<Time>,
     task: Option<Waker>,
     callers: Vec<Waker>,
 }
@@ -34,9 +36,13 @@ impl WokenLater {
         std::mem::replace(&mut self.0.lock(), woken)
     }
 
-    /// The callers had their turn, but the task gives way again.
-    pub(crate) fn forget_callers(&self) {
-        let callers = std::mem::take(&mut self.0.lock().callers);
+    /// The callers had their turn, but the task gives way again, from now on.
+    pub(crate) fn forget_callers(&self, now: Time) {
+        let callers = {
+            let mut woken = self.0.lock();
+            woken.since = Some(now);
+            std::mem::take(&mut woken.callers)
+        };
         drop(callers);
     }
 
@@ -45,10 +51,16 @@ impl WokenLater {
         drop(self.replace(Woken::default()));
     }
 
-    /// Wakes those who may have been waiting for too long. Who was woken meanwhile takes no harm.
-    pub(crate) fn wake(&self) {
-        let late = self.replace(Woken::default());
-        late.task.into_iter().chain(late.callers).for_each(Waker::wake);
+    /// Wakes those who have been waiting since `late` or before. Who was woken meanwhile takes no harm. If they are not that late, says
+    /// since when they wait.
+    pub(crate) fn wake(&self, late: Time) -> Option<Time> {
+        let since = self.0.lock().since?;
+        if since > late {
+            return Some(since);
+        }
+        let woken = self.replace(Woken::default());
+        woken.task.into_iter().chain(woken.callers).for_each(Waker::wake);
+        None
     }
 }
 
@@ -111,7 +123,7 @@ impl Ended {
 
     /// The same for a `task` of tokio's that gives way to them: they are woken all at once when it does, and it is woken along. Woken
     /// one by one, each would have another of tokio's threads look for something to do, which takes more time than a call.
-    pub(crate) fn tell_before_giving_way(self, task: &Waker, woken_later: &WokenLater) {
+    pub(crate) fn tell_before_giving_way(self, now: Time, task: &Waker, woken_later: &WokenLater) {
         let told = self.0.into_iter().filter_map(|(caller, outcome)| caller.fill(outcome));
         let callers: Vec<Waker> = told.collect();
         // Tokio runs the first of them first and then the others, the last one first: so the task is behind all of them.
@@ -120,7 +132,8 @@ impl Ended {
             wake_after_giving_way(waker);
         }
         let task = Some(task.clone());
-        drop(woken_later.replace(Woken { task, callers }));
+        let since = Some(now);
+        drop(woken_later.replace(Woken { since, task, callers }));
     }
 }
 

@@ -153,6 +153,15 @@ impl Desk {
     }
 }
 
+/// Who has heard of outcomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Nobody,
+    One,
+    /// They leave what they send.
+    Several,
+}
+
 /// Carries out commands.
 pub(crate) trait Hands {
     /// The time on this process's clock.
@@ -259,29 +268,34 @@ impl Machine {
     }
 
     /// The same for a `task` of tokio's that waits to be woken, and then comes again. If several callers hear of outcomes they leave
-    /// what they send to it: true, and [`Machine::take_in_gathered`] must follow until it says that it is the end.
+    /// what they send to it, and [`Machine::take_in_gathered`] must follow until it says that it is the end.
     pub(crate) fn handle_all_and_gather(
         &self,
         events: impl IntoIterator<Item = Event>,
         task: &Waker,
         hands: &impl Hands,
-    ) -> bool {
+    ) -> Told {
         let inputs = events.into_iter().map(Input::from);
         // Not left to whoever runs the machine, who would tell callers without giving way to them.
         let (ended, ()) = self.drain_and(self.node.lock(), inputs, Departure::WithOthers, hands, |_| ());
-        let gathers = ended.len() >= GATHERS_MIN;
-        if gathers {
+        let told = match ended.len() {
+            0 => Told::Nobody,
+            1..GATHERS_MIN => Told::One,
+            GATHERS_MIN.. => Told::Several,
+        };
+        if told == Told::Several {
             let until = self.inputs.ever() + ended.len() as u64;
             self.gathers_until.store(until, Ordering::Relaxed);
             self.gathers.store(true, Ordering::Relaxed);
-            ended.tell_before_giving_way(task, &self.woken_later);
-            hands.wake_at(Some(hands.now() + GATHERED_WAITS_MAX));
+            let now = hands.now();
+            ended.tell_before_giving_way(now, task, &self.woken_later);
+            hands.wake_at(Some(now + GATHERED_WAITS_MAX));
             self.told.fetch_add(1, Ordering::Release);
         } else {
             self.tell(ended);
             self.take_in_left(hands);
         }
-        gathers
+        told
     }
 
     /// Takes in what callers have left since they were told. If that is nothing or there is no more to come, or nobody `comes_again` for
@@ -290,8 +304,9 @@ impl Machine {
         let is_all = || self.inputs.ever() >= self.gathers_until.load(Ordering::Relaxed);
         let gathers = comes_again && self.inputs.any.load(Ordering::Relaxed) && !is_all();
         if gathers {
-            self.woken_later.forget_callers();
-            hands.wake_at(Some(hands.now() + GATHERED_WAITS_MAX));
+            let now = hands.now();
+            self.woken_later.forget_callers(now);
+            hands.wake_at(Some(now + GATHERED_WAITS_MAX));
             // Whatever comes from now on is for the next time.
             if let Some(worker) = self.node.try_lock() {
                 self.drain(worker, [], Departure::AtOnce, hands);
@@ -307,7 +322,9 @@ impl Machine {
     /// It is time for something. Whoever was to come for what callers leave, or to let them run, may have been held up.
     pub(crate) fn wake(&self, hands: &impl Hands) {
         self.handle(Event::Timer.into(), hands);
-        self.woken_later.wake();
+        if let Some(since) = self.woken_later.wake(hands.now() - GATHERED_WAITS_MAX) {
+            hands.wake_at(Some(since + GATHERED_WAITS_MAX));
+        }
     }
 
     /// Takes in what was left to this thread after its last look, by others for whom it seemed to run the machine.

@@ -224,7 +224,7 @@ impl Security {
     /// for them, and who waits alone does so itself.
     pub(crate) async fn secure_dialled(&self, stream: TcpStream) -> io::Result<Secured> {
         let socket = Dialled::new(stream)?;
-        let read_by = ReadBy::Callers(socket.clone());
+        let read_by = ReadBy::Callers(socket.clone(), Arc::default());
         let Security::Certificates(certificates) = self else {
             let direct = socket.direct()?;
             return Ok(Secured::plain(read_by, socket, direct));

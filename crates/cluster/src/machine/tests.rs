@@ -14,6 +14,7 @@ const ME: NodeId = NodeId(1);
 /// Panics at the first of these, and notes the others.
 #[derive(Default)]
 struct Clumsy {
+    now: Cell<Time>,
     to_fail: Cell<bool>,
     needed: Mutex<Vec<ActorId>>,
     stops: Cell<u32>,
@@ -22,7 +23,7 @@ struct Clumsy {
 
 impl Hands for Clumsy {
     fn now(&self) -> Time {
-        Time::ZERO
+        self.now.get()
     }
 
     fn carry_out(&self, command: Command, _: &mut Desk) {
@@ -146,7 +147,8 @@ fn gathering(hands: &Clumsy, calls: u64) -> (Machine, Arc<Mutex<Vec<u64>>>) {
     for key in 1..=calls {
         machine.send(Input::of_call(call(key), Some(noting(&heard, key))), hands);
     }
-    assert!(machine.handle_all_and_gather((1..=calls).map(end), Waker::noop(), hands));
+    let told = machine.handle_all_and_gather((1..=calls).map(end), Waker::noop(), hands);
+    assert_eq!(told, Told::Several);
     hands.needed.lock().clear();
     (machine, heard)
 }
@@ -226,7 +228,8 @@ fn one_caller_alone_does_not_leave_its_next_call() {
     let machine = machine(&hands);
     let heard = Arc::default();
     machine.send(Input::of_call(call(1), Some(noting(&heard, 1))), &hands);
-    assert!(!machine.handle_all_and_gather([end(1)], Waker::noop(), &hands));
+    let told = machine.handle_all_and_gather([end(1)], Waker::noop(), &hands);
+    assert_eq!(told, Told::One);
     machine.send(tell(2).into(), &hands);
     assert_eq!((machine.queued(), &*heard.lock()), (0, &vec![1]));
 }
@@ -250,12 +253,23 @@ fn who_gave_way_to_a_thread_that_has_much_to_do_is_woken_after_a_while() {
     }
     let woken = Arc::new(Woken::default());
     let task = Waker::from(Arc::clone(&woken));
-    assert!(machine.handle_all_and_gather([end(1), end(2)], &task, &hands));
+    let told = machine.handle_all_and_gather([end(1), end(2)], &task, &hands);
+    assert_eq!(told, Told::Several);
     // Without tokio there is nothing that it could give way to.
     assert_eq!(woken.0.swap(0, Ordering::SeqCst), 1);
     machine.send(tell(5).into(), &hands);
+    // The alarm may have been set for others before.
+    hands.now.set(Time::ZERO + GATHERED_WAITS_MAX / 2);
     machine.wake(&hands);
-    assert_eq!((machine.queued(), woken.0.load(Ordering::SeqCst)), (0, 1));
+    assert_eq!(
+        (machine.queued(), woken.0.load(Ordering::SeqCst)),
+        (0, 0),
+        "it is not late"
+    );
+    assert_eq!(hands.wakes_at.get(), Some(Time::ZERO + GATHERED_WAITS_MAX));
+    hands.now.set(Time::ZERO + GATHERED_WAITS_MAX);
+    machine.wake(&hands);
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
     assert!(!machine.take_in_gathered(true, &hands));
     machine.wake(&hands);
     assert_eq!(woken.0.load(Ordering::SeqCst), 1, "it waits no longer");

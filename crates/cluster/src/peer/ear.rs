@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use super::Inner;
 use crate::frame::{Class, FrameError, Frames};
-use crate::machine::Hands;
+use crate::machine::{Hands, Told};
 use crate::protocol_frame;
 use crate::transport::{Following, Receiver};
 
@@ -38,9 +38,9 @@ impl Receiver for Ear {
                 }
             }
         });
-        let mut gathers = false;
+        let mut told = Told::Nobody;
         let errand = inner.runtime().bring(|| match comes_again {
-            Some(task) => gathers = inner.machine.handle_all_and_gather(events, task, &*inner),
+            Some(task) => told = inner.machine.handle_all_and_gather(events, task, &*inner),
             None => inner.machine.handle_all(events, &*inner),
         });
         // Apart, because whoever hears of these may look at the machine.
@@ -49,9 +49,10 @@ impl Receiver for Ear {
                 frames.refuse(error);
             }
         }
-        match gathers {
-            true => Some(Following::Calls),
-            false => errand.map(Following::Errand),
+        match told {
+            Told::Nobody => errand.map(Following::Errand),
+            Told::One => Some(Following::Outcome),
+            Told::Several => Some(Following::Calls),
         }
     }
 

@@ -16,9 +16,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How long it stays muted if nobody looks any more. To ask tokio anew takes about as long as to send a call, and what nobody waits
-/// for may come so much later.
-const MUTED_FOR: Duration = Duration::from_millis(2);
+/// How long it stays muted if nobody looks any more. What nobody waits for may come so much later; and whoever is woken when this is
+/// over gets in the way of those who still look.
+const MUTED_FOR: Duration = Duration::from_millis(10);
 
 /// A socket. Its clones are the same one; one task reads and one writes.
 #[derive(Clone)]

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::caution::Caution;
 
-/// How long it looks before it sleeps: about as long as it takes to be woken. Who waits for the next call of somebody who calls
-/// again at once finds it in less.
-const LOOKS_FOR_MAX: Duration = Duration::from_micros(50);
+/// How long it looks before it sleeps: twice as long as it takes to be woken. Who waits for the next call of somebody who calls
+/// again at once finds it in less, and so does who waits for the first replies to many calls.
+const LOOKS_FOR_MAX: Duration = Duration::from_micros(100);
 
 /// One look takes a microsecond or two. What takes longer than this was somebody else's time on the same core.
 const OWN_TIME_MAX: Duration = Duration::from_micros(10);

@@ -85,6 +85,8 @@ pub trait Receiver: Send + Sync + 'static {
 pub enum Following {
     /// An actor that this thread may run: it is [run](Receiver::run) or dropped at once.
     Errand(Errand),
+    /// A caller who has heard of an outcome.
+    Outcome,
     /// Callers who have heard of outcomes, and are likely to call again: what they send is left until it is
     /// [sent](Receiver::send_gathered), as soon as they have had their turn.
     Calls,

@@ -18,7 +18,7 @@ use super::gathering::Gathering;
 use super::input::Input;
 use super::link::Link;
 use super::readers::Readers;
-use super::replies::Replies;
+use super::replies::{Outlook, Replies};
 use super::{Following, Inner};
 use crate::frame::{FrameError, Frames, Taken};
 use crate::security::{Reader, Writer};
@@ -36,7 +36,17 @@ pub(crate) enum ReadBy {
     /// Threads of our own, which also run actors.
     Readers(&'static Readers),
     /// A task of tokio's, or whoever waits for a reply alone. They run no errands.
-    Callers(Dialled),
+    Callers(Dialled, Arc<Outlook>),
+}
+
+impl ReadBy {
+    /// What the task says of what it has to expect, if others want to know.
+    fn outlook(&self) -> Option<&Outlook> {
+        match self {
+            ReadBy::Readers(_) => None,
+            ReadBy::Callers(_, outlook) => Some(outlook),
+        }
+    }
 }
 
 /// The receiving end of a connection.
@@ -89,7 +99,7 @@ impl Reading {
         };
         match read_by {
             ReadBy::Readers(readers) => readers.spawn(&handle, read),
-            ReadBy::Callers(socket) => link.is_read_by(Replies::spawn(&handle, socket, read)),
+            ReadBy::Callers(socket, outlook) => link.is_read_by(Replies::spawn(&handle, socket, outlook, read)),
         }
     }
 
@@ -155,6 +165,9 @@ impl Reading {
                 return read;
             }
         }
+        if let Some(outlook) = self.read_by.outlook() {
+            outlook.callers_have_sent();
+        }
         self.reader.read(self.input.room()).await
     }
 
@@ -166,10 +179,16 @@ impl Reading {
         }
         let began = Instant::now();
         let mut frames = Frames::new(self.input.unread(), FRAMES_AT_ONCE);
-        let comes_again = matches!(self.read_by, ReadBy::Callers(_)).then_some(task);
+        let outlook = self.read_by.outlook();
+        let comes_again = outlook.map(|_| task);
         let errand = match self.inner.receiver.frames(self.peer, &mut frames, comes_again) {
             Some(Following::Errand(errand)) => Some(errand),
+            Some(Following::Outcome) => {
+                outlook.inspect(|outlook| outlook.set(Outlook::ANYTHING));
+                None
+            }
             Some(Following::Calls) => {
+                outlook.inspect(|outlook| outlook.set(Outlook::CALLERS));
                 *gathering = Some(Gathering::goes_on(gathering.take(), &self.inner.receiver));
                 None
             }

@@ -10,11 +10,14 @@
 //!
 //! While it is muted nobody is woken by what comes either, because nobody waits for it. That ends as soon as somebody else sends
 //! something, and by itself after a moment.
+//!
+//! The task itself looks for replies when it has just sent what many callers left to it: a thread of tokio's that sleeps and is woken
+//! has another one woken, which takes half of the callers to its core.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -32,7 +35,36 @@ pub(super) struct Replies {
     /// It is to be muted no more. Whoever has had the task sees to that.
     unmutes: AtomicBool,
     socket: Dialled,
+    outlook: Arc<Outlook>,
     handle: Handle,
+}
+
+/// What the task has to expect, as it says itself.
+#[derive(Default)]
+pub(crate) struct Outlook(AtomicU8);
+
+impl Outlook {
+    /// Something may come or not.
+    pub(super) const ANYTHING: u8 = 0;
+    /// Callers were told: it gives way to them, and goes on as soon as they have had their turn.
+    pub(super) const CALLERS: u8 = 1;
+    /// They have sent what they had, and replies to many calls are worth a look.
+    const REPLIES: u8 = 2;
+
+    pub(super) fn set(&self, expected: u8) {
+        self.0.store(expected, Ordering::Relaxed);
+    }
+
+    /// It waits for what comes from now on.
+    pub(super) fn callers_have_sent(&self) {
+        if self.is(Self::CALLERS) {
+            self.set(Self::REPLIES);
+        }
+    }
+
+    fn is(&self, what: u8) -> bool {
+        self.0.load(Ordering::Relaxed) == what
+    }
 }
 
 struct Task {
@@ -48,6 +80,7 @@ impl Replies {
     pub(super) fn spawn(
         handle: &Handle,
         socket: Dialled,
+        outlook: Arc<Outlook>,
         future: impl Future<Output = ()> + Send + 'static,
     ) -> Weak<Replies> {
         let replies = Arc::new(Replies {
@@ -58,15 +91,29 @@ impl Replies {
             }),
             unmutes: AtomicBool::new(false),
             socket,
+            outlook,
             handle: handle.clone(),
         });
         let known_as = Arc::downgrade(&replies);
         handle.spawn(poll_fn(move |context| {
-            let polled = replies.task.lock().go_on(context.waker());
+            let polled = replies.go_on(context.waker());
             replies.unmute_if_told();
             polled
         }));
         known_as
+    }
+
+    /// Goes on with the task on tokio's thread. If replies to many calls are on their way it looks for them.
+    fn go_on(&self, waker: &Waker) -> Poll<()> {
+        let mut task = self.task.lock();
+        if task.go_on(waker).is_pending() && self.outlook.is(Outlook::REPLIES) {
+            let is_there = || !self.outlook.is(Outlook::REPLIES);
+            self.look_with(&mut task, is_there, || self.outlook.is(Outlook::CALLERS));
+            if !is_there() {
+                self.outlook.set(Outlook::ANYTHING);
+            }
+        }
+        task.is_over()
     }
 
     /// Goes on with the task on this thread for a moment, until `is_there`. Stays muted after that if `nobody_waits`.
@@ -95,7 +142,8 @@ impl Replies {
             true => self.socket.end_look(found && nobody_waits()),
             false => self.socket.unmute(),
         };
-        if asks {
+        // If it gives way to callers it has been woken, and asks when it goes on.
+        if asks && !self.outlook.is(Outlook::CALLERS) {
             task.ask(waker);
         }
     }
@@ -129,6 +177,13 @@ impl Task {
             self.waker = Some(waker.clone());
         }
         self.poll(waker)
+    }
+
+    fn is_over(&self) -> Poll<()> {
+        match self.future {
+            Some(_) => Poll::Pending,
+            None => Poll::Ready(()),
+        }
     }
 
     /// Goes on with it, so that it is woken by all that it waits for.
@@ -178,16 +233,22 @@ mod tests {
         other: TcpStream,
     }
 
+    /// Both ends of a connection.
+    async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (other, _) = listener.accept().await.unwrap();
+        other.set_nodelay(true).unwrap();
+        (ours, other)
+    }
+
     impl Counted {
         async fn start() -> Self {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-            let (other, _) = listener.accept().await.unwrap();
-            other.set_nodelay(true).unwrap();
+            let (ours, other) = connection().await;
             let socket = Dialled::new(ours).unwrap();
             let bytes = Arc::new(AtomicUsize::new(0));
             let (mut reads, count) = (socket.clone(), Arc::clone(&bytes));
-            let replies = Replies::spawn(&Handle::current(), socket, async move {
+            let replies = Replies::spawn(&Handle::current(), socket, Arc::default(), async move {
                 let mut room = [0; 1000];
                 while let Ok(read @ 1..) = reads.read(&mut room).await {
                     count.fetch_add(read, Ordering::SeqCst);
@@ -260,7 +321,7 @@ mod tests {
         counted.other.write_all(&[0]).await.unwrap();
         counted.wait_for(1).await;
         counted.other.write_all(&[0; 10]).await.unwrap();
-        // Nothing is awaited from here on, so this runtime's only thread reads nothing.
+        // Nothing is outlook from here on, so this runtime's only thread reads nothing.
         for _ in 0..1_000 {
             counted.look(11);
         }
@@ -309,6 +370,42 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_looks_for_replies_in_vain_is_told_of_them() {
+        let (ours, mut other) = connection().await;
+        let socket = Dialled::new(ours).unwrap();
+        let (outlook, bytes) = (Arc::new(Outlook::default()), Arc::new(AtomicUsize::new(0)));
+        let (mut reads, says, count) = (socket.clone(), Arc::clone(&outlook), Arc::clone(&bytes));
+        let replies = Replies::spawn(&Handle::current(), socket.clone(), Arc::clone(&outlook), async move {
+            loop {
+                // As if callers had just sent something.
+                says.set(Outlook::CALLERS);
+                says.callers_have_sent();
+                match reads.read(&mut [0]).await {
+                    Ok(read @ 1..) => count.fetch_add(read, Ordering::SeqCst),
+                    _ => break,
+                };
+            }
+        });
+        for round in 1..100 {
+            // It has looked, and waits.
+            tokio::task::yield_now().await;
+            assert!(outlook.is(Outlook::ANYTHING) && !socket.is_muted());
+            other.write_all(&[0]).await.unwrap();
+            while bytes.load(Ordering::SeqCst) < round {
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(other);
+        timeout(Duration::from_secs(10), async {
+            while replies.strong_count() > 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("the task ends");
+    }
+
+    #[tokio::test]
     async fn who_looks_while_another_waits_leaves_nothing_muted() {
         let mut counted = Counted::start().await;
         counted.other.write_all(&[0]).await.unwrap();
@@ -339,15 +436,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_ends_the_task_and_not_who_looks() {
-        let (socket, _other) = {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-            (Dialled::new(ours).unwrap(), listener.accept().await.unwrap())
-        };
+        let (ours, _other) = connection().await;
+        let socket = Dialled::new(ours).unwrap();
         let mut polls = 0;
         let replies = Replies::spawn(
             &Handle::current(),
             socket,
+            Arc::default(),
             poll_fn(move |_| {
                 polls += 1;
                 assert!(polls < 2, "on purpose");
