@@ -62,6 +62,7 @@ async fn compare_with(peers: Vec<Box<dyn Contestant>>) -> Result<Vec<Row>> {
 pub(crate) async fn alone(who: &str, in_flight: &str) -> Result<()> {
     let mut contestant: Box<dyn Contestant> = match who {
         "ours" => Box::new(ours::connect().await?),
+        "encrypted" => Box::new(ours::connect_encrypted().await?),
         "floor" => Box::new(floor::connect().await?),
         "raw" => Box::new(raw::connect().await?),
         other => anyhow::bail!("there is no contestant called {other}"),

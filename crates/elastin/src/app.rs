@@ -89,7 +89,7 @@ impl App {
         self
     }
 
-    /// Lets servers and clients sleep at once when there is no mail, or no reply yet, instead of looking for it for up to 50 µs, as
+    /// Lets servers and clients sleep at once when there is no mail, or no reply yet, instead of looking for it for up to 100 µs, as
     /// long as that pays. They use less of the processor then, and lone calls take longer. Processes whose control group rations
     /// their cores never look.
     pub fn without_busy_poll(mut self) -> Self {

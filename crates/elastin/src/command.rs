@@ -68,7 +68,7 @@ struct NodeArguments {
     /// The share of one core that it may use
     #[arg(long)]
     cpu_share: Option<f64>,
-    /// Sleep at once when no mail is there, instead of looking for more for 50 µs: uses less of the processor, and calls are slower
+    /// Sleep at once when no mail is there, instead of looking for more for 100 µs: uses less of the processor, and calls are slower
     #[arg(long)]
     no_busy_poll: bool,
     /// Where it accepts connections

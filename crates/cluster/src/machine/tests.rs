@@ -251,6 +251,8 @@ fn who_gave_way_to_a_thread_that_has_much_to_do_is_woken_after_a_while() {
     for key in [1, 2] {
         machine.send(Input::of_call(call(key), Some(noting(&heard, key))), &hands);
     }
+    let began = Time(1_000_000_000);
+    hands.now.set(began);
     let woken = Arc::new(Woken::default());
     let task = Waker::from(Arc::clone(&woken));
     let told = machine.handle_all_and_gather([end(1), end(2)], &task, &hands);
@@ -259,15 +261,15 @@ fn who_gave_way_to_a_thread_that_has_much_to_do_is_woken_after_a_while() {
     assert_eq!(woken.0.swap(0, Ordering::SeqCst), 1);
     machine.send(tell(5).into(), &hands);
     // The alarm may have been set for others before.
-    hands.now.set(Time::ZERO + GATHERED_WAITS_MAX / 2);
+    hands.now.set(began + GATHERED_WAITS_MAX / 2);
     machine.wake(&hands);
     assert_eq!(
         (machine.queued(), woken.0.load(Ordering::SeqCst)),
         (0, 0),
         "it is not late"
     );
-    assert_eq!(hands.wakes_at.get(), Some(Time::ZERO + GATHERED_WAITS_MAX));
-    hands.now.set(Time::ZERO + GATHERED_WAITS_MAX);
+    assert_eq!(hands.wakes_at.get(), Some(began + GATHERED_WAITS_MAX));
+    hands.now.set(began + GATHERED_WAITS_MAX);
     machine.wake(&hands);
     assert_eq!(woken.0.load(Ordering::SeqCst), 1);
     assert!(!machine.take_in_gathered(true, &hands));

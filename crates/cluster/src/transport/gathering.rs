@@ -28,7 +28,7 @@ impl Gathering {
     pub(super) fn goes_on(before: Option<Self>, receiver: &Arc<dyn Receiver>) -> Self {
         let mut gathering = before.unwrap_or_else(|| Self {
             receiver: Arc::clone(receiver),
-            is_woken: true,
+            is_woken: false,
         });
         gathering.is_woken = true;
         gathering

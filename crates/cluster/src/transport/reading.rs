@@ -120,8 +120,11 @@ impl Reading {
         let peer = self.peer;
         let mut gathering = None;
         loop {
-            let task = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-            let (frames, errand) = match self.hear(&task, &mut gathering) {
+            let comes_again = match self.read_by {
+                ReadBy::Callers(..) => Some(poll_fn(|context| Poll::Ready(context.waker().clone())).await),
+                ReadBy::Readers(_) => None,
+            };
+            let (frames, errand) = match self.hear(comes_again.as_ref(), &mut gathering) {
                 Ok(heard) => heard,
                 Err(error) => {
                     tracing::warn!(%peer, %error, "dropped a connection");
@@ -172,15 +175,18 @@ impl Reading {
     }
 
     /// Hands on what has come so far; how many frames that is, and what this thread may run of what came of it. If callers are to
-    /// leave what they send to this task, they do.
-    fn hear(&mut self, task: &Waker, gathering: &mut Option<Gathering>) -> Result<(usize, Option<Errand>), FrameError> {
+    /// leave what they send to a task that `comes_again`, they do.
+    fn hear(
+        &mut self,
+        comes_again: Option<&Waker>,
+        gathering: &mut Option<Gathering>,
+    ) -> Result<(usize, Option<Errand>), FrameError> {
         if self.input.unread().is_empty() {
             return Ok((0, None));
         }
         let began = Instant::now();
         let mut frames = Frames::new(self.input.unread(), FRAMES_AT_ONCE);
         let outlook = self.read_by.outlook();
-        let comes_again = outlook.map(|_| task);
         let errand = match self.inner.receiver.frames(self.peer, &mut frames, comes_again) {
             Some(Following::Errand(errand)) => Some(errand),
             Some(Following::Outcome) => {
