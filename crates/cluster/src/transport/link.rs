@@ -132,6 +132,12 @@ impl Link {
         replies.look(is_there, nobody_waits);
     }
 
+    /// Whether what waits to be written need not be written by the task. Else a task that looks for replies would keep it waiting.
+    pub(super) fn is_written_by_senders(&self) -> bool {
+        let outgoing = self.outgoing.lock();
+        outgoing.direct.is_some() && outgoing.bytes.len() <= OWN_WRITE_BYTES_MAX
+    }
+
     /// Somebody may wait for what comes, and does not look for it.
     fn unmute(&self) {
         if self.may_be_muted.load(Ordering::SeqCst) {

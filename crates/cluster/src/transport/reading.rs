@@ -169,7 +169,7 @@ impl Reading {
             }
         }
         if let Some(outlook) = self.read_by.outlook() {
-            outlook.callers_have_sent();
+            outlook.callers_have_sent(self.link.is_written_by_senders());
         }
         self.reader.read(self.input.room()).await
     }
@@ -190,7 +190,7 @@ impl Reading {
         let errand = match self.inner.receiver.frames(self.peer, &mut frames, comes_again) {
             Some(Following::Errand(errand)) => Some(errand),
             Some(Following::Outcome) => {
-                outlook.inspect(|outlook| outlook.set(Outlook::ANYTHING));
+                outlook.inspect(|outlook| outlook.set(Outlook::TO_BE_TOLD));
                 None
             }
             Some(Following::Calls) => {

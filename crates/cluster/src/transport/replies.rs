@@ -45,20 +45,22 @@ pub(crate) struct Outlook(AtomicU8);
 
 impl Outlook {
     /// Something may come or not.
-    pub(super) const ANYTHING: u8 = 0;
+    const ANYTHING: u8 = 0;
     /// Callers were told: it gives way to them, and goes on as soon as they have had their turn.
     pub(super) const CALLERS: u8 = 1;
     /// They have sent what they had, and replies to many calls are worth a look.
     const REPLIES: u8 = 2;
+    /// Others may wait, but a look is of no use: it has to be told of what comes.
+    pub(super) const TO_BE_TOLD: u8 = 3;
 
     pub(super) fn set(&self, expected: u8) {
         self.0.store(expected, Ordering::Relaxed);
     }
 
-    /// It waits for what comes from now on.
-    pub(super) fn callers_have_sent(&self) {
+    /// It waits for what comes from now on. What callers have sent `has_left`, or another task has to write it first.
+    pub(super) fn callers_have_sent(&self, has_left: bool) {
         if self.is(Self::CALLERS) {
-            self.set(Self::REPLIES);
+            self.set(if has_left { Self::REPLIES } else { Self::TO_BE_TOLD });
         }
     }
 
@@ -106,11 +108,18 @@ impl Replies {
     /// Goes on with the task on tokio's thread. If replies to many calls are on their way it looks for them.
     fn go_on(&self, waker: &Waker) -> Poll<()> {
         let mut task = self.task.lock();
-        if task.go_on(waker).is_pending() && self.outlook.is(Outlook::REPLIES) {
-            let is_there = || !self.outlook.is(Outlook::REPLIES);
-            self.look_with(&mut task, is_there, || self.outlook.is(Outlook::CALLERS));
-            if !is_there() {
+        if task.go_on(waker).is_pending() {
+            if self.outlook.is(Outlook::REPLIES) {
+                let is_there = || !self.outlook.is(Outlook::REPLIES);
+                self.look_with(&mut task, is_there, || self.outlook.is(Outlook::CALLERS));
+                if !is_there() {
+                    self.outlook.set(Outlook::ANYTHING);
+                }
+            } else if self.outlook.is(Outlook::TO_BE_TOLD) {
                 self.outlook.set(Outlook::ANYTHING);
+                if self.socket.unmute() {
+                    task.ask(waker.clone());
+                }
             }
         }
         task.is_over()
@@ -379,7 +388,7 @@ mod tests {
             loop {
                 // As if callers had just sent something.
                 says.set(Outlook::CALLERS);
-                says.callers_have_sent();
+                says.callers_have_sent(true);
                 match reads.read(&mut [0]).await {
                     Ok(read @ 1..) => count.fetch_add(read, Ordering::SeqCst),
                     _ => break,
@@ -403,6 +412,29 @@ mod tests {
         })
         .await
         .expect("the task ends");
+    }
+
+    #[tokio::test]
+    async fn a_task_that_has_to_be_told_of_what_comes_is_not_muted() {
+        let (ours, mut other) = connection().await;
+        let socket = Dialled::new(ours).unwrap();
+        let outlook = Arc::new(Outlook::default());
+        let (mut reads, says) = (socket.clone(), Arc::clone(&outlook));
+        let replies = Replies::spawn(&Handle::current(), socket.clone(), Arc::clone(&outlook), async move {
+            while let Ok(1..) = reads.read(&mut [0]).await {
+                says.set(Outlook::TO_BE_TOLD);
+            }
+        });
+        tokio::task::yield_now().await;
+        other.write_all(&[0]).await.unwrap();
+        let replies = replies.upgrade().unwrap();
+        while !outlook.is(Outlook::TO_BE_TOLD) {
+            replies.look(|| outlook.is(Outlook::TO_BE_TOLD), || true);
+        }
+        assert!(socket.is_muted());
+        let waker = replies.task.lock().waker.clone().unwrap();
+        assert!(replies.go_on(&waker).is_pending());
+        assert!(!socket.is_muted() && outlook.is(Outlook::ANYTHING));
     }
 
     #[tokio::test]
