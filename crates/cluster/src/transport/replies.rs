@@ -330,7 +330,7 @@ mod tests {
         counted.other.write_all(&[0]).await.unwrap();
         counted.wait_for(1).await;
         counted.other.write_all(&[0; 10]).await.unwrap();
-        // Nothing is outlook from here on, so this runtime's only thread reads nothing.
+        // Nothing is awaited from here on, so this runtime's only thread reads nothing.
         for _ in 0..1_000 {
             counted.look(11);
         }
