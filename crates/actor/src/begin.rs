@@ -76,7 +76,7 @@ fn begin_busy<F: Function>(
     waker: &Waker,
 ) -> Begun<F::Reply> {
     match scope::inside(target.id()) {
-        Inside::No => match seat.begin_soon(scope::depth()) {
+        Inside::No => match scope::aside(|| seat.begin_soon(scope::depth())) {
             Some(body) => run(target, seat, body, call, deadline, waker),
             None => queue(seat, call, deadline, waker),
         },

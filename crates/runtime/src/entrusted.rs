@@ -46,11 +46,11 @@ pub(crate) struct Entrusted {
 }
 
 impl RunBy {
-    /// The caller with this ticket goes on.
-    pub(crate) fn caller(ticket: Ticket, waker: &Waker) -> Self {
+    /// The caller with this ticket goes on. Without a waker, somebody else is about to wake it.
+    pub(crate) fn caller(ticket: Ticket, waker: Option<&Waker>) -> Self {
         Self::Caller(Entrusted {
             ticket,
-            waker: Some(waker.clone()),
+            waker: waker.cloned(),
             waits_left: WAITS_MAX,
             overdue: false,
         })

@@ -40,6 +40,7 @@ extern crate elastin_actor as elastin;
 mod any_seat;
 mod busy;
 mod call_numbers;
+mod caution;
 mod cpu_clock;
 mod entrusted;
 mod errand;
@@ -71,6 +72,7 @@ mod sync;
 mod timers;
 mod worker;
 
+pub use caution::Caution;
 pub use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone, SaveError};
 pub use errand::Errand;
 pub use error::{ActivateError, BuildError, FreezeError, Undeliverable};

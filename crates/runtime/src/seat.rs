@@ -22,6 +22,7 @@ mod run;
 mod save;
 mod sharers;
 mod sharing;
+mod soon;
 mod suspend;
 mod timer;
 mod visit;

@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::caution::Caution;
+use elastin_runtime::Caution;
 
 /// How long it looks before it sleeps: twice as long as it takes to be woken. Who waits for the next call of somebody who calls
 /// again at once finds it in less, and so does who waits for the first replies to many calls.

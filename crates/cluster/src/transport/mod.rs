@@ -10,7 +10,6 @@
 //!
 //! Nothing here decides anything: who is a peer and what a frame means is other people's business.
 
-mod caution;
 mod connection;
 mod dialled;
 mod distrust;

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use elastin_runtime::Errand;
+use elastin_runtime::{Caution, Errand};
 use elastin_types::NodeId;
 use tokio::io::AsyncReadExt;
 use tokio::task::yield_now;
 
-use super::caution::Caution;
 use super::dialled::Dialled;
 use super::gathering::Gathering;
 use super::input::Input;

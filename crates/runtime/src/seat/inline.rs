@@ -15,13 +15,6 @@ use crate::mailbox::Suspended;
 use crate::marks::Mark;
 use crate::settings::INLINE_DEPTH_MAX;
 
-/// How often a caller looks for the end of a turn that runs right now before it queues: altogether about as long as it takes to
-/// queue a call and to wake its caller again.
-const LOOKS: u32 = 3;
-
-/// The same if turns are brief, so that the actor is idle most of the time and somebody else was quicker.
-const LOOKS_IF_BRIEF: u32 = 48;
-
 impl<A: Handlers> Target<A> for ActorSeat<A> {
     fn begin(&self, depth: u32) -> Option<Box<Body<A>>> {
         if !self.may_run_inline(depth) {
@@ -34,25 +27,10 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
     }
 
     fn begin_soon(&self, depth: u32) -> Option<Box<Body<A>>> {
-        if !self.may_run_inline(depth) {
-            return None;
+        match self.may_run_inline(depth) {
+            true => self.wait_for_body().and_then(|body| self.begin_with(body)),
+            false => None,
         }
-        let looks = if self.idle.turns.are_brief() {
-            LOOKS_IF_BRIEF
-        } else {
-            LOOKS
-        };
-        for look in 0..looks {
-            if self.attention() != 0 || self.idle.marks.has(Mark::Suspended) {
-                return None;
-            }
-            // One pause, then two, three and four: a look takes the cell from whoever is about to give the actor back.
-            (0..1 + look.min(3)).for_each(|_| std::hint::spin_loop());
-            if let Some(body) = self.idle.take() {
-                return self.begin_with(body);
-            }
-        }
-        None
     }
 
     fn begin_brief(&self, depth: u32) -> Option<Box<Body<A>>> {
@@ -88,14 +66,21 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
         waker: Arc<Waker>,
         caller: Option<(Ticket, &Waker)>,
     ) {
-        let run_by = caller.map_or(RunBy::Workers, |(ticket, caller)| RunBy::caller(ticket, caller));
+        let mailbox = self.lock();
+        let is_woken = mailbox.is(Mark::Woken);
+        let run_by = caller.map_or(RunBy::Workers, |(ticket, caller)| {
+            RunBy::caller(ticket, Some(caller).filter(|_| !is_woken))
+        });
         let suspended = Suspended {
             turn,
             scope,
             waker,
             run_by,
         };
-        self.suspend_turn(self.lock(), suspended);
+        self.suspend_turn(mailbox, suspended);
+        if is_woken && let Some((_, caller)) = caller {
+            caller.wake_by_ref();
+        }
     }
 
     fn go_on(&self, depth: u32, caller: (Ticket, &Waker)) -> bool {

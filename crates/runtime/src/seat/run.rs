@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use elastin_actor::{Actor, Body, Handlers, Hook, Persist, Scope, Target};
+use elastin_actor::{Actor, Body, Finished, Handlers, Hook, Persist, Scope, Target};
 use elastin_types::CallError;
 
 use super::{ActorSeat, drop_contained};
@@ -65,6 +65,18 @@ impl<A: Handlers> ActorSeat<A> {
         }
     }
 
+    /// Decides what becomes of an actor and its turn that had waited and was polled again.
+    pub(super) fn settle_resumed(&self, ran: Ran<A>) {
+        match ran {
+            // As if it had not waited: the lock is only needed if something is to be done before the next turn.
+            Ran::Over(body, turn) if !(saves_each_turn::<A>() && body.changed) => match self.finish(body) {
+                Finished::Lost => self.tell_lost(turn),
+                _ => drop(self.reply(turn)),
+            },
+            ran => self.settle_turn(self.lock(), ran, Vec::new()),
+        }
+    }
+
     /// Runs a turn out of the mailbox until it is over or waits.
     pub(super) fn run_turn(&self, mut body: Box<Body<A>>, mut turn: AnyTurn<A>) -> Ran<A> {
         let Some(carried) = turn.as_mut().open() else {
@@ -79,7 +91,7 @@ impl<A: Handlers> ActorSeat<A> {
         let mut cx = Context::from_waker(&waker);
         let mut place = Some(body);
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(&mut place, &mut cx)));
-        self.leave_turn(turn, waker, place, polled, RunBy::Workers)
+        self.leave_turn(turn, waker, place, polled, || RunBy::Workers)
     }
 
     /// Polls a turn that has started: its caller with its waker, or a worker.
@@ -94,7 +106,7 @@ impl<A: Handlers> ActorSeat<A> {
         let mut cx = Context::from_waker(&waker);
         let mut place = None;
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut place, &mut cx)));
-        self.leave_turn(turn, waker, place, polled, run_by.next(caller))
+        self.leave_turn(turn, waker, place, polled, || run_by.next(caller))
     }
 
     #[inline]
@@ -104,7 +116,7 @@ impl<A: Handlers> ActorSeat<A> {
         waker: Arc<Waker>,
         body: Option<Box<Body<A>>>,
         polled: std::thread::Result<Poll<()>>,
-        run_by: RunBy,
+        run_by: impl FnOnce() -> RunBy,
     ) -> Ran<A> {
         match polled {
             Ok(Poll::Ready(())) => {
@@ -113,7 +125,7 @@ impl<A: Handlers> ActorSeat<A> {
                 body.restore_waker(waker);
                 Ran::Over(body, turn)
             }
-            Ok(Poll::Pending) => Ran::Waits(turn, waker, run_by),
+            Ok(Poll::Pending) => Ran::Waits(turn, waker, run_by()),
             Err(_) => self.contain_panic(turn, waker, body),
         }
     }

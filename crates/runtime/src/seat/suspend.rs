@@ -111,7 +111,7 @@ impl<A: Handlers> ActorSeat<A> {
         drop(mailbox);
         let ran = self.resume_turn(suspended, Some(caller));
         let waits = matches!(ran, Ran::Waits(_, _, RunBy::Caller(_)));
-        self.settle_turn(self.lock(), ran, Vec::new());
+        self.settle_resumed(ran);
         waits
     }
 

@@ -84,7 +84,7 @@ impl<A: Handlers> ActorSeat<A> {
             mailbox.set(Mark::Suspended, false);
             drop(mailbox);
             let ran = self.resume_turn(suspended, None);
-            return self.settle_turn(self.lock(), ran, Vec::new());
+            return self.settle_resumed(ran);
         }
         if A::SHARES {
             let rest = mailbox.rest_if_any();

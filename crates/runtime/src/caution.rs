@@ -1,7 +1,8 @@
 //! Whether something that may go wrong is tried, or left because it went wrong before.
 //!
-//! The reader of a connection runs errands itself, or leaves them to the workers because others were slow. Who waits for mail looks
-//! for it first, or sleeps at once because it has looked in vain.
+//! Who calls an actor that is busy waits for it, or queues at once because it has waited in vain. The reader of a connection runs
+//! errands itself, or leaves them to the workers because others were slow. Who waits for mail looks for it first, or sleeps at once
+//! because it has looked in vain.
 
 /// So many are left at most after one that went wrong, because the next ones are likely to go the same way. After the first it is
 /// one, and twice as many after each that follows: it may only have been the machine that was busy.
@@ -12,7 +13,7 @@ const LEFT_IF_HARMFUL: u32 = 8;
 
 /// How much is left.
 #[derive(Debug, Default)]
-pub(super) struct Caution {
+pub struct Caution {
     /// So many, from the next one on.
     left: u32,
     /// So many were left after the last that went wrong; fewer if some went well since.
@@ -20,27 +21,33 @@ pub(super) struct Caution {
 }
 
 impl Caution {
+    /// Nothing has gone wrong yet.
+    pub const NEW: Self = Self {
+        left: 0,
+        left_before: 0,
+    };
+
     /// Whether the next one is left.
-    pub(super) fn leaves_next(&mut self) -> bool {
+    pub fn leaves_next(&mut self) -> bool {
         let leaves = self.left > 0;
         self.left = self.left.saturating_sub(1);
         leaves
     }
 
     /// One went wrong.
-    pub(super) fn went_wrong(&mut self) {
+    pub fn went_wrong(&mut self) {
         self.left_before = (self.left_before * 2).clamp(1, LEFT_MAX);
         self.left = self.left_before;
     }
 
     /// One went wrong, and did harm to others.
-    pub(super) fn did_harm(&mut self) {
+    pub fn did_harm(&mut self) {
         self.left_before = (self.left_before * 4).clamp(LEFT_IF_HARMFUL, LEFT_MAX);
         self.left = self.left_before;
     }
 
     /// One went well.
-    pub(super) fn went_well(&mut self) {
+    pub fn went_well(&mut self) {
         self.left_before /= 2;
     }
 }
