@@ -12,7 +12,7 @@ use crate::begin_shared;
 use crate::body::Body;
 use crate::call::Call;
 use crate::codec;
-use crate::envelope::{self, Destination, InlineTurn, Payload, Post};
+use crate::envelope::{self, Destination, Payload, Post};
 use crate::flow::{AddedValues, Carried, NEVER};
 use crate::function::Function;
 use crate::host::{Finished, Target, Ticket};
@@ -21,6 +21,7 @@ use crate::persist::Persist;
 use crate::reference::RawRef;
 use crate::scope::{self, Inline, Inside, Scope, Whose};
 use crate::slot::{ReplySlot, Slot};
+use crate::spares;
 use crate::turn::Turn;
 
 /// What the first poll of a call came to.
@@ -130,7 +131,9 @@ fn run_inline<F: Function>(
     let mut body = place.expect("a handler that is over has given its actor back");
     let deadline = Scope::end(&mut body, || F::METHOD);
     body.restore_waker(own_waker);
-    conclude::<F>(seat, body, turn.as_mut().take_reply(), deadline, waker)
+    let reply = turn.as_mut().take_reply();
+    spares::keep(turn);
+    conclude::<F>(seat, body, reply, deadline, waker)
 }
 
 /// Runs the turn of an idle actor on this thread; its handler never waits.
@@ -365,7 +368,7 @@ fn dispatch<F: Function>(call: Call<'_, F>, deadline: Time, waker: &Waker) -> Be
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = carried.deadline();
-    let slot = Slot::new(None);
+    let mut slot = Slot::new(None);
     if let Err(error) = send::<F>(call.target, call.arguments, carried, Some(slot.clone())) {
         return Begun::Over(Err(error));
     }

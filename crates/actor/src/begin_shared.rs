@@ -13,7 +13,7 @@ use crate::begin::{Begun, conclude, drop_quietly, inline, queue, reply_unusually
 use crate::body::Body;
 use crate::call::Call;
 use crate::codec;
-use crate::envelope::{self, InlineTurn};
+use crate::envelope;
 use crate::function::Function;
 use crate::host::{Finished, Join, Share, Target};
 use crate::lent::{Held, Lent};
@@ -21,6 +21,7 @@ use crate::persist::Persist;
 use crate::reference::RawRef;
 use crate::scope::{self, Scope, Whose};
 use crate::slot::Slot;
+use crate::spares;
 use crate::turn::Turn;
 
 /// What the first poll came to.
@@ -134,7 +135,9 @@ fn run_here<F: Function>(
     match catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut None, &mut cx))) {
         Ok(Poll::Ready(())) => {
             let deadline = Scope::end_shared(lent, || F::METHOD);
-            Ran::Over(turn.as_mut().take_reply(), deadline)
+            let reply = turn.as_mut().take_reply();
+            spares::keep(turn);
+            Ran::Over(reply, deadline)
         }
         Ok(Poll::Pending) => {
             let slot = Slot::new(Some(waker));

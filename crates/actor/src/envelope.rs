@@ -22,6 +22,7 @@ use crate::host::Host;
 use crate::lent::{Held, Lent};
 use crate::scope::Scope;
 use crate::slot::{ReplySlot, ReplyTo, Slot};
+use crate::spares::{self, InlineTurnBox};
 use crate::turn::{AtOnce, Posted, Turn};
 
 /// Where a reply goes.
@@ -117,15 +118,27 @@ pin_project! {
 
 /// A turn whose caller runs it on its own thread at once.
 #[inline]
-pub(crate) fn running<F: Function>(
-    held: F::Held,
-    arguments: F::Arguments,
-) -> Pin<Box<impl InlineTurn<F> + Turn<F::Actor>>> {
-    let start = F::run;
-    Box::pin(Envelope::<F, _, _> {
-        stage: Stage::Running {
-            future: start(held, arguments),
-        },
+pub(crate) fn running<F: Function>(held: F::Held, arguments: F::Arguments) -> InlineTurnBox<F> {
+    match spares::take::<F>() {
+        Some(mut spare) => {
+            spare.as_mut().run_again(held, arguments);
+            spare
+        }
+        None => newly_running::<F, _, _>(F::run, held, arguments),
+    }
+}
+
+/// The parameters name what can't be written: the future that this function's `run` returns.
+#[cold]
+fn newly_running<F, Start, Running>(start: Start, held: F::Held, arguments: F::Arguments) -> InlineTurnBox<F>
+where
+    F: Function,
+    Start: Fn(F::Held, F::Arguments) -> Running + Send + 'static,
+    Running: Future<Output = (F::Held, F::Reply)> + Send + 'static,
+{
+    let future = start(held, arguments);
+    Box::pin(Envelope::<F, Start, Running> {
+        stage: Stage::Running { future },
         start,
         destination: Destination::Nowhere,
     })
@@ -186,8 +199,11 @@ where
     })
 }
 
-/// What the caller of an inline turn needs of it besides [`Turn`], in the reply's own type.
-pub(crate) trait InlineTurn<F: Function> {
+/// What the caller of an inline turn needs of it besides [`Turn`], in the function's own types.
+pub(crate) trait InlineTurn<F: Function>: Turn<F::Actor> {
+    /// A turn that is over becomes another one, which runs.
+    fn run_again(self: Pin<&mut Self>, held: F::Held, arguments: F::Arguments);
+
     /// Takes the reply that the handler gave.
     fn take_reply(self: Pin<&mut Self>) -> F::Reply;
 
@@ -198,7 +214,16 @@ pub(crate) trait InlineTurn<F: Function> {
 impl<F, Start, Running> InlineTurn<F> for Envelope<F, Start, Running>
 where
     F: Function,
+    Start: Fn(F::Held, F::Arguments) -> Running + Send + 'static,
+    Running: Future<Output = (F::Held, F::Reply)> + Send + 'static,
 {
+    #[inline]
+    fn run_again(self: Pin<&mut Self>, held: F::Held, arguments: F::Arguments) {
+        let mut this = self.project();
+        let future = (this.start)(held, arguments);
+        this.stage.set(Stage::Running { future });
+    }
+
     #[inline]
     fn take_reply(self: Pin<&mut Self>) -> F::Reply {
         match self.project().stage.project() {
@@ -217,8 +242,8 @@ where
 impl<F, Start, Running> Turn<F::Actor> for Envelope<F, Start, Running>
 where
     F: Function,
-    Start: Fn(F::Held, F::Arguments) -> Running + Send,
-    Running: Future<Output = (F::Held, F::Reply)> + Send,
+    Start: Fn(F::Held, F::Arguments) -> Running + Send + 'static,
+    Running: Future<Output = (F::Held, F::Reply)> + Send + 'static,
 {
     fn method(&self) -> Method {
         F::METHOD
@@ -375,6 +400,10 @@ where
             body,
         };
         Some((message, reply))
+    }
+
+    fn keep(self: Pin<Box<Self>>) {
+        spares::keep::<F>(self);
     }
 
     fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool {

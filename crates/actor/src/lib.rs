@@ -107,6 +107,7 @@ mod reminder;
 mod scope;
 mod slot;
 mod span;
+mod spares;
 mod tell;
 mod turn;
 

@@ -33,6 +33,8 @@ pub struct Scope {
     origin: Option<Origin>,
     /// Boxed, because most turns are not measured.
     measure: Option<Box<Measure>>,
+    /// The turn was woken within the present poll, by its own thread.
+    woken: bool,
     outer: Option<Box<Scope>>,
 }
 
@@ -246,10 +248,31 @@ impl Scope {
     /// Enters a turn that was left before it was over.
     #[inline]
     pub fn resume(mut self: Box<Self>) {
+        self.woken = false;
         if self.measure.as_deref_mut().is_some_and(Measure::poll_is_due) {
             self.start_clock();
         }
         stack::enter(self);
+    }
+
+    /// An actor is woken. If this thread is polling its turn, which has the actor for itself, that is [noted](Scope::is_woken) in
+    /// the turn, and nobody else needs to know. Says whether it is so.
+    #[inline]
+    pub fn note_wake<S>(seat: &Arc<S>) -> bool {
+        with_current(|scope| {
+            let own = scope.filter(|scope| std::ptr::addr_eq(Arc::as_ptr(scope.seat()), Arc::as_ptr(seat)));
+            let Some(scope) = own.filter(|scope| scope.lent.is_none()) else {
+                return false;
+            };
+            scope.woken = true;
+            true
+        })
+    }
+
+    /// Whether the turn was woken during its last poll, by the thread that polled it.
+    #[inline]
+    pub fn is_woken(&self) -> bool {
+        self.woken
     }
 
     /// Leaves the innermost turn of this thread after a poll.

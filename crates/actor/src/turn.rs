@@ -81,6 +81,9 @@ pub trait Turn<A>: Send {
     /// the message's header says where the reply goes.
     fn encode(self: Pin<Box<Self>>, target: &ActorId, host: &dyn Host) -> Option<(Message, Option<ReplySlot>)>;
 
+    /// Keeps a turn that is over and has replied, so that a later call needs no allocation.
+    fn keep(self: Pin<Box<Self>>) {}
+
     /// Makes a turn that is over hold another call of the same function, taken out of the
     /// [`Posted`]'s `payload`; says whether it is the same function.
     fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool;

@@ -67,6 +67,13 @@ pub(crate) struct Suspended<A> {
     pub(crate) run_by: RunBy,
 }
 
+impl<A> Suspended<A> {
+    /// Whether it was woken since its last poll began.
+    pub(crate) fn is_woken(&self, mailbox: &Mailbox<'_, A>) -> bool {
+        self.scope.is_woken() || mailbox.is(Mark::Woken)
+    }
+}
+
 /// A save that is under way, and the turns that are over but whose callers may not know before it has ended. None, if
 /// the activation is about to end.
 pub(crate) struct Saving<A> {

@@ -263,7 +263,7 @@ impl<A: Handlers> Seat for ActorSeat<A> {
 
 impl<A: Handlers> Runnable for ActorSeat<A> {
     fn run(self: Arc<Self>) {
-        self.visit();
+        self.visit().pass_on(|| self);
     }
 
     fn scheduler(&self) -> &Arc<Scheduler> {

@@ -180,6 +180,7 @@ impl Scope {
             origin: None,
             lent: None,
             measure: None,
+            woken: false,
             outer: None,
         })
     }
@@ -188,6 +189,7 @@ impl Scope {
     #[inline]
     pub(super) fn recycle(mut self: Box<Self>) {
         self.flow.clear();
+        self.woken = false;
         if self.lent.is_some() {
             self.lent = None;
         }

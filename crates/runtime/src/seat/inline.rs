@@ -67,17 +67,17 @@ impl<A: Handlers> Target<A> for ActorSeat<A> {
         caller: Option<(Ticket, &Waker)>,
     ) {
         let mailbox = self.lock();
-        let is_woken = mailbox.is(Mark::Woken);
-        let run_by = caller.map_or(RunBy::Workers, |(ticket, caller)| {
-            RunBy::caller(ticket, Some(caller).filter(|_| !is_woken))
-        });
-        let suspended = Suspended {
+        let mut suspended = Suspended {
             turn,
             scope,
             waker,
-            run_by,
+            run_by: RunBy::Workers,
         };
-        self.suspend_turn(mailbox, suspended);
+        let is_woken = suspended.is_woken(&mailbox);
+        if let Some((ticket, caller)) = caller {
+            suspended.run_by = RunBy::caller(ticket, Some(caller).filter(|_| !is_woken));
+        }
+        self.suspend_turn(mailbox, suspended).pass_on(|| self.arc());
         if is_woken && let Some((_, caller)) = caller {
             caller.wake_by_ref();
         }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use elastin_actor::{Actor, Body, Finished, Handlers, Hook, Persist, Scope, Target};
 use elastin_types::CallError;
 
+use super::suspend::Woken;
 use super::{ActorSeat, drop_contained};
 use crate::entrusted::RunBy;
 use crate::mailbox::{Mailbox, Suspended};
@@ -26,9 +27,9 @@ pub(super) enum Ran<A> {
 }
 
 impl<A: Handlers> ActorSeat<A> {
-    /// Decides what becomes of an actor and its turn that was polled. `unsaved` are turns before it that are over and whose
-    /// effect is not saved.
-    pub(super) fn settle_turn(&self, mailbox: Mailbox<'_, A>, ran: Ran<A>, mut unsaved: Vec<AnyTurn<A>>) {
+    /// Decides what becomes of an actor and its turn that was polled; says who is to know, if the turn was woken meanwhile.
+    /// `unsaved` are turns before it that are over and whose effect is not saved.
+    pub(super) fn settle_turn(&self, mailbox: Mailbox<'_, A>, ran: Ran<A>, mut unsaved: Vec<AnyTurn<A>>) -> Woken {
         match ran {
             Ran::Over(body, turn) if saves_each_turn::<A>() && body.changed => {
                 unsaved.push(turn);
@@ -53,7 +54,7 @@ impl<A: Handlers> ActorSeat<A> {
                     waker,
                     run_by,
                 };
-                self.suspend_turn(mailbox, suspended);
+                return self.suspend_turn(mailbox, suspended);
             }
             Ran::Lost(hook) => {
                 drop(mailbox);
@@ -63,18 +64,24 @@ impl<A: Handlers> ActorSeat<A> {
                 self.lose(hook.map(|_| CallError::Panicked));
             }
         }
+        Woken::Nobody
     }
 
-    /// Decides what becomes of an actor and its turn that had waited and was polled again.
-    pub(super) fn settle_resumed(&self, ran: Ran<A>) {
+    /// The same for a turn that had waited and was polled again.
+    pub(super) fn settle_resumed(&self, ran: Ran<A>) -> Woken {
         match ran {
             // As if it had not waited: the lock is only needed if something is to be done before the next turn.
             Ran::Over(body, turn) if !(saves_each_turn::<A>() && body.changed) => match self.finish(body) {
                 Finished::Lost => self.tell_lost(turn),
-                _ => drop(self.reply(turn)),
+                _ => {
+                    if let Some(over) = self.reply(turn) {
+                        over.keep();
+                    }
+                }
             },
-            ran => self.settle_turn(self.lock(), ran, Vec::new()),
+            ran => return self.settle_turn(self.lock(), ran, Vec::new()),
         }
+        Woken::Nobody
     }
 
     /// Runs a turn out of the mailbox until it is over or waits.

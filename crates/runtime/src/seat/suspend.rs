@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-use elastin_actor::{Handlers, Ticket};
+use elastin_actor::{Handlers, Scope, Ticket};
 use elastin_types::CallError;
 
 use super::ActorSeat;
@@ -14,7 +14,8 @@ use crate::marks::Mark;
 use crate::scheduler::{Announce, Scheduler};
 
 /// Who is to know that a turn was woken.
-enum Woken {
+#[must_use = "a turn of which nobody knows that it was woken does not go on"]
+pub(super) enum Woken {
     /// Who is to know does.
     Nobody,
     Workers,
@@ -23,7 +24,7 @@ enum Woken {
 
 impl Woken {
     /// Lets those know who are to. Outside the lock: a waker may run any code.
-    fn pass_on<A: Handlers>(self, seat: impl FnOnce() -> Arc<ActorSeat<A>>) {
+    pub(super) fn pass_on<A: Handlers>(self, seat: impl FnOnce() -> Arc<ActorSeat<A>>) {
         match self {
             Woken::Nobody => {}
             Woken::Workers => Scheduler::schedule(seat(), Announce::Later),
@@ -33,27 +34,30 @@ impl Woken {
 }
 
 impl<A: Handlers> ActorSeat<A> {
-    /// Keeps a turn that waits for something, until it is woken.
-    pub(super) fn suspend_turn(&self, mut mailbox: Mailbox<'_, A>, suspended: Suspended<A>) {
+    /// Keeps a turn that waits for something, until it is woken; says who is to know, if it was already.
+    pub(super) fn suspend_turn(&self, mut mailbox: Mailbox<'_, A>, suspended: Suspended<A>) -> Woken {
         let chain = suspended.scope.chain();
         if mailbox.is(Mark::Orphan) {
-            return self.bury_suspended(mailbox, suspended);
+            self.bury_suspended(mailbox, suspended);
+            return Woken::Nobody;
         }
+        let is_woken = suspended.is_woken(&mailbox);
+        mailbox.set(Mark::Woken, is_woken);
         mailbox.set(Mark::Suspended, true);
         let rest = mailbox.rest();
         rest.suspended = Some(suspended);
         // Calls of this very chain that came while the turn ran would wait for the turn, and it for them.
         let chain = chain.filter(|_| !rest.queue.is_empty());
         let cycles = chain.map_or_else(Vec::new, |chain| rest.take_cycles(chain));
-        let woken = match mailbox.is(Mark::Woken) {
+        let woken = match is_woken {
             true => self.wake_suspended(&mut mailbox),
             false => Woken::Nobody,
         };
         drop(mailbox);
-        woken.pass_on(|| self.arc());
         for mut turn in cycles {
             turn.as_mut().fail(CallError::CallCycle);
         }
+        woken
     }
 
     /// Notes that a turn was woken; says who is to know of it.
@@ -111,7 +115,7 @@ impl<A: Handlers> ActorSeat<A> {
         drop(mailbox);
         let ran = self.resume_turn(suspended, Some(caller));
         let waits = matches!(ran, Ran::Waits(_, _, RunBy::Caller(_)));
-        self.settle_resumed(ran);
+        self.settle_resumed(ran).pass_on(|| self.arc());
         waits
     }
 
@@ -137,11 +141,15 @@ impl<A: Handlers> ActorSeat<A> {
 
 impl<A: Handlers> Wake for ActorSeat<A> {
     fn wake(self: Arc<Self>) {
-        self.take_wake().pass_on(|| self);
+        if !Scope::note_wake(&self) {
+            self.take_wake().pass_on(|| self);
+        }
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.take_wake().pass_on(|| self.clone());
+        if !Scope::note_wake(self) {
+            self.take_wake().pass_on(|| self.clone());
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use elastin_actor::{AtOnce, Body, Handlers, Scope, Target};
 use elastin_types::{CallError, NotDelivered, Time};
 
 use super::run::{Ran, saves_each_turn};
+use super::suspend::Woken;
 use super::{ActorSeat, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
 use crate::mailbox::Mailbox;
 use crate::marks::Mark;
@@ -71,13 +72,14 @@ impl Visit {
 }
 
 impl<A: Handlers> ActorSeat<A> {
-    /// A worker's visit: polls the suspended turn, or runs some turns out of the mailbox.
-    pub(super) fn visit(&self) {
+    /// A worker's visit: polls the suspended turn, or runs some turns out of the mailbox. Says who is to know, if a turn that waits
+    /// was woken meanwhile.
+    pub(super) fn visit(&self) -> Woken {
         let mut mailbox = self.lock();
         mailbox.set(Mark::Scheduled, false);
         if mailbox.is(Mark::Orphan) {
             // The seat was scheduled for an activation that is gone; its last turn lets the next one go on.
-            return;
+            return Woken::Nobody;
         }
         if let Some(suspended) = mailbox.rest_if_any().and_then(|rest| rest.suspended.take()) {
             mailbox.set(Mark::Woken, false);
@@ -89,24 +91,28 @@ impl<A: Handlers> ActorSeat<A> {
         if A::SHARES {
             let rest = mailbox.rest_if_any();
             if rest.is_some_and(|rest| rest.sharing.is_some()) {
-                return self.visit_sharers(mailbox);
+                self.visit_sharers(mailbox);
+                return Woken::Nobody;
             }
             let front = mailbox.rest_if_any().and_then(|rest| rest.queue.front());
             if front.is_some_and(begins_sharing) && mailbox.is_waiting() {
-                return self.begin_sharing(mailbox);
+                self.begin_sharing(mailbox);
+                return Woken::Nobody;
             }
         }
-        let Some(body) = mailbox.take_waiting() else { return };
+        let Some(body) = mailbox.take_waiting() else {
+            return Woken::Nobody;
+        };
         let rest = mailbox.rest();
         let batch = rest.queue.take_batch();
         let room = std::mem::take(&mut rest.room);
         drop(mailbox);
         let mut visit = Visit::begin(batch.waiting(), self.idle.turns.are_brief());
         self.make_room(&mut visit, room);
-        self.run_batch(body, batch, visit);
+        self.run_batch(body, batch, visit)
     }
 
-    fn run_batch(&self, mut body: Box<Body<A>>, mut batch: Batch<A>, mut visit: Visit) {
+    fn run_batch(&self, mut body: Box<Body<A>>, mut batch: Batch<A>, mut visit: Visit) -> Woken {
         // Turns that are over but not saved: one save serves them all.
         let mut unsaved = Vec::new();
         let mut locked = None;
@@ -157,8 +163,9 @@ impl<A: Handlers> ActorSeat<A> {
         };
         self.count_turns(u64::from(visit.turns));
         let mailbox = locked.unwrap_or_else(|| self.lock());
-        self.end_visit(mailbox, ran, batch, unsaved);
+        let woken = self.end_visit(mailbox, ran, batch, unsaved);
         visit.room.into_iter().for_each(Waker::wake);
+        woken
     }
 
     /// Takes what has come since a batch was taken that is over. If there is nothing, gives the lock: nothing comes then before
@@ -210,17 +217,17 @@ impl<A: Handlers> ActorSeat<A> {
 
     /// Ends a visit: what was not run goes back to the front of the queue, under the same lock under which the actor
     /// becomes available again, so that nothing overtakes it.
-    fn end_visit(&self, mut mailbox: Mailbox<'_, A>, ran: Ran<A>, batch: Batch<A>, unsaved: Vec<AnyTurn<A>>) {
+    fn end_visit(&self, mut mailbox: Mailbox<'_, A>, ran: Ran<A>, batch: Batch<A>, unsaved: Vec<AnyTurn<A>>) -> Woken {
         if mailbox.is(Mark::Orphan) || mailbox.epoch().is_none() {
             // The activation was discarded during the visit, and what was not run has no place here any longer.
-            self.settle_turn(mailbox, ran, unsaved);
+            let woken = self.settle_turn(mailbox, ran, unsaved);
             for mut turn in batch.into_waiting() {
                 turn.as_mut().fail(CallError::NotDelivered(NotDelivered::NotHere));
             }
-            return;
+            return woken;
         }
         mailbox.rest().queue.give_back(batch);
-        self.settle_turn(mailbox, ran, unsaved);
+        self.settle_turn(mailbox, ran, unsaved)
     }
 
     /// Runs turns that never wait, the one given and those that follow it, in one scope: to enter one for each would cost
