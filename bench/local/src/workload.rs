@@ -213,6 +213,8 @@ pub fn work() {
     step(steps);
 }
 
+/// Never inlined: everybody runs the very same loop, whose speed depends on where in the program it lies.
+#[inline(never)]
 fn step(steps: u64) {
     for step in 0..steps {
         black_box(step);

@@ -30,21 +30,28 @@ thread_local! {
     static CAUTION: RefCell<Caution> = const { RefCell::new(Caution::NEW) };
 }
 
+/// How many pauses come before each look: one, then twice as many each time, until altogether there were enough.
+fn pauses(most: u32) -> impl Iterator<Item = u32> {
+    let each = std::iter::successors(Some(1), |pauses| Some((2 * pauses).min(PAUSES_AT_ONCE)));
+    each.scan(0, move |waited, pauses| {
+        let goes_on = *waited < most;
+        *waited += pauses;
+        goes_on.then_some(pauses)
+    })
+}
+
 impl<A: Handlers> ActorSeat<A> {
     /// Waits a moment for the body of an actor that is busy.
     pub(super) fn wait_for_body(&self) -> Option<Box<Body<A>>> {
         let waits_long = self.idle.turns.are_brief() && !CAUTION.with_borrow_mut(Caution::leaves_next);
         let most = if waits_long { PAUSES_IF_BRIEF } else { PAUSES };
-        let (mut waited, mut pauses) = (0, 1);
-        while waited < most {
+        for pauses in pauses(most) {
             let attention = self.attention();
             let waits_for_mail = attention == MAIL && waits_long && self.is_mail_run();
             if (attention != 0 && !waits_for_mail) || self.idle.marks.has(Mark::Suspended) {
                 return None;
             }
             (0..pauses).for_each(|_| std::hint::spin_loop());
-            waited += pauses;
-            pauses = (2 * pauses).min(PAUSES_AT_ONCE);
             // A look into the cell takes it from whoever is about to give the actor back.
             if !waits_for_mail && let Some(body) = self.idle.take() {
                 if waits_long {
@@ -62,5 +69,19 @@ impl<A: Handlers> ActorSeat<A> {
     /// Whether a worker is most likely running the mail: it does not wait for one, nor for a store.
     fn is_mail_run(&self) -> bool {
         !self.idle.marks.has(Mark::Scheduled) && !saves_each_turn::<A>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_become_rare_and_come_to_an_end() {
+        assert_eq!(pauses(PAUSES).collect::<Vec<_>>(), [1, 2, 4]);
+        let looks: Vec<u32> = pauses(PAUSES_IF_BRIEF).collect();
+        assert!(looks.is_sorted() && looks.last() == Some(&PAUSES_AT_ONCE));
+        let waited: u32 = looks.iter().sum();
+        assert!((PAUSES_IF_BRIEF..PAUSES_IF_BRIEF + PAUSES_AT_ONCE).contains(&waited));
     }
 }

@@ -28,7 +28,11 @@ const VISIT_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// How long a worker waits for more when it has run all that was told: who tells is most likely about to tell more, and finds
 /// the actor awake. Each message that found it asleep would cost its sender a wake-up.
-const LINGER: Duration = Duration::from_micros(1);
+const LINGER: Duration = Duration::from_micros(2);
+
+/// If fewer than so many have come meanwhile, a worker waits for more before it looks: it is quicker than those who tell. A look for
+/// each message would take the mailbox from them every time.
+const FEW: usize = 16;
 
 /// How long a visit lasts already.
 pub(super) struct Visit {
@@ -36,6 +40,8 @@ pub(super) struct Visit {
     turns_max: u32,
     /// It began with one turn, for which the clock is not worth a look.
     single: bool,
+    /// How many turns were in the mailbox when the worker last looked.
+    found: usize,
     /// When the worker first looked at the clock.
     since: Option<Time>,
     /// Something was told since the worker last waited for more.
@@ -52,6 +58,7 @@ impl Visit {
             turns: 0,
             turns_max: if are_brief { u32::MAX } else { TURNS_PER_VISIT },
             single: turns <= 1,
+            found: turns,
             since: None,
             told: false,
             room: Vec::new(),
@@ -171,17 +178,21 @@ impl<A: Handlers> ActorSeat<A> {
     /// Takes what has come since a batch was taken that is over. If there is nothing, gives the lock: nothing comes then before
     /// the visit has ended.
     fn take_more(&self, batch: &mut Batch<A>, visit: &mut Visit) -> Option<Mailbox<'_, A>> {
+        if visit.found < FEW && self.may_linger(visit) && !self.linger(visit) {
+            return Some(self.lock());
+        }
         loop {
             let mut mailbox = self.lock();
             if !mailbox.is(Mark::Orphan) && mailbox.queued() > 0 {
                 let rest = mailbox.rest();
                 rest.queue.exchange(batch);
+                visit.found = batch.waiting();
                 let room = std::mem::take(&mut rest.room);
                 drop(mailbox);
                 self.make_room(visit, room);
                 return None;
             }
-            if !visit.told || self.idle.turns.are_brief() || self.shared.scheduler.others_wait() {
+            if !self.may_linger(visit) {
                 return Some(mailbox);
             }
             drop(mailbox);
@@ -199,10 +210,18 @@ impl<A: Handlers> ActorSeat<A> {
             visit.room.extend(waiting);
             return;
         }
-        if !waiting.is_empty() {
-            visit.turns_max = TURNS_FOR_ROOM;
+        if waiting.is_empty() {
+            return;
         }
+        visit.turns_max = TURNS_FOR_ROOM;
         waiting.into_iter().for_each(Waker::wake);
+        // They are in the queue of this worker, which has a batch to run first.
+        self.shared.scheduler.wake_one();
+    }
+
+    /// Whether more of what was told is worth waiting for. Brief turns are run by those who tell them.
+    fn may_linger(&self, visit: &Visit) -> bool {
+        visit.told && !self.idle.turns.are_brief() && !self.shared.scheduler.others_wait()
     }
 
     /// Waits a moment for more of what somebody tells. Says whether the visit may go on.
