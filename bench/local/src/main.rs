@@ -141,7 +141,7 @@ fn print_all(rows: &[Row], contenders: &[&Contender], results: &Results) {
 /// Prints the instructions per operation of ours and of the floor.
 fn print_instructions(rows: &[Row]) -> Result<()> {
     println!("{:<44}{:>9}{:>9}", "instructions per operation", ELASTIN, FLOOR);
-    for &row in rows {
+    for &row in rows.iter().filter(|row| row.has_instructions()) {
         print!("{:<44}", row.name());
         for (name, row) in [(ELASTIN, row), (FLOOR, row.of_peer())] {
             match instructions::measure(contender::named(name)?, row)? {

@@ -63,7 +63,7 @@ impl Counter for Addr<Count> {
             kind => self.do_send(AddLater(kind)),
         }
         // Without this the actor, on the same thread, would never run and its mailbox never end.
-        if TOLD.fetch_add(1, Ordering::Relaxed) % MAILBOX == 0 {
+        if TOLD.fetch_add(1, Ordering::Relaxed).is_multiple_of(MAILBOX) {
             tokio::task::yield_now().await;
         }
     }

@@ -107,6 +107,12 @@ impl Row {
         if self == Row::Tell { 1 } else { 2 }
     }
 
+    /// Whether the instructions of an operation are worth counting: where callers wait for one another in a loop, they are others in
+    /// every run, and under callgrind only one thread runs at a time.
+    pub fn has_instructions(self) -> bool {
+        self.of_peer() != Row::Hot
+    }
+
     /// What a library does in this row: its callers are tasks in any case, and there is one kind of handler.
     pub fn of_peer(self) -> Row {
         match self {

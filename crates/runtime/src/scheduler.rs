@@ -244,7 +244,7 @@ impl Scheduler {
 
     /// Wakes somebody for what this worker's last visit scheduled beyond what it will run next itself.
     fn announce(&self) {
-        if worker::take_unannounced() {
+        if worker::take_unannounced() && self.sleepers.are_there() {
             self.wake_one();
         }
     }

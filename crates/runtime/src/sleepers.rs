@@ -48,10 +48,16 @@ impl Sleepers {
         }
     }
 
+    /// Whether anybody sleeps. Who is about to sleep may be missed, and watches then.
+    #[inline]
+    pub(crate) fn are_there(&self) -> bool {
+        self.sleeping.load(Ordering::Relaxed) > 0
+    }
+
     /// Makes sure that somebody watches, if anybody sleeps at all.
     #[inline]
     pub(crate) fn ensure_watcher(&self) {
-        if self.sleeping.load(Ordering::Relaxed) > 0 && !self.watching.load(Ordering::Relaxed) {
+        if self.are_there() && !self.watching.load(Ordering::Relaxed) {
             self.wake_one();
         }
     }
