@@ -113,8 +113,7 @@ fn run_inline<F: Function>(
         Ok(Poll::Pending) => {
             let entrusts = seat.entrusts();
             // A caller that goes on with the turn hears of the reply that way.
-            let slot = Slot::new(Some(waker).filter(|_| !entrusts));
-            turn.as_mut().answer_at(slot.clone());
+            let slot = turn.as_mut().answer_later(Some(waker).filter(|_| !entrusts));
             let deadline = suspend(seat, turn, own_waker, entrusts.then(|| (slot.ticket(), waker)));
             return match entrusts {
                 true => Begun::Entrusted(slot, deadline),
@@ -368,7 +367,7 @@ fn dispatch<F: Function>(call: Call<'_, F>, deadline: Time, waker: &Waker) -> Be
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let carried = carried::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = carried.deadline();
-    let mut slot = Slot::new(None);
+    let slot = Slot::new(None);
     if let Err(error) = send::<F>(call.target, call.arguments, carried, Some(slot.clone())) {
         return Begun::Over(Err(error));
     }

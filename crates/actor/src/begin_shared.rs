@@ -140,8 +140,7 @@ fn run_here<F: Function>(
             Ran::Over(reply, deadline)
         }
         Ok(Poll::Pending) => {
-            let slot = Slot::new(Some(waker));
-            turn.as_mut().answer_at(slot.clone());
+            let slot = turn.as_mut().answer_later(Some(waker));
             let mut scope = Scope::leave();
             scope.part_from_caller();
             Ran::Waits { turn, scope, slot }

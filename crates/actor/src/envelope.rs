@@ -8,7 +8,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use elastin_types::{ActorId, CallError, Message, Method};
 use pin_project_lite::pin_project;
@@ -31,6 +31,8 @@ pub(crate) enum Destination<R> {
     Local(Arc<Slot<R>>),
     /// Boxed, because it is large and rare in comparison.
     Elsewhere(Box<ReplyTo>),
+    /// Nowhere any more: it has left by this slot, which the next one can use if its caller has let go of it.
+    Left(Arc<Slot<R>>),
 }
 
 impl<R> Destination<R> {
@@ -42,7 +44,7 @@ impl<R> Destination<R> {
     /// Sends an error instead of a reply.
     fn fail(self, error: CallError) {
         match self {
-            Destination::Nowhere => {}
+            Destination::Nowhere | Destination::Left(_) => {}
             Destination::Local(slot) => slot.put(Err(error)),
             Destination::Elsewhere(to) => to.complete(Err(error)),
         }
@@ -207,8 +209,8 @@ pub(crate) trait InlineTurn<F: Function>: Turn<F::Actor> {
     /// Takes the reply that the handler gave.
     fn take_reply(self: Pin<&mut Self>) -> F::Reply;
 
-    /// The reply goes to a slot, because the caller can't have it at once.
-    fn answer_at(self: Pin<&mut Self>, slot: Arc<Slot<F::Reply>>);
+    /// The reply goes to a slot, because the caller can't have it at once. Gives the slot.
+    fn answer_later(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<Slot<F::Reply>>;
 }
 
 impl<F, Start, Running> InlineTurn<F> for Envelope<F, Start, Running>
@@ -234,8 +236,14 @@ where
         }
     }
 
-    fn answer_at(self: Pin<&mut Self>, slot: Arc<Slot<F::Reply>>) {
-        *self.project().destination = Destination::Local(slot);
+    fn answer_later(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<Slot<F::Reply>> {
+        let destination = self.project().destination;
+        let slot = match destination.take() {
+            Destination::Left(slot) => Slot::again(slot, caller),
+            _ => Slot::new(caller),
+        };
+        *destination = Destination::Local(slot.clone());
+        slot
     }
 }
 
@@ -361,8 +369,11 @@ where
         };
         let Some(reply) = reply.take() else { return };
         match this.destination.take() {
-            Destination::Nowhere => {}
-            Destination::Local(slot) => slot.put(Ok(reply)),
+            Destination::Nowhere | Destination::Left(_) => {}
+            Destination::Local(slot) => {
+                slot.put(Ok(reply));
+                *this.destination = Destination::Left(slot);
+            }
             Destination::Elsewhere(to) => {
                 to.complete(codec::encode(&reply, "the reply", F::NAME).map_err(CallError::Rejected));
             }
@@ -389,7 +400,7 @@ where
         let carried = carried.expect("a turn that was not opened carries it");
         let header = carried.into_header(host);
         let reply = match this.destination.take() {
-            Destination::Nowhere => None,
+            Destination::Nowhere | Destination::Left(_) => None,
             Destination::Local(slot) => Some(ReplySlot::decoding::<F>(slot, header.call)),
             Destination::Elsewhere(to) => to.pass_on(),
         };

@@ -29,32 +29,28 @@ enum State<R> {
     Closed,
 }
 
-impl<R> State<R> {
-    fn poll(&mut self, waker: &Waker) -> Poll<Result<R, CallError>> {
-        match self {
-            State::Waiting { waker: Some(known), .. } if known.will_wake(waker) => Poll::Pending,
-            State::Waiting { waker: known, .. } => {
-                *known = Some(waker.clone());
-                Poll::Pending
-            }
-            State::Answered(_) => match std::mem::replace(self, State::Closed) {
-                State::Answered(answer) => Poll::Ready(answer),
-                State::Waiting { .. } | State::Closed => unreachable!("the slot was just seen to be answered"),
-            },
-            State::Closed => Poll::Ready(Err(CallError::Cancelled)),
-        }
-    }
-}
-
 impl<R> Slot<R> {
     /// A slot without an answer, whose caller is woken when there is one.
     pub(crate) fn new(caller: Option<&Waker>) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::waiting(caller))
+    }
+
+    fn waiting(caller: Option<&Waker>) -> Self {
+        Self {
             state: Mutex::new(State::Waiting {
                 waker: caller.cloned(),
                 left: None,
             }),
-        })
+        }
+    }
+
+    /// The same out of a slot that another call is done with, if nobody else has that.
+    pub(crate) fn again(mut slot: Arc<Self>, caller: Option<&Waker>) -> Arc<Self> {
+        match Arc::get_mut(&mut slot) {
+            Some(own) => *own = Self::waiting(caller),
+            None => slot = Self::new(caller),
+        }
+        slot
     }
 
     /// Names the caller that waits at this slot.
@@ -89,11 +85,19 @@ impl<R> Slot<R> {
     }
 
     /// Takes the answer, or asks to be woken when there is one.
-    pub(crate) fn poll(self: &mut Arc<Self>, waker: &Waker) -> Poll<Result<R, CallError>> {
-        match Arc::get_mut(self) {
-            // Who has answered has let go of it.
-            Some(own) => own.state.get_mut().unwrap_or_else(PoisonError::into_inner).poll(waker),
-            None => self.lock().poll(waker),
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<R, CallError>> {
+        let mut state = self.lock();
+        match &mut *state {
+            State::Waiting { waker: Some(known), .. } if known.will_wake(waker) => Poll::Pending,
+            State::Waiting { waker: known, .. } => {
+                *known = Some(waker.clone());
+                Poll::Pending
+            }
+            State::Answered(_) => match std::mem::replace(&mut *state, State::Closed) {
+                State::Answered(answer) => Poll::Ready(answer),
+                State::Waiting { .. } | State::Closed => unreachable!("the slot was just seen to be answered"),
+            },
+            State::Closed => Poll::Ready(Err(CallError::Cancelled)),
         }
     }
 

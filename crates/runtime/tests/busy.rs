@@ -2,6 +2,9 @@
 
 extern crate elastin_actor as elastin;
 
+use std::future::{IntoFuture, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use elastin::{Actor, Ctx, Ref, handlers};
@@ -38,6 +41,12 @@ impl Counter {
         let second = below.add_up(depth - 1, waits).await.expect("it is there");
         assert_eq!(first, second);
         self.count + second
+    }
+
+    async fn add_later(&mut self, n: u64) -> u64 {
+        tokio::task::yield_now().await;
+        self.count += n;
+        self.count
     }
 
     async fn fail_if(&mut self, fails: bool) -> String {
@@ -93,6 +102,23 @@ async fn a_function_that_calls_itself_in_others_gets_its_own_arguments_back() {
     let top: Ref<Counter> = runtime.client().actor(6);
     for waits in [false, true, false] {
         assert_eq!(top.add_up(6, waits).await, Ok(6 + 5 + 4 + 3 + 2 + 1));
+    }
+}
+
+#[tokio::test]
+async fn a_call_after_one_that_was_given_up_gets_its_own_reply() {
+    let runtime = runtime();
+    let counter: Ref<Counter> = runtime.client().actor("given up");
+    for round in 0..100 {
+        let mut given_up = counter.add_later(1).into_future();
+        let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut given_up).poll(cx))).await;
+        assert!(polled.is_pending());
+        drop(given_up);
+        assert_eq!(
+            counter.add_later(1).await,
+            Ok(2 * round + 2),
+            "a turn that has begun goes on"
+        );
     }
 }
 
