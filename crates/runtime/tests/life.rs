@@ -30,6 +30,9 @@ fn events(key: &str) -> Vec<&'static str> {
         .collect()
 }
 
+/// When a timer would tick that is stopped: so late that this thread is not interrupted for as long in between.
+const STOPPED_AFTER: Duration = Duration::from_millis(200);
+
 #[derive(Actor, Serialize, Deserialize, Default)]
 struct Clerk {
     count: u64,
@@ -70,7 +73,7 @@ impl Clerk {
     fn start_ticking(&mut self, ctx: &Ctx) {
         ctx.every(Duration::from_millis(1), ctx.me::<Clerk>().tick());
         ctx.after(Duration::from_millis(1), ctx.me::<Clerk>().tick());
-        let stopped = ctx.after(Duration::ZERO, ctx.actor::<Clerk>("nobody").tick());
+        let stopped = ctx.after(STOPPED_AFTER, ctx.actor::<Clerk>("nobody").tick());
         ctx.stop_timer(stopped);
     }
 }
@@ -98,6 +101,7 @@ async fn timers_tick_until_the_activation_ends() {
     clerk.leave().await.unwrap();
     eventually("the end of the activation", || runtime.active(clerk.id()).is_none()).await;
     assert_eq!(clerk.ticks().await, Ok(0));
+    tokio::time::sleep(STOPPED_AFTER).await;
     assert_eq!(runtime.active(runtime.client().actor::<Clerk>("nobody").id()), None);
 }
 
