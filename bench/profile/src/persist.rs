@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use bench_table::Samples;
 use bytes::Bytes;
-use elastin::{Actor, Ref, ReplySlot, SaveDone, SaveError, handlers};
+use elastin::{Actor, Ref, ReplySender, SaveDone, SaveError, handlers};
 use elastin_protocol::store::{StateRequest, StateStore};
-use elastin_runtime::{Grant, Outside, Runtime};
+use elastin_runtime::{Grant, Remote, Runtime};
 use elastin_stores::embedded::EmbeddedState;
 use elastin_types::{ActivationEpoch, ActorId, CallId, Message, Outcome};
 use redb::{Database, TableDefinition};
@@ -42,13 +42,13 @@ impl Account {
 /// A world whose actors are all here, and whose state goes into a file.
 struct OnFile(EmbeddedState);
 
-impl Outside for OnFile {
+impl Remote for OnFile {
     fn may_activate_here(&self, _actor: &ActorId) -> Option<Grant> {
         let epoch = ActivationEpoch::default();
         Some(Grant { epoch, image: None })
     }
 
-    fn send(&self, message: Arc<Message>, _reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, _reply: Option<ReplySender>) {
         panic!("every actor is here, but {message:?} left");
     }
 

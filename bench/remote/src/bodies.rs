@@ -8,13 +8,13 @@ use elastin::prelude::*;
 
 /// The bytes that an actor carries about, and when and where it last ran.
 #[derive(Serialize, Deserialize, Default)]
-struct Carried {
+struct MessageContext {
     load: Bytes,
     process: u32,
     ran_at_ns: u64,
 }
 
-impl Carried {
+impl MessageContext {
     fn fill(&mut self, length: u32) {
         self.load = vec![7; length as usize].into();
         self.process = std::process::id();
@@ -35,7 +35,7 @@ impl Carried {
 /// Carries bytes about and measures for how long it could not run while it moved.
 #[derive(Actor, Serialize, Deserialize, Default)]
 pub(crate) struct Mover {
-    carried: Carried,
+    carried: MessageContext,
 }
 
 #[handlers]
@@ -56,7 +56,7 @@ impl Mover {
 #[derive(Actor, Serialize, Deserialize, Default)]
 #[actor(persist(on_request))]
 pub(crate) struct Keeper {
-    carried: Carried,
+    carried: MessageContext,
 }
 
 #[handlers]

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::hooks::HookFuture;
 use crate::persist::Persist;
 use crate::reference::RawRef;
-use crate::slot::ReplyTo;
+use crate::reply::ReplyTo;
 use crate::turn::Turn;
 
 /// A type of actors. Written by `#[derive(Actor)]` on the struct that is the actor's state.

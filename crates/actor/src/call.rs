@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use elastin_types::{CallError, Time, TraceContext};
 
-use crate::begin::{Begun, begin, post};
-use crate::flow::{AddedValues, NEVER};
+use crate::call_context::{AddedValues, NEVER};
 use crate::function::Function;
 use crate::host::WakeId;
+use crate::invoke::{Begun, begin, post};
 use crate::reference::RawRef;
+use crate::reply::ReplyCell;
 use crate::scope;
-use crate::slot::Slot;
 use crate::tell::Tell;
 
 /// A call that is about to be made. Nothing has happened yet: `.await` it, or [`tell`](Call::tell) it.
@@ -120,9 +120,9 @@ enum Stage<'a, F: Function> {
 /// A call whose reply is not there yet.
 struct Waiting<'a, F: Function> {
     target: &'a RawRef<F::Actor>,
-    slot: Arc<Slot<F::Reply>>,
+    slot: Arc<ReplyCell<F::Reply>>,
     /// The turn has begun and waits, and this is who goes on with it.
-    entrusted: bool,
+    caller_resume: bool,
     /// [`NEVER`] if somebody else sees to it.
     deadline: Time,
     /// The deadline's timer, and the waker that it has.
@@ -150,18 +150,18 @@ impl<F: Function> Future for CallFuture<'_, F> {
             panic!("a call is not polled again once it is over")
         };
         let target = call.target;
-        let (slot, deadline, entrusted) = match begin(call, cx.waker()) {
+        let (slot, deadline, caller_resume) = match begin(call, cx.waker()) {
             Begun::Over(outcome) => return Poll::Ready(F::output(outcome)),
             Begun::Waiting(slot, deadline) => {
                 let others_look = target.bound().keeps_deadlines() && !slot.waits_for_own();
                 (slot, if others_look { NEVER } else { deadline }, false)
             }
-            Begun::Entrusted(slot, deadline) => (slot, deadline, true),
+            Begun::CallerResume(slot, deadline) => (slot, deadline, true),
         };
         let mut waiting = Waiting {
             target,
             slot,
-            entrusted,
+            caller_resume,
             deadline,
             timer: None,
         };
@@ -187,8 +187,8 @@ impl<F: Function> Drop for CallFuture<'_, F> {
 
 impl<F: Function> Waiting<'_, F> {
     fn poll(&mut self, waker: &Waker) -> Poll<Result<F::Reply, CallError>> {
-        self.entrusted = self.entrusted && self.go_on(waker);
-        if !self.entrusted
+        self.caller_resume = self.caller_resume && self.resume(waker);
+        if !self.caller_resume
             && let Poll::Ready(answer) = self.slot.poll(waker)
         {
             return Poll::Ready(answer);
@@ -200,10 +200,10 @@ impl<F: Function> Waiting<'_, F> {
     }
 
     /// Goes on with the turn. Says whether it waits and may have to be gone on with again.
-    fn go_on(&self, waker: &Waker) -> bool {
-        let Some(seat) = self.target.target() else { return false };
+    fn resume(&self, waker: &Waker) -> bool {
+        let Some(cell) = self.target.target() else { return false };
         scope::count_inline_call();
-        scope::aside(|| seat.go_on(scope::depth(), (self.slot.ticket(), waker)))
+        scope::aside(|| cell.resume(scope::depth(), (self.slot.ticket(), waker)))
     }
 
     fn poll_deadline(&mut self, waker: &Waker) -> Poll<Result<F::Reply, CallError>> {
@@ -220,10 +220,10 @@ impl<F: Function> Waiting<'_, F> {
 
     /// Nobody waits for the reply any longer.
     fn give_up(&self) {
-        if self.entrusted
-            && let Some(seat) = self.target.target()
+        if self.caller_resume
+            && let Some(cell) = self.target.target()
         {
-            seat.part(self.slot.ticket());
+            cell.part(self.slot.ticket());
         }
         if let Some(call) = self.slot.close() {
             self.target.bound().give_up(call);

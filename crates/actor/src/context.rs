@@ -6,10 +6,10 @@ use std::time::Duration;
 use elastin_types::{ActorId, Caller, Key, NodeId, Reminder, TenantId, Time, TraceContext};
 
 use crate::answer::answer;
+use crate::call_context::NEVER;
 use crate::codec::encode_state;
-use crate::flow::NEVER;
 use crate::function::Function;
-use crate::host::{Host, Seat, Timer, TimerId};
+use crate::host::{CellHandle, Host, Timer, TimerId};
 use crate::persist::{SaveDone, SaveError};
 use crate::reference::{RawRef, Ref};
 use crate::reminder::{ReminderError, ReminderRequest};
@@ -34,7 +34,7 @@ impl Ctx {
 
     /// The actor with this key, of the tenant on whose account this turn runs.
     pub fn actor<A: Actor>(&self, key: impl Into<Key>) -> Ref<A> {
-        let (host, tenant) = look(|scope| (scope.seat().host(), scope.tenant()));
+        let (host, tenant) = look(|scope| (scope.cell().host(), scope.tenant()));
         Ref::bound(host, tenant, key)
     }
 
@@ -44,24 +44,24 @@ impl Ctx {
     /// # Panics
     /// If this actor is not an `A`.
     pub fn me<A: Actor>(&self) -> Ref<A> {
-        let (host, id) = look(|scope| (scope.seat().host(), scope.seat().id()));
+        let (host, id) = look(|scope| (scope.cell().host(), scope.cell().id()));
         assert!(id.kind == A::KIND, "this actor is not a `{}`", A::NAME);
         Ref::from_id_on(id, host)
     }
 
     /// This actor's id.
     pub fn id(&self) -> ActorId {
-        look(|scope| scope.seat().id())
+        look(|scope| scope.cell().id())
     }
 
     /// This actor's key.
     pub fn key(&self) -> Key {
-        look(|scope| scope.seat().id().key)
+        look(|scope| scope.cell().id().key)
     }
 
     /// The node that the actor is on at present.
     pub fn node(&self) -> NodeId {
-        look(|scope| scope.seat().node())
+        look(|scope| scope.cell().node())
     }
 
     /// Who called.
@@ -76,7 +76,7 @@ impl Ctx {
 
     /// The time on this process's clock.
     pub fn now(&self) -> Time {
-        look(|scope| scope.seat().now())
+        look(|scope| scope.cell().now())
     }
 
     /// When the caller stops waiting; calls made by this turn inherit it.
@@ -86,7 +86,7 @@ impl Ctx {
 
     /// How long the caller still waits; `None` if it set no deadline.
     pub fn time_left(&self) -> Option<Duration> {
-        look(|scope| Some(deadline(scope)?.since(scope.seat().now())))
+        look(|scope| Some(deadline(scope)?.since(scope.cell().now())))
     }
 
     /// A value of the request context, which flows along with calls from caller to callee.
@@ -106,7 +106,7 @@ impl Ctx {
 
     /// Ends this activation after the turn, as if the actor had been idle for long.
     pub fn deactivate(&self) {
-        seat().deactivate();
+        cell().deactivate();
     }
 
     /// Saves the actor's state as it is now; it is durable when the future has ended well. `ctx.save(self).await?` before
@@ -125,11 +125,11 @@ impl Ctx {
         }
         let (answerer, answer) = answer();
         let done: SaveDone = Box::new(move |result| answerer.put(result));
-        let seat = seat();
-        let kind = seat.id().kind;
+        let cell = cell();
+        let kind = cell.id().kind;
         assert!(kind == A::KIND, "a turn saves its own actor, not a `{}`", A::NAME);
         match encode_state(state) {
-            Ok(state) => seat.save_state(state, done),
+            Ok(state) => cell.save_state(state, done),
             Err(error) => done(Err(error.into())),
         }
         async {
@@ -186,7 +186,7 @@ impl Ctx {
         request: ReminderRequest,
     ) -> impl Future<Output = Result<Option<Reminder>, ReminderError>> + Send + use<> {
         let (answerer, answer) = answer();
-        seat().remind(request, Box::new(move |result| answerer.put(result)));
+        cell().remind(request, Box::new(move |result| answerer.put(result)));
         async {
             let lost = || Err(ReminderError::Unavailable("the store has ended".into()));
             answer.await.unwrap_or_else(lost)
@@ -213,7 +213,7 @@ impl Ctx {
 
     /// Stops a timer of this activation. A tick that is already in the mailbox still comes.
     pub fn stop_timer(&self, timer: TimerId) {
-        seat().stop_timer(timer);
+        cell().stop_timer(timer);
     }
 
     fn timer<F: Function>(&self, after: Duration, every: Option<Duration>, call: Call<'_, F>) -> TimerId
@@ -225,7 +225,7 @@ impl Ctx {
             // A full mailbox has ticks enough; whatever else is wrong, the next real call reports it.
             let _ = Call::<F>::new(&target, arguments.clone()).try_tell();
         });
-        seat().start_timer(Timer { after, every, tick })
+        cell().start_timer(Timer { after, every, tick })
     }
 }
 
@@ -234,9 +234,9 @@ fn deadline(scope: &Scope) -> Option<Time> {
     Some(scope.deadline()).filter(|deadline| *deadline != NEVER)
 }
 
-/// The seat of this turn's actor, for what may run code of its own.
-fn seat() -> Arc<dyn Seat> {
-    look(|scope| scope.seat().clone())
+/// The cell of this turn's actor, for what may run code of its own.
+fn cell() -> Arc<dyn CellHandle> {
+    look(|scope| scope.cell().clone())
 }
 
 fn look<T>(look: impl FnOnce(&Scope) -> T) -> T {

@@ -13,26 +13,26 @@ use std::task::{Context, Poll, Waker};
 use elastin_types::{ActorId, CallError, Message, Method};
 use pin_project_lite::pin_project;
 
-use crate::begin::drop_quietly;
-use crate::body::Body;
+use crate::call_context::MessageContext;
 use crate::codec;
-use crate::flow::Carried;
 use crate::function::Function;
 use crate::host::Host;
-use crate::lent::{Held, Lent};
+use crate::instance::Instance;
+use crate::invoke::drop_quietly;
+use crate::reply::{ReplyCell, ReplySender, ReplyTo};
 use crate::scope::Scope;
-use crate::slot::{ReplySlot, ReplyTo, Slot};
-use crate::spares::{self, InlineTurnBox};
+use crate::shared_instance::{Held, SharedInstance};
 use crate::turn::{AtOnce, Posted, Turn};
+use crate::turn_pool::{self, InlineTurnBox};
 
 /// Where a reply goes.
 pub(crate) enum Destination<R> {
     Nowhere,
-    Local(Arc<Slot<R>>),
-    /// Boxed, because it is large and rare in comparison.
+    Local(Arc<ReplyCell<R>>),
+    /// Boxed, because it is large and extras in comparison.
     Elsewhere(Box<ReplyTo>),
     /// Nowhere any more: it has left by this slot, which the next one can use if its caller has let go of it.
-    Left(Arc<Slot<R>>),
+    Left(Arc<ReplyCell<R>>),
 }
 
 impl<R> Destination<R> {
@@ -60,7 +60,7 @@ impl<R> Destination<R> {
 /// A call of one function that is to become a turn.
 pub(crate) struct Payload<F: Function> {
     pub(crate) arguments: F::Arguments,
-    pub(crate) carried: Carried,
+    pub(crate) message_context: MessageContext,
     pub(crate) destination: Destination<F::Reply>,
 }
 
@@ -79,8 +79,12 @@ impl<F: Function> Post<F> {
 
 impl<F: Function> Posted<F::Actor> for Post<F> {
     #[inline]
-    fn carried(&self) -> &Carried {
-        &self.0.as_ref().expect("the call has not become a turn yet").carried
+    fn message_context(&self) -> &MessageContext {
+        &self
+            .0
+            .as_ref()
+            .expect("the call has not become a turn yet")
+            .message_context
     }
 
     fn shared(&self) -> bool {
@@ -102,7 +106,7 @@ pin_project! {
     #[project = StageProjection]
     #[project_replace = StageOwned]
     enum Stage<Arguments, Running, Reply> {
-        Waiting { arguments: Arguments, carried: Option<Carried> },
+        Waiting { arguments: Arguments, message_context: Option<MessageContext> },
         Running { #[pin] future: Running },
         Finished { reply: Option<Reply> },
     }
@@ -121,7 +125,7 @@ pin_project! {
 /// A turn whose caller runs it on its own thread at once.
 #[inline]
 pub(crate) fn running<F: Function>(held: F::Held, arguments: F::Arguments) -> InlineTurnBox<F> {
-    match spares::take::<F>() {
+    match turn_pool::take::<F>() {
         Some(mut spare) => {
             spare.as_mut().run_again(held, arguments);
             spare
@@ -147,7 +151,7 @@ where
 }
 
 /// A turn that is over and whose reply could not leave yet.
-pub(crate) fn finished<F: Function>(reply: F::Reply, slot: Arc<Slot<F::Reply>>) -> Pin<Box<dyn Turn<F::Actor>>> {
+pub(crate) fn finished<F: Function>(reply: F::Reply, slot: Arc<ReplyCell<F::Reply>>) -> Pin<Box<dyn Turn<F::Actor>>> {
     let stage = Stage::Finished { reply: Some(reply) };
     envelope::<F, _, _>(F::run, stage, Destination::Local(slot))
 }
@@ -160,7 +164,7 @@ pub fn received<F: Function>(
     match codec::decode::<F::Arguments>(&message.body, "the arguments", F::NAME) {
         Ok(arguments) => Ok(boxed::<F>(Payload {
             arguments,
-            carried: Carried::received(message),
+            message_context: MessageContext::received(message),
             destination: reply.map_or(Destination::Nowhere, Destination::Elsewhere),
         })),
         Err(why) => Err(crate::Undecoded {
@@ -175,11 +179,18 @@ pub fn received<F: Function>(
 fn boxed<F: Function>(payload: Payload<F>) -> Pin<Box<dyn Turn<F::Actor>>> {
     let Payload {
         arguments,
-        carried,
+        message_context,
         destination,
     } = payload;
-    let carried = Some(carried);
-    envelope::<F, _, _>(F::run, Stage::Waiting { arguments, carried }, destination)
+    let message_context = Some(message_context);
+    envelope::<F, _, _>(
+        F::run,
+        Stage::Waiting {
+            arguments,
+            message_context,
+        },
+        destination,
+    )
 }
 
 /// The parameters name what can't be written: the future that this function's `run` returns.
@@ -210,7 +221,7 @@ pub(crate) trait InlineTurn<F: Function>: Turn<F::Actor> {
     fn take_reply(self: Pin<&mut Self>) -> F::Reply;
 
     /// The reply goes to a slot, because the caller can't have it at once. Gives the slot.
-    fn answer_later(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<Slot<F::Reply>>;
+    fn answer_later(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<ReplyCell<F::Reply>>;
 }
 
 impl<F, Start, Running> InlineTurn<F> for Envelope<F, Start, Running>
@@ -236,11 +247,11 @@ where
         }
     }
 
-    fn answer_later(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<Slot<F::Reply>> {
+    fn answer_later(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<ReplyCell<F::Reply>> {
         let destination = self.project().destination;
         let slot = match destination.take() {
-            Destination::Left(slot) => Slot::again(slot, caller),
-            _ => Slot::new(caller),
+            Destination::Left(slot) => ReplyCell::again(slot, caller),
+            _ => ReplyCell::new(caller),
         };
         *destination = Destination::Local(slot.clone());
         slot
@@ -269,21 +280,23 @@ where
         F::MAY_WAIT
     }
 
-    fn lend(&self, body: Box<Body<F::Actor>>) -> Lent {
-        F::lend(body)
+    fn lend(&self, instance: Box<Instance<F::Actor>>) -> SharedInstance {
+        F::lend(instance)
     }
 
-    fn carried(&self) -> Option<&Carried> {
+    fn message_context(&self) -> Option<&MessageContext> {
         match &self.stage {
-            Stage::Waiting { carried, .. } => carried.as_ref(),
+            Stage::Waiting { message_context, .. } => message_context.as_ref(),
             Stage::Running { .. } | Stage::Finished { .. } => None,
         }
     }
 
-    fn open(self: Pin<&mut Self>) -> Option<Carried> {
+    fn open(self: Pin<&mut Self>) -> Option<MessageContext> {
         let this = self.project();
         match this.stage.project() {
-            StageProjection::Waiting { carried, .. } if !this.destination.is_abandoned() => carried.take(),
+            StageProjection::Waiting { message_context, .. } if !this.destination.is_abandoned() => {
+                message_context.take()
+            }
             _ => None,
         }
     }
@@ -295,7 +308,7 @@ where
         }
     }
 
-    fn run_at_once(self: Pin<&mut Self>, body: &mut Body<F::Actor>) -> AtOnce {
+    fn run_at_once(self: Pin<&mut Self>, instance: &mut Instance<F::Actor>) -> AtOnce {
         if F::MAY_WAIT {
             return AtOnce::MayWait;
         }
@@ -304,24 +317,28 @@ where
             return AtOnce::Skipped;
         }
         let nothing = Stage::Finished { reply: None };
-        let StageOwned::Waiting { arguments, carried } = this.stage.as_mut().project_replace(nothing) else {
+        let StageOwned::Waiting {
+            arguments,
+            message_context,
+        } = this.stage.as_mut().project_replace(nothing)
+        else {
             unreachable!("a turn starts once")
         };
-        let carried = carried.expect("a turn that was not opened carries it");
-        if carried.has_expired(Scope::now) {
+        let message_context = message_context.expect("a turn that was not opened carries it");
+        if message_context.has_expired(Scope::now) {
             drop_quietly(arguments);
             this.destination.take().fail(CallError::DeadlineExceeded);
             return AtOnce::Skipped;
         }
         let told = matches!(this.destination, Destination::Nowhere);
-        Scope::begin_in_visit(body, carried, || codec::encoded_size(&arguments));
+        Scope::begin_in_batch(instance, message_context, || codec::encoded_size(&arguments));
         // The reply that nobody wants is dropped inside, because that runs the application's code too.
-        let run = || Some(F::run_plain(&mut body.state, arguments)).filter(|_| !told);
+        let run = || Some(F::run_plain(&mut instance.state, arguments)).filter(|_| !told);
         let Ok(reply) = catch_unwind(AssertUnwindSafe(run)) else {
             return AtOnce::Panicked;
         };
-        Scope::end_in_visit(body, || F::METHOD);
-        body.changed |= !F::READ_ONLY;
+        Scope::end_in_batch(instance, || F::METHOD);
+        instance.changed |= !F::READ_ONLY;
         if told {
             return AtOnce::Told;
         }
@@ -329,37 +346,37 @@ where
         AtOnce::Replies
     }
 
-    fn start(self: Pin<&mut Self>, body: &mut Option<Box<Body<F::Actor>>>, cx: &mut Context<'_>) -> Poll<()> {
+    fn start(self: Pin<&mut Self>, instance: &mut Option<Box<Instance<F::Actor>>>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let arguments = take_arguments(this.stage.as_mut());
         if !F::MAY_WAIT {
-            let body = body.as_deref_mut().expect("a turn starts with its actor");
-            let reply = Some(F::run_plain(&mut body.state, arguments));
+            let instance = instance.as_deref_mut().expect("a turn starts with its actor");
+            let reply = Some(F::run_plain(&mut instance.state, arguments));
             this.stage.set(Stage::Finished { reply });
-            body.changed |= !F::READ_ONLY;
+            instance.changed |= !F::READ_ONLY;
             return Poll::Ready(());
         }
-        let held = F::Held::own(body.take().expect("a turn starts with its actor"));
+        let held = F::Held::own(instance.take().expect("a turn starts with its actor"));
         let future = (this.start)(held, arguments);
         this.stage.set(Stage::Running { future });
-        poll_stage::<F, _>(this.stage, body, cx)
+        poll_stage::<F, _>(this.stage, instance, cx)
     }
 
-    fn start_shared(self: Pin<&mut Self>, lent: &Lent, cx: &mut Context<'_>) -> Poll<()> {
+    fn start_shared(self: Pin<&mut Self>, shared: &SharedInstance, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let arguments = take_arguments(this.stage.as_mut());
         if !F::MAY_WAIT {
-            let reply = Some(read_plain::<F>(lent, arguments));
+            let reply = Some(read_plain::<F>(shared, arguments));
             this.stage.set(Stage::Finished { reply });
             return Poll::Ready(());
         }
-        let future = (this.start)(F::Held::share(lent, F::READ_ONLY), arguments);
+        let future = (this.start)(F::Held::share(shared, F::READ_ONLY), arguments);
         this.stage.set(Stage::Running { future });
         poll_stage::<F, _>(this.stage, &mut None, cx)
     }
 
-    fn poll(self: Pin<&mut Self>, body: &mut Option<Box<Body<F::Actor>>>, cx: &mut Context<'_>) -> Poll<()> {
-        poll_stage::<F, _>(self.project().stage, body, cx)
+    fn poll(self: Pin<&mut Self>, instance: &mut Option<Box<Instance<F::Actor>>>, cx: &mut Context<'_>) -> Poll<()> {
+        poll_stage::<F, _>(self.project().stage, instance, cx)
     }
 
     fn reply(self: Pin<&mut Self>) {
@@ -384,10 +401,14 @@ where
         self.project().destination.take().fail(error);
     }
 
-    fn encode(mut self: Pin<Box<Self>>, target: &ActorId, host: &dyn Host) -> Option<(Message, Option<ReplySlot>)> {
+    fn encode(mut self: Pin<Box<Self>>, target: &ActorId, host: &dyn Host) -> Option<(Message, Option<ReplySender>)> {
         let this = self.as_mut().project();
         let nothing = Stage::Finished { reply: None };
-        let StageOwned::Waiting { arguments, carried } = this.stage.project_replace(nothing) else {
+        let StageOwned::Waiting {
+            arguments,
+            message_context,
+        } = this.stage.project_replace(nothing)
+        else {
             unreachable!("a turn that started stays here")
         };
         let body = match codec::encode(&arguments, "the arguments", F::NAME) {
@@ -397,11 +418,11 @@ where
                 return None;
             }
         };
-        let carried = carried.expect("a turn that was not opened carries it");
-        let header = carried.into_header(host);
+        let message_context = message_context.expect("a turn that was not opened carries it");
+        let header = message_context.into_header(host);
         let reply = match this.destination.take() {
             Destination::Nowhere | Destination::Left(_) => None,
-            Destination::Local(slot) => Some(ReplySlot::decoding::<F>(slot, header.call)),
+            Destination::Local(slot) => Some(ReplySender::decoding::<F>(slot, header.call)),
             Destination::Elsewhere(to) => to.pass_on(),
         };
         let message = Message {
@@ -414,7 +435,7 @@ where
     }
 
     fn keep(self: Pin<Box<Self>>) {
-        spares::keep::<F>(self);
+        turn_pool::keep::<F>(self);
     }
 
     fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool {
@@ -423,26 +444,29 @@ where
         };
         let Payload {
             arguments,
-            carried,
+            message_context,
             destination,
         } = payload.take().expect("a call becomes a turn once");
         let mut this = self.project();
-        let carried = Some(carried);
-        this.stage.set(Stage::Waiting { arguments, carried });
+        let message_context = Some(message_context);
+        this.stage.set(Stage::Waiting {
+            arguments,
+            message_context,
+        });
         *this.destination = destination;
         true
     }
 }
 
 /// Runs a handler that never waits on an actor that other turns share.
-pub(crate) fn read_plain<F: Function>(lent: &Lent, arguments: F::Arguments) -> F::Reply {
-    let state = &lent.body::<F::Actor>().state;
+pub(crate) fn read_plain<F: Function>(shared: &SharedInstance, arguments: F::Arguments) -> F::Reply {
+    let state = &shared.instance::<F::Actor>().state;
     if F::READ_ONLY {
         return F::read_plain(state, arguments);
     }
-    lent.begin_change();
+    shared.begin_change();
     let reply = F::read_plain(state, arguments);
-    lent.end_change();
+    shared.end_change();
     reply
 }
 
@@ -459,7 +483,7 @@ fn take_arguments<Arguments, Running, Reply>(stage: Pin<&mut Stage<Arguments, Ru
 #[inline]
 fn poll_stage<F: Function, Running>(
     mut stage: Pin<&mut Stage<F::Arguments, Running, F::Reply>>,
-    body: &mut Option<Box<Body<F::Actor>>>,
+    instance: &mut Option<Box<Instance<F::Actor>>>,
     cx: &mut Context<'_>,
 ) -> Poll<()>
 where
@@ -470,6 +494,6 @@ where
     };
     future.poll(cx).map(|(held, reply)| {
         stage.set(Stage::Finished { reply: Some(reply) });
-        held.give_back(body, F::READ_ONLY);
+        held.give_back(instance, F::READ_ONLY);
     })
 }

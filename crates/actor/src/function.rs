@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Actor;
-use crate::body::Body;
-use crate::lent::{Held, Lent};
+use crate::instance::Instance;
+use crate::shared_instance::{Held, SharedInstance};
 
 /// What an actor type has for each of its handlers, told apart by the number of the handler's [`Method`]. Written by
 /// `#[handlers]`.
@@ -20,7 +20,7 @@ pub trait Answers<const METHOD: u32>: Actor {
     type Reply: Serialize + DeserializeOwned + Send + 'static;
     /// What a call gives: the reply or why there is none.
     type Output;
-    /// What the handler's future holds the actor by: a [`Lent`] if it is [`SHARED`](Answers::SHARED) and
+    /// What the handler's future holds the actor by: a [`SharedInstance`] if it is [`SHARED`](Answers::SHARED) and
     /// [may wait](Answers::MAY_WAIT), else the box.
     type Held: Held<Self>;
 
@@ -55,8 +55,8 @@ pub trait Answers<const METHOD: u32>: Actor {
     }
 
     /// Lends the actor to turns of this function and others. Only called where it may wait and is shared.
-    fn lend(body: Box<Body<Self>>) -> Lent {
-        drop(body);
+    fn lend(instance: Box<Instance<Self>>) -> SharedInstance {
+        drop(instance);
         unreachable!("this handler has its actor for itself")
     }
 
@@ -104,7 +104,7 @@ pub trait Function: 'static {
     ) -> impl Future<Output = (Self::Held, Self::Reply)> + Send + 'static;
 
     /// Lends the actor. Only called where the handler may wait and is shared.
-    fn lend(body: Box<Body<Self::Actor>>) -> Lent;
+    fn lend(instance: Box<Instance<Self::Actor>>) -> SharedInstance;
 
     /// Makes what a call gives of a reply or the lack of one.
     fn output(outcome: Result<Self::Reply, CallError>) -> Self::Output;
@@ -138,8 +138,8 @@ impl<A: Answers<METHOD>, const METHOD: u32> Function for Handler<A, METHOD> {
         A::run(held, arguments)
     }
 
-    fn lend(body: Box<Body<A>>) -> Lent {
-        A::lend(body)
+    fn lend(instance: Box<Instance<A>>) -> SharedInstance {
+        A::lend(instance)
     }
 
     fn output(outcome: Result<A::Reply, CallError>) -> A::Output {

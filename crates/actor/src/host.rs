@@ -1,7 +1,7 @@
 //! What references and turns need from the process that runs them.
 //!
 //! ```text
-//!  Ref<A> ── resolves once ──▶ Target<A> ── the actor's seat on this node ──▶ state, mailbox, scheduler
+//!  Ref<A> ── resolves once ──▶ Invoke<A> ── the actor's cell on this node ──▶ state, mailbox, scheduler
 //!    │                            │
 //!    └── type unknown here ───────┴── not active here ──▶ Host::send (encoded, through the world beyond the node)
 //! ```
@@ -16,12 +16,12 @@ use bytes::Bytes;
 use elastin_types::{ActorId, CallError, CallId, Caller, Message, Method, NodeId, Outcome, TenantId, Time};
 
 use crate::Actor;
-use crate::body::Body;
-use crate::lent::Lent;
+use crate::instance::Instance;
 use crate::persist::SaveDone;
 use crate::reminder::{ReminderDone, ReminderRequest};
+use crate::reply::ReplySender;
 use crate::scope::Scope;
-use crate::slot::ReplySlot;
+use crate::shared_instance::SharedInstance;
 use crate::turn::{Posted, Turn};
 
 /// A process in which references work: one that runs actors, or only calls them.
@@ -35,12 +35,12 @@ pub trait Host: Send + Sync + 'static {
     /// The id of a call that is about to be made.
     fn next_call(&self) -> CallId;
 
-    /// The local seat of an actor, as an `Arc<dyn Target<A>>` for the type that the id names; `None` when this process
+    /// The local cell of an actor, as an `Arc<dyn Invoke<A>>` for the type that the id names; `None` when this process
     /// doesn't know the type.
     fn resolve(&self, actor: &ActorId) -> Option<Box<dyn Any>>;
 
     /// Sends a message to wherever its target is. Shared, because those on its way keep it until they know what became of it.
-    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>);
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySender>);
 
     /// Whether a call that was [sent](Host::send) ends at its deadline by itself, so that its caller need not look at the time.
     fn keeps_deadlines(&self) -> bool {
@@ -79,7 +79,7 @@ pub struct WakeId {
 
 /// An actor's place on this node as its own turns see it, whatever its type. It stays the same while the actor's
 /// activations come and go.
-pub trait Seat: Send + Sync + 'static {
+pub trait CellHandle: Send + Sync + 'static {
     /// Whose place it is.
     fn id(&self) -> ActorId;
 
@@ -158,32 +158,32 @@ pub struct TurnMeasure {
 
 /// An actor's place on this node as callers see it.
 ///
-/// [`begin`](Target::begin) is the fast way: it hands out the actor if it is idle, and the caller runs the turn on its own
+/// [`begin`](Invoke::begin) is the fast way: it hands out the actor if it is idle, and the caller runs the turn on its own
 /// thread and gives the actor back. Everything else queues.
-pub trait Target<A: Actor>: Seat {
+pub trait Invoke<A: Actor>: CellHandle {
     /// Takes the actor for a turn on this thread, if it is idle, or may be activated here at once. `depth` counts the turns
     /// that this thread is inside of.
-    fn begin(&self, depth: u32) -> Option<Box<Body<A>>>;
+    fn begin(&self, depth: u32) -> Option<Box<Instance<A>>>;
 
     /// The same for an actor that is not idle but may be in a moment, because one of its turns runs right now: most turns are
     /// over before a call could be queued.
-    fn begin_soon(&self, depth: u32) -> Option<Box<Body<A>>>;
+    fn try_begin_spinning(&self, depth: u32) -> Option<Box<Instance<A>>>;
 
     /// Takes the actor for what is told to it, if it is idle and its turns are so short that to run one on this thread takes
     /// less time than to hand it over.
-    fn begin_brief(&self, depth: u32) -> Option<Box<Body<A>>>;
+    fn try_begin_cheap(&self, depth: u32) -> Option<Box<Instance<A>>>;
 
     /// Gives the actor back after a turn that changed nothing that has to be saved; says what becomes of the reply.
-    fn finish(&self, body: Box<Body<A>>) -> Finished;
+    fn finish(&self, instance: Box<Instance<A>>) -> Finished;
 
     /// Gives the actor back after a turn whose effect has to be saved before its caller may know of it.
-    fn finish_saved(&self, body: Box<Body<A>>, turn: Pin<Box<dyn Turn<A>>>);
+    fn finish_saved(&self, instance: Box<Instance<A>>, turn: Pin<Box<dyn Turn<A>>>);
 
     /// Whether the caller of a turn that waits shall go on with it.
-    fn entrusts(&self) -> bool;
+    fn caller_resumes(&self) -> bool;
 
     /// The turn waits for something, and so does its caller. With a `caller` that one is woken when it shall
-    /// [go on](Target::go_on) with it or look for its reply; else this node's workers go on with it.
+    /// [go on](Invoke::resume) with it or look for its reply; else this node's workers go on with it.
     fn suspend(
         &self,
         turn: Pin<Box<dyn Turn<A>>>,
@@ -194,7 +194,7 @@ pub trait Target<A: Actor>: Seat {
 
     /// The caller of a turn that waits goes on with it, if it was woken. Says whether it waits and its caller may have to go on
     /// with it again; if not, its reply has come or will come without that.
-    fn go_on(&self, depth: u32, caller: (Ticket, &Waker)) -> bool;
+    fn resume(&self, depth: u32, caller: (Ticket, &Waker)) -> bool;
 
     /// The caller of a turn that waits does not go on with it any more.
     fn part(&self, ticket: Ticket);
@@ -217,11 +217,11 @@ pub trait Target<A: Actor>: Seat {
     fn join(&self, depth: u32, sender: &ActorId) -> Join;
 
     /// A turn that shares the actor waits for something: from here on it is polled by this node's workers.
-    fn suspend_shared(&self, lent: Lent, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, share: Share);
+    fn suspend_shared(&self, shared: SharedInstance, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, share: Share);
 
     /// A turn that shares the actor is over. With the turn its reply is sent when what it may have seen is saved; else the
     /// outcome says what becomes of it. Only for actors that others still have a share of, or may.
-    fn finish_shared(&self, lent: Lent, over: Option<Pin<Box<dyn Turn<A>>>>, share: Share) -> Finished;
+    fn finish_shared(&self, shared: SharedInstance, over: Option<Pin<Box<dyn Turn<A>>>>, share: Share) -> Finished;
 }
 
 /// Names the caller of a turn that waits: no two that wait have the same.

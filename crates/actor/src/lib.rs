@@ -2,7 +2,7 @@
 //!
 //! An actor is a struct with `#[derive(Actor)]`; its handlers are an `impl` block with `#[handlers]`. A [`Ref`] has a method
 //! for each handler, which makes a [`Call`]: await it for the reply, or tell it. Clock, timers and everything that calls need
-//! from the process go through the [`Host`] and [`Target`] traits: nothing here knows the scheduler, and nothing here reads
+//! from the process go through the [`Host`] and [`Invoke`] traits: nothing here knows the scheduler, and nothing here reads
 //! a clock.
 //!
 //! ```
@@ -86,49 +86,49 @@
 
 mod actor;
 mod answer;
-mod begin;
-mod begin_shared;
-mod body;
 mod call;
+mod call_context;
 mod codec;
 mod context;
 mod envelope;
 mod error;
-mod flow;
 mod function;
 mod hooks;
 mod host;
-mod lent;
+mod instance;
+mod invoke;
+mod invoke_shared;
 mod measure;
 mod persist;
 mod reference;
 mod references;
 mod reminder;
+mod reply;
 mod scope;
-mod slot;
+mod shared_instance;
 mod span;
-mod spares;
 mod tell;
 mod turn;
+mod turn_pool;
 
 pub use actor::{Actor, Handlers, Hook, TypedRef, Undecoded, schema_of};
-pub use body::{Body, UsedSince};
 pub use call::{Call, CallFuture};
+pub use call_context::MessageContext;
 pub use codec::{StateCodecError, decode_state, encode_state, encoded_state_size};
 pub use context::{Client, Ctx};
 pub use elastin_macros::{Actor, HoldsReferences, handlers};
 pub use error::CallFailed;
-pub use flow::Carried;
 pub use function::{Answers, Function, Handler};
 pub use hooks::HookFuture;
-pub use host::{Finished, Host, Join, Seat, Share, Target, Ticket, Timer, TimerId, TurnMeasure, WakeId};
-pub use lent::{Held, Lent};
+pub use host::{CellHandle, Finished, Host, Invoke, Join, Share, Ticket, Timer, TimerId, TurnMeasure, WakeId};
+pub use instance::{Instance, UsedSince};
 pub use persist::{Persist, SaveDone, SaveError};
 pub use reference::{RawRef, Ref};
 pub use references::HoldsReferences;
 pub use reminder::{ReminderDone, ReminderError, ReminderRequest};
+pub use reply::{ReplySender, ReplyTo, RetryHook};
 pub use scope::Scope;
-pub use slot::{CallsAgain, ReplySlot, ReplyTo};
+pub use shared_instance::{Held, SharedInstance};
 pub use tell::Tell;
 pub use turn::{AtOnce, Made, Posted, Turn};
 
@@ -141,17 +141,17 @@ pub mod __private {
     };
 
     pub use crate::actor::{Actor, Handlers, Hook, TypedRef, Undecoded};
-    pub use crate::body::Body;
     pub use crate::call::Call;
     pub use crate::context::Ctx;
     pub use crate::envelope::received;
     pub use crate::error::{CallFailed, flatten};
     pub use crate::function::{Answers, Handler};
     pub use crate::hooks::HookFuture;
-    pub use crate::lent::Lent;
+    pub use crate::instance::Instance;
     pub use crate::persist::Persist;
     pub use crate::reference::RawRef;
     pub use crate::references::{ByNothing, ByReferences, HoldsReferences, Probe, each_of};
-    pub use crate::slot::ReplyTo;
+    pub use crate::reply::ReplyTo;
+    pub use crate::shared_instance::SharedInstance;
     pub use crate::turn::Turn;
 }

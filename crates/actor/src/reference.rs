@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use elastin_types::ActorId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::host::{Host, Target};
+use crate::host::{Host, Invoke};
 use crate::scope;
 use crate::{Actor, TypedRef};
 
@@ -30,7 +30,7 @@ pub struct RawRef<A: Actor> {
 struct Link<A: Actor> {
     id: ActorId,
     host: OnceLock<Arc<dyn Host>>,
-    target: OnceLock<Option<Arc<dyn Target<A>>>>,
+    target: OnceLock<Option<Arc<dyn Invoke<A>>>>,
 }
 
 impl<A: Actor> RawRef<A> {
@@ -70,7 +70,7 @@ impl<A: Actor> RawRef<A> {
 
     #[cold]
     fn host_of_turn(&self) -> Option<&Arc<dyn Host>> {
-        let host = scope::with_current(|scope| Some(scope?.seat().host()))?;
+        let host = scope::with_current(|scope| Some(scope?.cell().host()))?;
         Some(self.link.host.get_or_init(|| host))
     }
 
@@ -83,16 +83,16 @@ impl<A: Actor> RawRef<A> {
         self.host().expect("a call begins only on a bound reference")
     }
 
-    /// The actor's seat on this node; `None` if this process does not know the type.
+    /// The actor's cell on this node; `None` if this process does not know the type.
     #[inline]
-    pub(crate) fn target(&self) -> Option<&Arc<dyn Target<A>>> {
+    pub(crate) fn target(&self) -> Option<&Arc<dyn Invoke<A>>> {
         if let Some(known) = self.link.target.get() {
             return known.as_ref();
         }
         let host = self.host()?;
         let resolve = || {
             let target = host.resolve(&self.link.id)?;
-            let target = target.downcast::<Arc<dyn Target<A>>>();
+            let target = target.downcast::<Arc<dyn Invoke<A>>>();
             Some(*target.unwrap_or_else(|_| panic!("the host resolves an id to a target of its own type")))
         };
         self.link.target.get_or_init(resolve).as_ref()

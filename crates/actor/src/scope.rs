@@ -11,11 +11,11 @@ use std::sync::Arc;
 use elastin_types::{ActorId, Caller, ChainId, Method, RequestContext, TenantId, Time, TraceContext};
 
 use crate::Actor;
-use crate::body::Body;
-use crate::flow::{AddedValues, Carried, Flow, HERE, NEVER, Origin};
-use crate::host::{Host, Seat};
-use crate::lent::Lent;
+use crate::call_context::{AddedValues, CallContext, HERE, MessageContext, NEVER, Origin};
+use crate::host::{CellHandle, Host};
+use crate::instance::Instance;
 use crate::measure::Measure;
+use crate::shared_instance::SharedInstance;
 pub(crate) use measuring::aside;
 use stack::Innermost;
 pub(crate) use stack::{
@@ -25,10 +25,10 @@ pub(crate) use stack::{
 /// A turn as long as it lasts: who runs, on whose behalf, and what is measured.
 pub struct Scope {
     /// Always there, but in the pool.
-    seat: Option<Arc<dyn Seat>>,
-    flow: Flow,
+    cell: Option<Arc<dyn CellHandle>>,
+    call_context: CallContext,
     /// The actor, if other turns may share it with this one.
-    lent: Option<Lent>,
+    shared: Option<SharedInstance>,
     /// Who called. `None` for an inline call, whose caller is the outer scope, or without one a client in this process.
     origin: Option<Origin>,
     /// Boxed, because most turns are not measured.
@@ -40,28 +40,28 @@ pub struct Scope {
 
 /// The actor whose turn begins, and whether the turn is measured.
 pub(crate) struct Whose {
-    seat: Arc<dyn Seat>,
+    cell: Arc<dyn CellHandle>,
     measured: Option<u32>,
-    lent: Option<Lent>,
+    shared: Option<SharedInstance>,
 }
 
 impl Whose {
     /// The turn has its actor for itself.
     #[inline]
-    pub(crate) fn alone<A>(body: &mut Body<A>) -> Self {
+    pub(crate) fn alone<A>(instance: &mut Instance<A>) -> Self {
         Self {
-            measured: body.measure_next(),
-            seat: body.take_seat(),
-            lent: None,
+            measured: instance.measure_next(),
+            cell: instance.take_cell(),
+            shared: None,
         }
     }
 
     /// The turn shares its actor with others.
-    pub(crate) fn sharing<A: Actor>(lent: &Lent) -> Self {
+    pub(crate) fn sharing<A: Actor>(shared: &SharedInstance) -> Self {
         Self {
-            measured: lent.measure_next(),
-            seat: lent.body::<A>().seat().clone(),
-            lent: Some(lent.clone()),
+            measured: shared.measure_next(),
+            cell: shared.instance::<A>().cell().clone(),
+            shared: Some(shared.clone()),
         }
     }
 }
@@ -77,34 +77,34 @@ pub(crate) struct Inline {
 /// What a call or tell carries that is made now, within the current turn or outside any. `size` is asked for the size of the
 /// arguments if the call is measured.
 #[inline]
-pub(crate) fn carried(
+pub(crate) fn message_context(
     host: &dyn Host,
     callee: (&ActorId, Method),
     deadline: Time,
     added: AddedValues,
     one_way: bool,
     size: impl FnOnce() -> u64,
-) -> Carried {
+) -> MessageContext {
     let mut innermost = Innermost::take();
-    let (caller, mut flow) = match innermost.scope() {
+    let (caller, mut call_context) = match innermost.scope() {
         Some(scope) => {
             if scope.call_is_due() {
                 scope.record_call(callee, size);
             }
-            let flow = if one_way {
-                scope.flow.apart()
+            let call_context = if one_way {
+                scope.call_context.apart()
             } else {
                 scope.ensure_chain(host);
-                scope.flow.clone()
+                scope.call_context.clone()
             };
-            (Caller::Actor(scope.seat().id()), flow)
+            (Caller::Actor(scope.cell().id()), call_context)
         }
-        None => (Caller::Client(host.node()), Flow::new(host.tenant())),
+        None => (Caller::Client(host.node()), CallContext::new(host.tenant())),
     };
     drop(innermost);
-    flow.deadline = flow.deadline.min(deadline);
-    flow.add(added);
-    Carried::here(caller, flow, one_way)
+    call_context.deadline = call_context.deadline.min(deadline);
+    call_context.add(added);
+    MessageContext::here(caller, call_context, one_way)
 }
 
 impl Scope {
@@ -117,7 +117,7 @@ impl Scope {
         call: Inline,
         size: impl FnOnce() -> u64,
     ) {
-        let Whose { seat, measured, lent } = whose;
+        let Whose { cell, measured, shared } = whose;
         let Inline {
             method,
             deadline,
@@ -129,25 +129,25 @@ impl Scope {
         let mut is_due = false;
         match innermost.scope() {
             Some(caller) => {
-                scope.flow = match one_way {
-                    true => caller.flow.apart(),
-                    false => caller.flow.clone(),
+                scope.call_context = match one_way {
+                    true => caller.call_context.apart(),
+                    false => caller.call_context.clone(),
                 };
                 is_due = caller.call_is_due();
             }
-            None => scope.flow = Flow::new(host().tenant()),
+            None => scope.call_context = CallContext::new(host().tenant()),
         }
-        scope.seat = Some(seat);
-        scope.lent = lent;
+        scope.cell = Some(cell);
+        scope.shared = shared;
         if deadline != NEVER {
-            scope.flow.deadline = scope.flow.deadline.min(deadline);
+            scope.call_context.deadline = scope.call_context.deadline.min(deadline);
         }
-        scope.flow.add(added);
+        scope.call_context.add(added);
         if is_due || measured.is_some() {
             scope.measure_inline(method, measured, innermost.scope().filter(|_| is_due), size);
         }
         drop(innermost);
-        if scope.flow.trace().is_some() {
+        if scope.call_context.trace().is_some() {
             scope.begin_span();
         }
         stack::enter(scope);
@@ -156,83 +156,91 @@ impl Scope {
     /// Enters a turn out of the mailbox that has its actor for itself. `size` is asked for the size of the arguments if the
     /// turn is measured.
     #[inline]
-    pub fn enter_message<A>(body: &mut Body<A>, carried: Carried, size: impl FnOnce() -> u64) {
-        Self::enter_from_mailbox(Whose::alone(body), carried, size);
+    pub fn enter_message<A>(instance: &mut Instance<A>, message_context: MessageContext, size: impl FnOnce() -> u64) {
+        Self::enter_from_mailbox(Whose::alone(instance), message_context, size);
     }
 
     /// Enters a turn out of the mailbox that shares its actor with others.
-    pub fn enter_shared_message<A: Actor>(lent: &Lent, carried: Carried, size: impl FnOnce() -> u64) {
-        Self::enter_from_mailbox(Whose::sharing::<A>(lent), carried, size);
+    pub fn enter_shared_message<A: Actor>(
+        shared: &SharedInstance,
+        message_context: MessageContext,
+        size: impl FnOnce() -> u64,
+    ) {
+        Self::enter_from_mailbox(Whose::sharing::<A>(shared), message_context, size);
     }
 
     #[inline]
-    fn enter_from_mailbox(whose: Whose, carried: Carried, size: impl FnOnce() -> u64) {
-        let Whose { seat, measured, lent } = whose;
+    fn enter_from_mailbox(whose: Whose, message_context: MessageContext, size: impl FnOnce() -> u64) {
+        let Whose { cell, measured, shared } = whose;
         let mut scope = Self::fresh();
-        let (flow, origin) = carried.into_flow();
-        scope.flow = flow;
+        let (call_context, origin) = message_context.into_call_context();
+        scope.call_context = call_context;
         scope.origin = Some(origin);
-        scope.seat = Some(seat);
-        scope.lent = lent;
+        scope.cell = Some(cell);
+        scope.shared = shared;
         if let Some(weight) = measured {
             scope.measure_message(weight, size);
         }
-        if scope.flow.trace().is_some() {
+        if scope.call_context.trace().is_some() {
             scope.begin_span();
         }
         stack::enter(scope);
     }
 
     /// Enters a worker's visit to an actor, in which turns that never wait come and go.
-    pub fn enter_visit<A>(body: &mut Body<A>) {
+    pub fn enter_batch<A>(instance: &mut Instance<A>) {
         let mut scope = Self::fresh();
-        scope.seat = Some(body.take_seat());
+        scope.cell = Some(instance.take_cell());
         stack::enter(scope);
     }
 
-    /// Leaves the visit, and gives back what was lent.
+    /// Leaves the visit, and gives back what was shared.
     ///
     /// # Panics
     /// If this thread is in no visit.
-    pub fn leave_visit<A>(body: &mut Body<A>) {
+    pub fn leave_batch<A>(instance: &mut Instance<A>) {
         let mut scope = stack::leave();
-        body.restore_seat(scope.seat.take().expect("a visit has its seat"));
+        instance.restore_cell(scope.cell.take().expect("a visit has its cell"));
         scope.recycle();
     }
 
     /// Begins a turn of the visit that this thread is in. `size` is asked for the size of the arguments if the turn is
     /// measured.
     #[inline]
-    pub(crate) fn begin_in_visit<A>(body: &mut Body<A>, carried: Carried, size: impl FnOnce() -> u64) {
-        let measured = body.measure_next();
+    pub(crate) fn begin_in_batch<A>(
+        instance: &mut Instance<A>,
+        message_context: MessageContext,
+        size: impl FnOnce() -> u64,
+    ) {
+        let measured = instance.measure_next();
         let mut innermost = Innermost::take();
         let scope = innermost.scope().expect("a visit has been entered");
-        let (flow, origin) = carried.into_flow();
-        scope.flow = flow;
+        let (call_context, origin) = message_context.into_call_context();
+        scope.call_context = call_context;
         scope.origin = Some(origin);
         if let Some(weight) = measured {
             scope.measure_message(weight, size);
         }
-        if scope.flow.trace().is_some() {
+        if scope.call_context.trace().is_some() {
             scope.begin_span();
         }
     }
 
     /// Ends the turn of the visit that this thread is in: hands in what was measured.
     #[inline]
-    pub fn end_in_visit<A>(body: &mut Body<A>, method: impl FnOnce() -> Method) {
+    pub fn end_in_batch<A>(instance: &mut Instance<A>, method: impl FnOnce() -> Method) {
         let is_measured = with_current(|scope| scope.is_some_and(|scope| scope.measure.is_some()));
         if is_measured {
-            Self::end_measured_in_visit(body, method());
+            Self::end_measured_in_batch(instance, method());
         }
     }
 
     #[cold]
-    fn end_measured_in_visit<A>(body: &mut Body<A>, method: Method) {
+    fn end_measured_in_batch<A>(instance: &mut Instance<A>, method: Method) {
         let mut scope = stack::leave();
         scope.stop_clock();
         if let Some(stride) = scope.hand_in(method) {
-            body.sampling.set_stride(stride);
+            instance.sampling.set_stride(stride);
         }
         stack::enter(scope);
     }
@@ -242,7 +250,7 @@ impl Scope {
     /// # Panics
     /// If this thread is in no turn.
     pub(crate) fn now() -> Time {
-        with_current(|scope| scope.expect("this thread is in a turn").seat().now())
+        with_current(|scope| scope.expect("this thread is in a turn").cell().now())
     }
 
     /// Enters a turn that was left before it was over.
@@ -258,10 +266,10 @@ impl Scope {
     /// An actor is woken. If this thread is polling its turn, which has the actor for itself, that is [noted](Scope::is_woken) in
     /// the turn, and nobody else needs to know. Says whether it is so.
     #[inline]
-    pub fn note_wake<S>(seat: &Arc<S>) -> bool {
+    pub fn note_wake<S>(cell: &Arc<S>) -> bool {
         with_current(|scope| {
-            let own = scope.filter(|scope| std::ptr::addr_eq(Arc::as_ptr(scope.seat()), Arc::as_ptr(seat)));
-            let Some(scope) = own.filter(|scope| scope.lent.is_none()) else {
+            let own = scope.filter(|scope| std::ptr::addr_eq(Arc::as_ptr(scope.cell()), Arc::as_ptr(cell)));
+            let Some(scope) = own.filter(|scope| scope.shared.is_none()) else {
                 return false;
             };
             scope.woken = true;
@@ -288,22 +296,22 @@ impl Scope {
         scope
     }
 
-    /// Leaves the innermost turn of this thread, which is over: hands in what was measured and gives back the seat. Gives the
+    /// Leaves the innermost turn of this thread, which is over: hands in what was measured and gives back the cell. Gives the
     /// deadline.
     ///
     /// # Panics
     /// If this thread is in no turn.
     #[inline]
-    pub fn end<A>(body: &mut Body<A>, method: impl FnOnce() -> Method) -> Time {
+    pub fn end<A>(instance: &mut Instance<A>, method: impl FnOnce() -> Method) -> Time {
         let mut scope = stack::leave();
         if scope.measure.is_some() {
             scope.stop_clock();
             if let Some(stride) = scope.hand_in(method()) {
-                body.sampling.set_stride(stride);
+                instance.sampling.set_stride(stride);
             }
         }
-        body.restore_seat(scope.seat.take().expect("a turn has its seat"));
-        let deadline = scope.flow.deadline;
+        instance.restore_cell(scope.cell.take().expect("a turn has its cell"));
+        let deadline = scope.call_context.deadline;
         scope.recycle();
         deadline
     }
@@ -312,16 +320,16 @@ impl Scope {
     ///
     /// # Panics
     /// If this thread is in no turn.
-    pub fn end_shared(lent: &Lent, method: impl FnOnce() -> Method) -> Time {
+    pub fn end_shared(shared: &SharedInstance, method: impl FnOnce() -> Method) -> Time {
         let mut scope = stack::leave();
         if scope.measure.is_some() {
             scope.stop_clock();
             if let Some(stride) = scope.hand_in(method()) {
-                lent.set_stride(stride);
+                shared.set_stride(stride);
             }
         }
-        scope.seat = None;
-        let deadline = scope.flow.deadline;
+        scope.cell = None;
+        let deadline = scope.call_context.deadline;
         scope.recycle();
         deadline
     }
@@ -332,9 +340,10 @@ impl Scope {
             self.name_caller(caller.as_deref());
             let Some(caller) = caller else { return };
             // From here on each goes its own way, and a cycle is only found by the chain's id.
-            if self.flow.chain().is_none() {
-                caller.ensure_chain(&*self.seat().host());
-                self.flow.set_chain(caller.flow.chain().expect("it was just given one"));
+            if self.call_context.chain().is_none() {
+                caller.ensure_chain(&*self.cell().host());
+                self.call_context
+                    .set_chain(caller.call_context.chain().expect("it was just given one"));
             }
         });
         // What it does from here on is no longer within the caller's time.
@@ -346,17 +355,17 @@ impl Scope {
     /// Makes sure that the chain has an id, also in the outer turns that belong to it.
     #[inline]
     fn ensure_chain(&mut self, host: &dyn Host) {
-        if self.flow.chain().is_none() {
+        if self.call_context.chain().is_none() {
             self.begin_chain(ChainId(host.next_call()));
         }
     }
 
     #[cold]
     fn begin_chain(&mut self, chain: ChainId) {
-        self.flow.set_chain(chain);
+        self.call_context.set_chain(chain);
         let mut outer = self.outer.as_deref_mut();
-        while let Some(scope) = outer.take_if(|scope| scope.flow.chain().is_none()) {
-            scope.flow.set_chain(chain);
+        while let Some(scope) = outer.take_if(|scope| scope.call_context.chain().is_none()) {
+            scope.call_context.set_chain(chain);
             outer = scope.outer.as_deref_mut();
         }
     }
@@ -372,35 +381,35 @@ impl Scope {
     /// Who called, if it was within this process.
     fn called_by(&self, caller: Option<&Scope>) -> Caller {
         match caller {
-            Some(caller) => Caller::Actor(caller.seat().id()),
-            None => Caller::Client(self.seat().node()),
+            Some(caller) => Caller::Actor(caller.cell().id()),
+            None => Caller::Client(self.cell().node()),
         }
     }
 
     /// The chain of calls that this turn belongs to, unless nobody else can belong to it.
     pub fn chain(&self) -> Option<ChainId> {
-        self.flow.chain()
+        self.call_context.chain()
     }
 
     /// When the caller stops waiting.
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
-        self.flow.deadline
+        self.call_context.deadline
     }
 
     /// The tenant on whose account the turn runs.
     pub(crate) fn tenant(&self) -> TenantId {
-        self.flow.tenant
+        self.call_context.tenant
     }
 
-    /// The values that flow along.
+    /// The values that call context along.
     pub(crate) fn values(&self) -> Option<&RequestContext> {
-        self.flow.values()
+        self.call_context.values()
     }
 
     /// The turn's place in a trace.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
-        self.flow.trace()
+        self.call_context.trace()
     }
 
     /// Who called.
@@ -413,7 +422,7 @@ impl Scope {
 
     /// The actor whose turn it is.
     #[inline]
-    pub(crate) fn seat(&self) -> &Arc<dyn Seat> {
-        self.seat.as_ref().expect("a turn has its seat")
+    pub(crate) fn cell(&self) -> &Arc<dyn CellHandle> {
+        self.cell.as_ref().expect("a turn has its cell")
     }
 }

@@ -5,7 +5,7 @@
 use elastin_types::{Method, TraceContext};
 use tracing::field::{Empty, display};
 
-use crate::host::Seat;
+use crate::host::CellHandle;
 
 /// The span of a turn. It is a root for the process's subscriber, so that nothing of a caller that happens to run on the
 /// same thread leaks into it: the trace context says what is above it.
@@ -13,7 +13,7 @@ pub(crate) struct TurnSpan(tracing::Span);
 
 impl TurnSpan {
     /// The span at `place` of the trace, below `parent`.
-    pub(crate) fn begin(seat: &dyn Seat, place: TraceContext, parent: TraceContext) -> Self {
+    pub(crate) fn begin(cell: &dyn CellHandle, place: TraceContext, parent: TraceContext) -> Self {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         Self(tracing::info_span!(
             target: "elastin::turn",
@@ -22,7 +22,7 @@ impl TurnSpan {
             trace_id = hex(&place.trace_id),
             span_id = hex(&place.span_id),
             parent_span_id = hex(&parent.span_id),
-            actor = %seat.describe(None),
+            actor = %cell.describe(None),
             function = Empty,
         ))
     }
@@ -38,7 +38,7 @@ impl TurnSpan {
     }
 
     /// The turn is over.
-    pub(crate) fn end(self, seat: &dyn Seat, method: Method) {
-        self.0.record("function", display(seat.describe(Some(method))));
+    pub(crate) fn end(self, cell: &dyn CellHandle, method: Method) {
+        self.0.record("function", display(cell.describe(Some(method))));
     }
 }

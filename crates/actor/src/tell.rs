@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 
 use elastin_types::{CallError, Overloaded, Time};
 
-use crate::begin::{carried, dispatch_tell, may_run_told, run_told, run_told_late, waiting_deadline};
 use crate::call::Call;
+use crate::call_context::NEVER;
 use crate::envelope::{Destination, Payload, Post};
-use crate::flow::NEVER;
 use crate::function::Function;
 use crate::host::WakeId;
+use crate::invoke::{dispatch_tell, may_run_told, message_context, run_told, run_told_late, waiting_deadline};
 use crate::reference::RawRef;
 use crate::scope;
 
@@ -89,22 +89,22 @@ impl<F: Function> Future for Tell<'_, F> {
             return self.poll_waiting(cx);
         };
         let (target, deadline) = (call.target, call.ends());
-        let Some(seat) = target.target() else {
+        let Some(cell) = target.target() else {
             return Poll::Ready(dispatch_tell(call, deadline));
         };
         if may_run_told::<F>()
-            && let Some(body) = seat.begin_brief(scope::depth())
+            && let Some(instance) = cell.try_begin_cheap(scope::depth())
         {
-            run_told(&**seat, body, call, deadline);
+            run_told(&**cell, instance, call, deadline);
             return Poll::Ready(Ok(()));
         }
-        let carried = carried::<F>(target, &call.arguments, deadline, call.added, true);
+        let message_context = message_context::<F>(target, &call.arguments, deadline, call.added, true);
         let mut post = Post(Some(Payload {
             arguments: call.arguments,
-            carried,
+            message_context,
             destination: Destination::Nowhere,
         }));
-        match seat.post(&mut post, Some(cx.waker())) {
+        match cell.post(&mut post, Some(cx.waker())) {
             Err(CallError::Overloaded(_)) => self.wait(target, post, deadline, cx),
             outcome => Poll::Ready(outcome),
         }
@@ -114,15 +114,15 @@ impl<F: Function> Future for Tell<'_, F> {
 impl<F: Function> Waiting<'_, F> {
     /// Looks whether there is room.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
-        let seat = self.target.target().expect("the tell was made for a local seat");
+        let cell = self.target.target().expect("the tell was made for a local cell");
         // Else it would be the mail for which all that is told after it waits.
         if may_run_told::<F>()
-            && let Some(body) = seat.begin_brief(scope::depth())
+            && let Some(instance) = cell.try_begin_cheap(scope::depth())
         {
-            run_told_late(&**seat, body, self.post.take());
+            run_told_late(&**cell, instance, self.post.take());
             return Poll::Ready(Ok(()));
         }
-        match seat.post(&mut self.post, Some(cx.waker())) {
+        match cell.post(&mut self.post, Some(cx.waker())) {
             Err(CallError::Overloaded(_)) => self.poll_deadline(cx),
             outcome => Poll::Ready(outcome),
         }

@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use elastin_types::{ActorId, CallError, Message, Method};
 
 use crate::actor::Hook;
-use crate::body::Body;
-use crate::flow::Carried;
+use crate::call_context::MessageContext;
 use crate::host::Host;
-use crate::lent::Lent;
-use crate::slot::ReplySlot;
+use crate::instance::Instance;
+use crate::reply::ReplySender;
+use crate::shared_instance::SharedInstance;
 
 /// A call of an actor of type `A`, whatever the function.
 pub trait Turn<A>: Send {
@@ -37,39 +37,39 @@ pub trait Turn<A>: Send {
     }
 
     /// What the call carries besides its arguments; gone once the turn was opened.
-    fn carried(&self) -> Option<&Carried>;
+    fn message_context(&self) -> Option<&MessageContext>;
 
     /// Takes what the call carries, for the scope of the turn that is about to run; `None` if the caller has gone away.
-    fn open(self: Pin<&mut Self>) -> Option<Carried>;
+    fn open(self: Pin<&mut Self>) -> Option<MessageContext>;
 
     /// The encoded size of the arguments; 0 once the handler runs.
     fn arguments_size(&self) -> u64;
 
     /// Lends an actor to this turn and others. Only for turns that are [shared](Turn::shared) and
     /// [may wait](Turn::may_wait).
-    fn lend(&self, body: Box<Body<A>>) -> Lent {
-        drop(body);
+    fn lend(&self, instance: Box<Instance<A>>) -> SharedInstance {
+        drop(instance);
         unreachable!("this turn has its actor for itself")
     }
 
     /// Runs a turn that never waits as part of a worker's visit to its actor, whose scope is entered.
-    fn run_at_once(self: Pin<&mut Self>, body: &mut Body<A>) -> AtOnce {
-        let _ = body;
+    fn run_at_once(self: Pin<&mut Self>, instance: &mut Instance<A>) -> AtOnce {
+        let _ = instance;
         AtOnce::MayWait
     }
 
     /// Gives the turn its actor and runs the handler, until it waits or is over. The actor is out of its place while the
     /// turn waits, and comes back when it is over.
-    fn start(self: Pin<&mut Self>, body: &mut Option<Box<Body<A>>>, cx: &mut Context<'_>) -> Poll<()>;
+    fn start(self: Pin<&mut Self>, instance: &mut Option<Box<Instance<A>>>, cx: &mut Context<'_>) -> Poll<()>;
 
     /// The same on an actor that other turns share. Only for turns that are [shared](Turn::shared).
-    fn start_shared(self: Pin<&mut Self>, lent: &Lent, cx: &mut Context<'_>) -> Poll<()> {
-        let _ = (lent, cx);
+    fn start_shared(self: Pin<&mut Self>, shared: &SharedInstance, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = (shared, cx);
         unreachable!("this turn has its actor for itself")
     }
 
     /// Runs the handler on, until it waits or is over. An actor that the turn has for itself comes back to its place.
-    fn poll(self: Pin<&mut Self>, body: &mut Option<Box<Body<A>>>, cx: &mut Context<'_>) -> Poll<()>;
+    fn poll(self: Pin<&mut Self>, instance: &mut Option<Box<Instance<A>>>, cx: &mut Context<'_>) -> Poll<()>;
 
     /// Sends the reply that the handler gave.
     fn reply(self: Pin<&mut Self>);
@@ -79,7 +79,7 @@ pub trait Turn<A>: Send {
 
     /// Makes a message of a turn that has not started. The reply slot comes along if the caller is in this process; else
     /// the message's header says where the reply goes.
-    fn encode(self: Pin<Box<Self>>, target: &ActorId, host: &dyn Host) -> Option<(Message, Option<ReplySlot>)>;
+    fn encode(self: Pin<Box<Self>>, target: &ActorId, host: &dyn Host) -> Option<(Message, Option<ReplySender>)>;
 
     /// Keeps a turn that is over and has replied, so that a later call needs no allocation.
     fn keep(self: Pin<Box<Self>>) {}
@@ -108,7 +108,7 @@ pub enum AtOnce {
 /// if there is one.
 pub trait Posted<A> {
     /// What the call carries besides its arguments.
-    fn carried(&self) -> &Carried;
+    fn message_context(&self) -> &MessageContext;
 
     /// Whether it borrows its actor as `&self`.
     fn shared(&self) -> bool;
@@ -136,9 +136,9 @@ impl<A> Made<A> {
 }
 
 impl<A> Posted<A> for Made<A> {
-    fn carried(&self) -> &Carried {
+    fn message_context(&self) -> &MessageContext {
         let turn = self.0.as_ref().expect("the turn is not in a mailbox yet");
-        turn.carried().expect("a turn that has not started carries it")
+        turn.message_context().expect("a turn that has not started carries it")
     }
 
     fn shared(&self) -> bool {

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use elastin::{Cluster, ClusterAddress};
-use elastin_backends::{EtcdCluster, PostgresServer, Process, free_port};
+use elastin_test_servers::{EtcdCluster, PostgresServer, Process, free_port};
 use metadata_server::File;
 
 /// How long anything may take before the test fails.

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use elastin_types::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::skips::{Skips, Sleeps, Stirring};
 use crate::sleeper::Sleeper;
+use crate::virtual_time::{Skips, SleepState, Sleeps};
 
 /// A monotonic clock, from when it was started. Clones show the same time.
 ///
@@ -106,9 +106,9 @@ impl Clock {
     }
 
     /// Somebody who was [registered](Clock::register) goes to sleep.
-    pub fn napped(&self) {
+    pub fn note_sleep(&self) {
         if let Some(skips) = self.skips() {
-            skips.napped();
+            skips.note_sleep();
         }
     }
 
@@ -126,9 +126,9 @@ impl Clock {
     ///
     /// # Panics
     /// If it can't be moved.
-    pub fn stirring(&self) -> Stirring {
+    pub fn sleep_state(&self) -> SleepState {
         let skips = self.skips().expect("only of a clock that can be moved this is known");
-        skips.stirring(self.now())
+        skips.sleep_state(self.now())
     }
 
     pub(crate) fn skips(&self) -> Option<&Skips> {

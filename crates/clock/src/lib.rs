@@ -8,9 +8,9 @@
 //! What concerns the outside world only, such as how long a connection may take to open, is not on this clock.
 
 mod clock;
-mod skips;
 mod sleeper;
+mod virtual_time;
 
 pub use clock::Clock;
-pub use skips::{Sleeps, Stirring};
 pub use sleeper::Sleeper;
+pub use virtual_time::{SleepState, Sleeps};

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
-use crate::skips::Sleeps;
+use crate::virtual_time::Sleeps;
 
 /// Where a task sleeps on a clock, one nap at a time.
 ///
@@ -80,7 +80,7 @@ impl Sleeper {
     fn lie_down(&self, at: Option<Time>) -> Nap<'_> {
         if let Some(bed) = &self.bed {
             *bed.asleep_until.lock() = Some(at.unwrap_or(Time(u64::MAX)));
-            self.clock.napped();
+            self.clock.note_sleep();
         }
         Nap(self.bed.as_deref())
     }
@@ -116,7 +116,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::Stirring;
+    use crate::SleepState;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -129,20 +129,20 @@ mod tests {
         let (began, wall_ms) = (clock.now(), clock.wall_ms());
         let sleeper = clock.sleeper("the test");
         let who = "the test of server-1".to_owned();
-        assert_eq!(clock.stirring(), Stirring::Awake { who: who.clone() });
+        assert_eq!(clock.sleep_state(), SleepState::Awake { who: who.clone() });
         let until = began + HOUR;
         let sleeping = tokio::spawn(async move { sleeper.sleep_until(Some(until)).await });
         tokio::task::yield_now().await;
-        assert_eq!(clock.stirring(), Stirring::Asleep { until, naps: 1 });
+        assert_eq!(clock.sleep_state(), SleepState::Asleep { until, naps: 1 });
         clock.skip_to(began + HOUR / 2);
         tokio::task::yield_now().await;
         assert!(!sleeping.is_finished());
         clock.skip_to(until);
-        assert_eq!(clock.stirring(), Stirring::Awake { who }, "it is due");
+        assert_eq!(clock.sleep_state(), SleepState::Awake { who }, "it is due");
         tokio::time::timeout(WAIT_MAX, sleeping).await.unwrap().unwrap();
         assert!(clock.wall_ms() >= wall_ms + 3_600_000);
         let nobody = Time(u64::MAX);
-        assert_eq!(clock.stirring(), Stirring::Asleep { until: nobody, naps: 1 });
+        assert_eq!(clock.sleep_state(), SleepState::Asleep { until: nobody, naps: 1 });
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol_frame;
+use crate::wire_codec;
 
 /// The longest frame that a node takes. Larger state travels in chunks; a larger call is refused before it is sent.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
@@ -81,7 +81,7 @@ pub(crate) fn put(out: &mut Vec<u8>, class: Class, payload: &[u8]) -> Result<(),
 
 /// Appends a frame of the protocol, which is encoded where it will be written from.
 pub(crate) fn put_protocol(out: &mut Vec<u8>, frame: &elastin_protocol::Frame) -> Result<(), FrameError> {
-    put_with(out, Class::Protocol, |out| protocol_frame::put(out, frame))
+    put_with(out, Class::Protocol, |out| wire_codec::put(out, frame))
 }
 
 fn put_with(out: &mut Vec<u8>, class: Class, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), FrameError> {

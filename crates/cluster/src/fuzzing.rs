@@ -8,7 +8,7 @@ use elastin_stores::secret::Secret;
 use elastin_types::NodeId;
 
 use crate::handshake::{self, HandshakeError, Identity, WIRE_VERSIONS};
-use crate::protocol_frame;
+use crate::wire_codec;
 
 /// The cluster that greetings must be for.
 pub const CLUSTER: &str = "app";
@@ -18,13 +18,13 @@ pub const ME: NodeId = NodeId(300);
 /// A frame of the protocol, as it is sent.
 pub fn encode(frame: &Frame) -> Vec<u8> {
     let mut out = Vec::new();
-    protocol_frame::put(&mut out, frame);
+    wire_codec::put(&mut out, frame);
     out
 }
 
 /// A frame of the protocol, as it is taken in.
 pub fn decode(bytes: &[u8]) -> postcard::Result<Frame> {
-    protocol_frame::get(bytes)
+    wire_codec::get(bytes)
 }
 
 fn identity(secret: Option<&Secret>) -> Identity {
@@ -36,13 +36,13 @@ fn identity(secret: Option<&Secret>) -> Identity {
     }
 }
 
-/// What a node makes of somebody who has dialled it and says this and no more: who that is, and the version that both speak.
+/// What a node makes of somebody who has outgoing socket it and says this and no more: who that is, and the version that both speak.
 pub fn accept(mut said: &[u8], secret: Option<&Secret>) -> Result<(NodeId, u16), HandshakeError> {
     let identity = identity(secret);
     at_once(handshake::accept(&mut said, &mut tokio::io::sink(), &identity))
 }
 
-/// What a node makes of somebody that it has dialled, and who says this and no more: the version that both speak.
+/// What a node makes of somebody that it has outgoing socket, and who says this and no more: the version that both speak.
 pub fn dial(mut said: &[u8], secret: Option<&Secret>) -> Result<u16, HandshakeError> {
     let identity = identity(secret);
     at_once(handshake::dial(&mut said, &mut tokio::io::sink(), &identity, NodeId(5)))

@@ -159,7 +159,7 @@ where
     Ok(version)
 }
 
-/// The accepting side: who dialled, and the version that both speak.
+/// The accepting side: who outgoing socket, and the version that both speak.
 pub(crate) async fn accept<R, W>(
     reader: &mut R,
     writer: &mut W,
@@ -278,15 +278,15 @@ mod tests {
         let (mut near_reader, mut near_writer) = tokio::io::split(near);
         let (mut far_reader, mut far_writer) = tokio::io::split(far);
         let dialling = async {
-            let dialled = dial(&mut near_reader, &mut near_writer, &dialler, wanted).await;
+            let outgoing_socket = dial(&mut near_reader, &mut near_writer, &dialler, wanted).await;
             // Whoever gives up closes the connection.
             drop((near_reader, near_writer));
-            dialled
+            outgoing_socket
         };
-        let (dialled, accepted) = tokio::join!(dialling, accept(&mut far_reader, &mut far_writer, &acceptor));
+        let (outgoing_socket, accepted) = tokio::join!(dialling, accept(&mut far_reader, &mut far_writer, &acceptor));
         let show = |error: HandshakeError| error.to_string();
         (
-            dialled.map_or_else(show, |version| format!("version {version}")),
+            outgoing_socket.map_or_else(show, |version| format!("version {version}")),
             accepted.map_or_else(show, |(from, version)| format!("from {from}, version {version}")),
         )
     }
@@ -303,14 +303,17 @@ mod tests {
     #[tokio::test]
     async fn nodes_speak_the_newest_version_that_both_know() {
         let check = async |one, other, expected: &str| {
-            let (dialled, accepted) = meet(speaking(one, 1), NodeId(2), speaking(other, 2)).await;
-            assert_eq!((dialled.as_str(), accepted), (expected, format!("from n1, {expected}")));
+            let (outgoing_socket, accepted) = meet(speaking(one, 1), NodeId(2), speaking(other, 2)).await;
+            assert_eq!(
+                (outgoing_socket.as_str(), accepted),
+                (expected, format!("from n1, {expected}"))
+            );
         };
         check((1, 3), (2, 5), "version 3").await;
         check((4, 4), (1, 9), "version 4").await;
-        let (dialled, _) = meet(speaking((1, 2), 1), NodeId(2), speaking((3, 4), 2)).await;
+        let (outgoing_socket, _) = meet(speaking((1, 2), 1), NodeId(2), speaking((3, 4), 2)).await;
         assert_eq!(
-            dialled,
+            outgoing_socket,
             "refused: it speaks wire versions 1 to 2, the peer speaks 3 to 4"
         );
     }
@@ -335,10 +338,10 @@ mod tests {
 
     #[tokio::test]
     async fn strangers_are_refused_with_the_reason() {
-        let (dialled, _) = meet(identity("a", 1), NodeId(2), identity("b", 2)).await;
-        assert_eq!(dialled, "refused: the peer belongs to cluster `b`");
-        let (dialled, accepted) = meet(identity("a", 1), NodeId(2), identity("a", 3)).await;
-        assert_eq!(dialled, "refused: the peer is n3 now");
+        let (outgoing_socket, _) = meet(identity("a", 1), NodeId(2), identity("b", 2)).await;
+        assert_eq!(outgoing_socket, "refused: the peer belongs to cluster `b`");
+        let (outgoing_socket, accepted) = meet(identity("a", 1), NodeId(2), identity("a", 3)).await;
+        assert_eq!(outgoing_socket, "refused: the peer is n3 now");
         assert_eq!(accepted, "refused: the peer is n3 now");
     }
 
@@ -346,13 +349,16 @@ mod tests {
     async fn who_has_another_secret_or_none_gets_nowhere() {
         let (ours, other) = (Secret::generate(), Secret::generate());
         let without = "refused: it does not have the cluster's secret";
-        let (dialled, accepted) = meet(knowing(&ours, 1), NodeId(2), knowing(&other, 2)).await;
-        assert_eq!(dialled, without, "the dialler finds out first, and says nothing more");
+        let (outgoing_socket, accepted) = meet(knowing(&ours, 1), NodeId(2), knowing(&other, 2)).await;
+        assert_eq!(
+            outgoing_socket, without,
+            "the dialler finds out first, and says nothing more"
+        );
         assert!(accepted.starts_with("the connection failed"), "{accepted}");
-        let (dialled, _) = meet(knowing(&ours, 1), NodeId(2), identity("a", 2)).await;
-        assert_eq!(dialled, without);
-        let (dialled, accepted) = meet(identity("a", 1), NodeId(2), knowing(&ours, 2)).await;
-        assert_eq!(dialled, without);
+        let (outgoing_socket, _) = meet(knowing(&ours, 1), NodeId(2), identity("a", 2)).await;
+        assert_eq!(outgoing_socket, without);
+        let (outgoing_socket, accepted) = meet(identity("a", 1), NodeId(2), knowing(&ours, 2)).await;
+        assert_eq!(outgoing_socket, without);
         assert!(accepted.starts_with("the connection failed"), "{accepted}");
     }
 

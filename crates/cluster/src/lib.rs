@@ -3,9 +3,8 @@
 //! Nothing here decides anything: frames go where `elastin-protocol` says, and what control and admin frames mean is
 //! known only to their ends.
 
-mod alarm;
 mod authority;
-mod callers;
+mod coalesced_timer;
 mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -13,24 +12,25 @@ pub mod fuzzing;
 #[path = "../tests/golden/mod.rs"]
 mod golden;
 mod handshake;
-mod machine;
 mod membership;
-mod peer;
+mod node_driver;
+mod pending_calls;
 mod planted;
-mod protocol_frame;
 mod reminders;
 mod security;
+mod serial_executor;
 mod transport;
+mod wire_codec;
 
 pub use authority::{Authority, AuthorityError};
 pub use elastin_protocol::membership::{MemberRecord, MembershipEnd, Role, Roster};
 pub use frame::{Class, FRAME_BYTES_MAX, FrameError, Frames, Taken};
 pub use handshake::{HandshakeError, Refusal, WIRE_VERSIONS, common_version};
-pub use membership::{Heard, Membership, MembershipHandle};
-pub use peer::{Above, MESSAGE_BYTES_MAX, Peer, PeerConfig, PeerMeasures};
+pub use membership::{Membership, MembershipHandle, MembershipUpdate};
+pub use node_driver::{MESSAGE_BYTES_MAX, NodeCallbacks, NodeDriver, NodeDriverConfig, NodeDriverMeasures};
 pub use planted::Planted;
 pub use security::{CertificateError, Certificates, Security};
 pub use transport::{
-    Following, LINK_BYTES_MAX, LinkTraffic, Receiver, SendError, StageMeasures, Transport, TransportConfig,
+    LINK_BYTES_MAX, LinkTraffic, ReceiveOutcome, Receiver, SendError, StageMeasures, Transport, TransportConfig,
     TransportMeasures,
 };

@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use elastin_clock::{Clock, Sleeper};
 use elastin_protocol::membership::{
-    CLUSTER_PREFIX, MemberRecord, Membership as Machine, MembershipCommand, MembershipEnd, MembershipEvent, Roster,
+    CLUSTER_PREFIX, MemberRecord, Membership as SerialExecutor, MembershipCommand, MembershipEnd, MembershipEvent,
+    Roster,
 };
 use elastin_protocol::store::{Coordination, WatchGuard};
 use elastin_types::NodeId;
 use tokio::sync::{mpsc, watch};
 
-use crate::Peer;
+use crate::NodeDriver;
 
 /// What a member hears.
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum MembershipUpdate {
     /// The cluster changed.
     Roster(Roster),
     /// This member is one no longer, though it did not want to leave: its lease ran out, or a panic has stopped it. It must end; a
@@ -90,7 +91,7 @@ impl Membership {
 
     /// Takes part: keeps the lease alive, tells `peer` until when it may act and who is there, until the membership ends or
     /// nobody has a handle on it.
-    pub fn attend(mut self, peer: Peer) -> (MembershipHandle, mpsc::UnboundedReceiver<Heard>) {
+    pub fn attend(mut self, peer: NodeDriver) -> (MembershipHandle, mpsc::UnboundedReceiver<MembershipUpdate>) {
         let (heard, hears) = mpsc::unbounded_channel();
         let (ends, ended) = watch::channel(false);
         let handle = MembershipHandle {
@@ -118,13 +119,13 @@ impl Membership {
                         peer.learn(&roster);
                         match &mut waits {
                             Some(latest) => *latest = roster,
-                            None => drop(heard.send(Heard::Roster(roster))),
+                            None => drop(heard.send(MembershipUpdate::Roster(roster))),
                         }
                     }
                     MembershipCommand::View(view) => {
                         peer.enter(view);
                         if let Some(roster) = waits.take() {
-                            let _ = heard.send(Heard::Roster(roster));
+                            let _ = heard.send(MembershipUpdate::Roster(roster));
                         }
                     }
                     MembershipCommand::Ended(why) => {
@@ -132,7 +133,7 @@ impl Membership {
                             tracing::warn!("{why}");
                         }
                         if failed || why != MembershipEnd::Left {
-                            let _ = heard.send(Heard::Evicted);
+                            let _ = heard.send(MembershipUpdate::Evicted);
                         }
                         break;
                     }
@@ -145,10 +146,10 @@ impl Membership {
     }
 }
 
-/// Runs the machine on the node's clock.
+/// Runs the executor on the node's clock.
 struct Driver {
     coordination: Arc<dyn Coordination>,
-    machine: Machine,
+    serial_executor: SerialExecutor,
     commands: VecDeque<MembershipCommand>,
     events: mpsc::UnboundedSender<MembershipEvent>,
     happens: mpsc::UnboundedReceiver<MembershipEvent>,
@@ -162,7 +163,7 @@ impl Driver {
         let mut commands = Vec::new();
         Self {
             coordination,
-            machine: Machine::join(clock.now(), record, ttl, &mut commands),
+            serial_executor: SerialExecutor::join(clock.now(), record, ttl, &mut commands),
             commands: commands.into(),
             events,
             happens,
@@ -189,7 +190,8 @@ impl Driver {
                 None => {
                     let event = self.event().await;
                     let mut commands = Vec::new();
-                    self.machine.handle(self.sleeper.clock().now(), event, &mut commands);
+                    self.serial_executor
+                        .handle(self.sleeper.clock().now(), event, &mut commands);
                     self.commands.extend(commands);
                 }
             }
@@ -198,7 +200,7 @@ impl Driver {
 
     async fn event(&mut self) -> MembershipEvent {
         tokio::select! {
-            () = self.sleeper.sleep_until(self.machine.next_timer()) => MembershipEvent::Timer,
+            () = self.sleeper.sleep_until(self.serial_executor.next_timer()) => MembershipEvent::Timer,
             Some(event) = self.happens.recv() => event,
         }
     }

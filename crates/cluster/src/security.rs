@@ -15,21 +15,21 @@ use tokio_rustls::rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use tokio_rustls::rustls::{ClientConfig, CommonState, RootCertStore, ServerConfig, version};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::transport::{Dialled, ReadBy, Socket};
+use crate::transport::{OutgoingSocket, ReaderKind, Socket};
 
 /// How nodes make sure that they talk to nodes of their cluster.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// Not at all: for one machine whose users trust each other. Plain text.
+    /// Not at all: for one executor whose users trust each other. Plain text.
     Trusting,
-    /// By a secret that they share: for processes of one machine. Plain text.
+    /// By a secret that they share: for processes of one executor. Plain text.
     Secret(Secret),
     /// By certificates of the cluster's authority, in TLS 1.3.
     Certificates(Arc<Certificates>),
 }
 
 impl Security {
-    /// Whether what is sent can be read on the way, and may therefore not leave the machine.
+    /// Whether what is sent can be read on the way, and may therefore not leave the executor.
     pub fn is_plain(&self) -> bool {
         !matches!(self, Security::Certificates(_))
     }
@@ -181,7 +181,7 @@ pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A connection whose other end has shown its certificate, if that is how nodes know each other.
 pub(crate) struct Secured {
-    pub(crate) read_by: ReadBy,
+    pub(crate) read_by: ReaderKind,
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
     /// The socket under `writer`, if what is written goes to it as it is.
@@ -198,7 +198,7 @@ pub(crate) type Direct = std::net::TcpStream;
 impl Secured {
     /// A connection in plain text, whose two ends are the same socket.
     fn plain(
-        read_by: ReadBy,
+        read_by: ReaderKind,
         socket: impl AsyncRead + AsyncWrite + Clone + Send + Unpin + 'static,
         direct: Direct,
     ) -> Self {
@@ -223,8 +223,8 @@ impl Security {
     /// Makes a connection to a node secure. What comes on it are replies, if anything: tokio's threads read it, whose tasks wait
     /// for them, and who waits alone does so itself.
     pub(crate) async fn secure_dialled(&self, stream: TcpStream) -> io::Result<Secured> {
-        let socket = Dialled::new(stream)?;
-        let read_by = ReadBy::Callers(socket.clone(), Arc::default());
+        let socket = OutgoingSocket::new(stream)?;
+        let read_by = ReaderKind::PendingCalls(socket.clone(), Arc::default());
         let Security::Certificates(certificates) = self else {
             let direct = socket.direct()?;
             return Ok(Secured::plain(read_by, socket, direct));
@@ -249,10 +249,14 @@ impl Security {
         let Security::Certificates(certificates) = self else {
             let direct = stream.try_clone()?;
             let socket = Socket::new(stream)?;
-            return Ok(Secured::plain(ReadBy::Readers(socket.readers()), socket, direct));
+            return Ok(Secured::plain(
+                ReaderKind::IoThreads(socket.io_threads()),
+                socket,
+                direct,
+            ));
         };
         let socket = Socket::new(stream)?;
-        let read_by = ReadBy::Readers(socket.readers());
+        let read_by = ReaderKind::IoThreads(socket.io_threads());
         let stream = certificates.acceptor.accept(socket).await?;
         let connection = stream.get_ref().1;
         let certificate = shown(connection);

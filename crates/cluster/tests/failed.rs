@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use elastin_actor::ReplySlot;
+use elastin_actor::ReplySender;
 use elastin_clock::Clock;
-use elastin_cluster::{Above, Class, Heard, MemberRecord, Membership, Peer, PeerConfig, Planted, Role, Security};
+use elastin_cluster::{
+    Class, MemberRecord, Membership, MembershipUpdate, NodeCallbacks, NodeDriver, NodeDriverConfig, Planted, Role,
+    Security,
+};
 use elastin_protocol::store::Coordination;
 use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
 use elastin_runtime::{Runtime, Settings};
@@ -23,9 +26,9 @@ use tokio::time::timeout;
 const TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Panics when an actor needs a place.
-struct Clumsy;
+struct Panicking;
 
-impl Above for Clumsy {
+impl NodeCallbacks for Panicking {
     fn frame(&self, _: NodeId, _: Class, _: Bytes) {}
 
     fn need_placement(&self, _: ActorId, _: Caller, _: NodeId) {
@@ -36,7 +39,7 @@ impl Above for Clumsy {
 }
 
 /// Calls an actor that is nowhere.
-async fn call(peer: &Peer, sequence: u64) -> Outcome {
+async fn call(peer: &NodeDriver, sequence: u64) -> Outcome {
     let call = CallId {
         origin: peer.me(),
         sequence,
@@ -49,7 +52,7 @@ async fn call(peer: &Peer, sequence: u64) -> Outcome {
         body: Bytes::new(),
     };
     let (tell, told) = oneshot::channel();
-    let reply = ReplySlot::new(move |outcome| drop(tell.send(outcome)));
+    let reply = ReplySender::new(move |outcome| drop(tell.send(outcome)));
     peer.outside().send(Arc::new(message), Some(reply));
     let outcome = timeout(TIME_MAX, told).await;
     outcome.expect("each call ends").expect("a call has one outcome")
@@ -63,7 +66,7 @@ async fn a_node_that_panics_is_a_member_no_longer() {
     let lease = Duration::from_secs(3600);
     let membership = Membership::join(coordination, record, lease, &clock).await.unwrap();
     let me = membership.me();
-    let config = PeerConfig {
+    let config = NodeDriverConfig {
         looks: true,
         cluster: "test".into(),
         node: NodeConfig {
@@ -77,7 +80,7 @@ async fn a_node_that_panics_is_a_member_no_longer() {
         state: Arc::new(MemoryState::start()),
         planted: Planted::default(),
     };
-    let peer = Peer::new(config, Arc::new(Clumsy));
+    let peer = NodeDriver::new(config, Arc::new(Panicking));
     let settings = Settings {
         node: me,
         ..Settings::default()
@@ -86,7 +89,7 @@ async fn a_node_that_panics_is_a_member_no_longer() {
     peer.attach(builder.outside(peer.outside()).build().unwrap());
     let (_handle, mut heard) = membership.attend(peer.clone());
     let first = timeout(TIME_MAX, heard.recv()).await;
-    assert!(matches!(first, Ok(Some(Heard::Roster(_)))), "it has joined");
+    assert!(matches!(first, Ok(Some(MembershipUpdate::Roster(_)))), "it has joined");
 
     assert_eq!(call(&peer, 1).await, Err(CallError::Unknown(Unknown::NodeLost)));
     let not_delivered = Err(CallError::NotDelivered(NotDelivered::Unreachable));
@@ -95,8 +98,8 @@ async fn a_node_that_panics_is_a_member_no_longer() {
     let next = async {
         loop {
             match heard.recv().await {
-                Some(Heard::Roster(_)) => {}
-                Some(Heard::Evicted) => return true,
+                Some(MembershipUpdate::Roster(_)) => {}
+                Some(MembershipUpdate::Evicted) => return true,
                 None => return false,
             }
         }

@@ -129,7 +129,7 @@ samples! {
         "view": Body::ViewIs { .. } => Body::ViewIs { revision: 77 },
         "move": Body::Move(_) => moving(MoveStep::Offer),
         "directory": Body::Directory(_) => Body::Directory(DirectoryBody::Recover { slots: slots() }),
-        "parting": Body::Parting => Body::Parting,
+        "parting": Body::Leaving => Body::Leaving,
         "parted": Body::Parted => Body::Parted,
     }
 }

@@ -10,14 +10,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use elastin_cluster::{Heard, Roster};
+use elastin_cluster::{MembershipUpdate, Roster};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use crate::App;
-use crate::admin::Office;
-use crate::known_by;
-use crate::member::{Below, Member, MemberOptions};
+use crate::admin::AdminService;
+use crate::member::{Member, MemberOptions, NodeEvent};
+use crate::trust;
 
 /// How long a client waits before it joins again if it could not; each time twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -25,7 +25,10 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What a member hears.
-type Ears = (mpsc::UnboundedReceiver<Below>, mpsc::UnboundedReceiver<Heard>);
+type EventReceivers = (
+    mpsc::UnboundedReceiver<NodeEvent>,
+    mpsc::UnboundedReceiver<MembershipUpdate>,
+);
 
 /// Keeps a client a member of its cluster, for as long as somebody has the client.
 pub(crate) struct ClientMembership {
@@ -35,39 +38,39 @@ pub(crate) struct ClientMembership {
     /// What it is a member as; nothing, if nobody has the client any more.
     pub(crate) present: Weak<Mutex<Arc<Member>>>,
     pub(crate) rosters: watch::Sender<Roster>,
-    pub(crate) office: Arc<Mutex<Office>>,
+    pub(crate) admin: Arc<Mutex<AdminService>>,
 }
 
 impl ClientMembership {
     /// Runs until nobody has the client, or it has left.
-    pub(crate) async fn keep(self, mut ears: Ears) {
-        while self.attend(&mut ears).await {
+    pub(crate) async fn keep(self, mut receivers: EventReceivers) {
+        while self.attend(&mut receivers).await {
             let Some(joined) = self.join_again().await else { return };
-            ears = joined;
+            receivers = joined;
         }
     }
 
     /// Hears what the present member hears until it is one no longer; whether it has lost its membership.
-    async fn attend(&self, (below, heard): &mut Ears) -> bool {
+    async fn attend(&self, (below, heard): &mut EventReceivers) -> bool {
         loop {
             tokio::select! {
                 Some(below) = below.recv() => {
                     let Some(member) = self.member() else { return false };
-                    if let Below::Frame { from, payload, .. } = below {
+                    if let NodeEvent::Frame { from, payload, .. } = below {
                         let roster = self.rosters.borrow().clone();
                         // Nobody asks anything of a client.
-                        self.office.lock().hear(&member.peer, &roster, from, &payload);
+                        self.admin.lock().hear(&member.peer, &roster, from, &payload);
                     }
                 }
                 heard = heard.recv() => match heard {
-                    Some(Heard::Roster(roster)) => {
+                    Some(MembershipUpdate::Roster(roster)) => {
                         let Some(member) = self.member() else { return false };
-                        self.office.lock().meet(&member.peer, &roster);
+                        self.admin.lock().meet(&member.peer, &roster);
                         if self.rosters.send(roster).is_err() {
                             return false;
                         }
                     }
-                    Some(Heard::Evicted) => return true,
+                    Some(MembershipUpdate::Evicted) => return true,
                     None => return false,
                 },
             }
@@ -75,18 +78,18 @@ impl ClientMembership {
     }
 
     /// Joins as a new member, however often that takes; nothing if nobody has the client any more.
-    async fn join_again(&self) -> Option<Ears> {
+    async fn join_again(&self) -> Option<EventReceivers> {
         tracing::warn!("this client has lost its lease: it joins its cluster again");
         let ended = self.member()?;
         ended.peer.end();
         // Those who were asked can't answer this member any more.
-        self.office.lock().meet(&ended.peer, &Roster::default());
+        self.admin.lock().meet(&ended.peer, &Roster::default());
         let sleeper = self.options.clock.sleeper("a client that joins again");
         let mut pause = PAUSE_MIN;
         loop {
             match self.join(&ended).await {
                 Ok(mut member) => {
-                    let ears = member.take_ears();
+                    let receivers = member.take_ears();
                     let member = Arc::new(member);
                     tracing::info!(node = %member.me, "this client has joined its cluster again");
                     match self.present.upgrade() {
@@ -96,7 +99,7 @@ impl ClientMembership {
                             return None;
                         }
                     }
-                    return Some(ears);
+                    return Some(receivers);
                 }
                 Err(error) => tracing::warn!("this client could not join its cluster again, and tries on: {error:#}"),
             }
@@ -109,7 +112,7 @@ impl ClientMembership {
 
     async fn join(&self, ended: &Member) -> anyhow::Result<Member> {
         // Meanwhile the cluster may have got another authority.
-        known_by::check(&self.options.coordination, &self.options.security).await?;
+        trust::check(&self.options.coordination, &self.options.security).await?;
         ended.join_again(&self.app, self.options.clone()).await
     }
 

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::address::{ClusterAddress, Stores};
-use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, Asker, Office, until_arrived};
+use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, AdminService, Asker, until_arrived};
 use crate::client_membership::ClientMembership;
-use crate::control::global_manager;
-use crate::known_by;
+use crate::elasticity::control::global_manager;
 use crate::member::{Member, MemberOptions};
+use crate::trust;
 use crate::{App, ServerStatus};
 
 /// How long an operator waits for an answer. A move may take ten seconds.
@@ -33,7 +33,7 @@ pub struct Cluster {
     /// What it is a member as. Shared with the task that joins again, which ends when nobody else has it.
     present: Arc<Mutex<Arc<Member>>>,
     client: Client,
-    office: Arc<Mutex<Office>>,
+    admin: Arc<Mutex<AdminService>>,
     roster: watch::Receiver<Roster>,
 }
 
@@ -49,24 +49,24 @@ impl Cluster {
     /// Joins as a client.
     pub(crate) async fn join(app: &App, options: MemberOptions) -> anyhow::Result<Cluster> {
         let mut member = Member::join(app, options.clone()).await?;
-        if let Err(error) = known_by::check(&options.coordination, &options.security).await {
+        if let Err(error) = trust::check(&options.coordination, &options.security).await {
             member.membership.leave().await;
             member.peer.close();
             return Err(error);
         }
         let client = member.runtime.client();
         let (rosters, mut roster) = watch::channel(Roster::default());
-        let office = Arc::new(Mutex::new(Office::default()));
-        let ears = member.take_ears();
+        let admin = Arc::new(Mutex::new(AdminService::default()));
+        let receivers = member.take_ears();
         let present = Arc::new(Mutex::new(Arc::new(member)));
         let membership = ClientMembership {
             app: app.clone(),
             options,
             present: Arc::downgrade(&present),
             rosters,
-            office: Arc::clone(&office),
+            admin: Arc::clone(&admin),
         };
-        tokio::spawn(membership.keep(ears));
+        tokio::spawn(membership.keep(receivers));
         let known = roster.wait_for(|roster| !roster.members.is_empty());
         tokio::time::timeout(CONNECT_TIME_MAX, known).await.map_err(|_| {
             anyhow::anyhow!("the cluster has no server that could be reached within {CONNECT_TIME_MAX:?}")
@@ -74,7 +74,7 @@ impl Cluster {
         Ok(Cluster {
             present,
             client,
-            office,
+            admin,
             roster,
         })
     }
@@ -154,7 +154,7 @@ impl Cluster {
 
     async fn ask(&self, node: NodeId, what: AdminRequest) -> AdminResult {
         let (answer, answered) = oneshot::channel();
-        self.office
+        self.admin
             .lock()
             .ask_of(&self.member().peer, node, Asker::Local(answer), what);
         match tokio::time::timeout(ANSWER_TIME_MAX, answered).await {

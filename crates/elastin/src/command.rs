@@ -13,7 +13,7 @@ use elastin_cluster::Planted;
 
 use crate::address::ClusterAddress;
 use crate::member::{LEASE, LOOPBACK, ttl_of};
-use crate::node::{self, NodeOptions};
+use crate::server::{self, NodeOptions};
 use crate::{App, PolicySource};
 
 #[derive(Parser)]
@@ -178,7 +178,7 @@ fn carry_out(app: App, arguments: Arguments) -> ExitCode {
         } => cluster(app, servers, servers_max, cpu_share, period, data, metrics),
         Command::Node(arguments) => arguments
             .options()
-            .and_then(|(address, options)| block_on(node::run(app, address, options))),
+            .and_then(|(address, options)| block_on(server::run(app, address, options))),
         Command::Check { policy } => check(app, policy),
         Command::Schema => schema(&app),
     };

@@ -34,23 +34,22 @@ mod app;
 mod client_membership;
 mod cluster;
 mod command;
-mod control;
+mod elasticity;
 mod embedded;
-mod global;
 #[cfg(test)]
 #[path = "../../cluster/tests/golden/mod.rs"]
 mod golden;
 mod in_process;
-mod known_by;
 mod member;
 mod members;
 mod metrics;
-mod node;
 mod policy_source;
 mod provision;
-mod retrying;
+mod retrying_remote;
+mod server;
 mod settings;
 mod status;
+mod trust;
 #[cfg(feature = "planted-bugs")]
 mod unfenced;
 mod usage;

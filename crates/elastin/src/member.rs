@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use elastin_clock::Clock;
 use elastin_cluster::{
-    Above, Class, Heard, MemberRecord, Membership, MembershipHandle, Peer, PeerConfig, Planted, Role, Security,
+    Class, MemberRecord, Membership, MembershipHandle, MembershipUpdate, NodeCallbacks, NodeDriver, NodeDriverConfig,
+    Planted, Role, Security,
 };
 use elastin_protocol::store::{Coordination, StateStore};
 use elastin_protocol::{Limits, MoveError, MoveId, NodeConfig};
@@ -18,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::App;
-use crate::retrying::Retrying;
+use crate::retrying_remote::RetryingRemote;
 use crate::usage::Capacity;
 use crate::wire_versions;
 
@@ -42,7 +43,7 @@ pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOC
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What the driver of a member has for the part that steers it.
-pub(crate) enum Below {
+pub(crate) enum NodeEvent {
     /// A frame of class control or admin.
     Frame {
         from: NodeId,
@@ -73,28 +74,28 @@ const FRAME_BYTES_MIN: u32 = 256;
 
 /// Passes everything on to the task that steers the member, so that the driver never waits for it.
 struct PassOn {
-    to: mpsc::UnboundedSender<Below>,
+    to: mpsc::UnboundedSender<NodeEvent>,
     room: Arc<Semaphore>,
 }
 
 impl PassOn {
-    fn new() -> (Self, mpsc::UnboundedReceiver<Below>) {
+    fn new() -> (Self, mpsc::UnboundedReceiver<NodeEvent>) {
         let (to, below) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(FRAMES_WAITING_BYTES_MAX as usize));
         (Self { to, room }, below)
     }
 
-    fn pass(&self, below: Below) {
+    fn pass(&self, below: NodeEvent) {
         // A member that has ended needs nothing more.
         let _ = self.to.send(below);
     }
 }
 
-impl Above for PassOn {
+impl NodeCallbacks for PassOn {
     fn frame(&self, from: NodeId, class: Class, payload: Bytes) {
         let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX).max(FRAME_BYTES_MIN);
         match Arc::clone(&self.room).try_acquire_many_owned(bytes) {
-            Ok(room) => self.pass(Below::Frame {
+            Ok(room) => self.pass(NodeEvent::Frame {
                 from,
                 class,
                 payload,
@@ -105,7 +106,7 @@ impl Above for PassOn {
     }
 
     fn need_placement(&self, actor: ActorId, caller: Caller, caller_node: NodeId) {
-        self.pass(Below::NeedPlacement {
+        self.pass(NodeEvent::NeedPlacement {
             actor,
             caller,
             caller_node,
@@ -113,7 +114,7 @@ impl Above for PassOn {
     }
 
     fn move_ended(&self, id: MoveId, result: Result<ActivationEpoch, MoveError>) {
-        self.pass(Below::MoveEnded { id, result });
+        self.pass(NodeEvent::MoveEnded { id, result });
     }
 }
 
@@ -170,23 +171,23 @@ impl MemberOptions {
 /// A member of a cluster, and what it hears.
 pub(crate) struct Member {
     pub(crate) me: NodeId,
-    pub(crate) peer: Peer,
+    pub(crate) peer: NodeDriver,
     pub(crate) runtime: Runtime,
     /// What its driver has for whoever steers it, who takes it once.
-    pub(crate) below: Option<mpsc::UnboundedReceiver<Below>>,
-    pub(crate) heard: Option<mpsc::UnboundedReceiver<Heard>>,
+    pub(crate) below: Option<mpsc::UnboundedReceiver<NodeEvent>>,
+    pub(crate) heard: Option<mpsc::UnboundedReceiver<MembershipUpdate>>,
     pub(crate) membership: MembershipHandle,
     /// What it does wrong on purpose.
     pub(crate) planted: Planted,
     /// How its calls leave, if it hosts nobody.
-    calls: Option<Arc<Retrying>>,
+    calls: Option<Arc<RetryingRemote>>,
 }
 
 /// A member that has joined, and has no runtime yet.
 struct Joined {
     me: NodeId,
-    peer: Peer,
-    below: mpsc::UnboundedReceiver<Below>,
+    peer: NodeDriver,
+    below: mpsc::UnboundedReceiver<NodeEvent>,
     membership: Membership,
     planted: Planted,
 }
@@ -211,7 +212,7 @@ impl Joined {
         let membership = Membership::join(options.coordination, record, options.lease_ttl, &options.clock).await?;
         let me = membership.me();
         let (pass_on, below) = PassOn::new();
-        let config = PeerConfig {
+        let config = NodeDriverConfig {
             cluster: app.cluster_name().into(),
             node: NodeConfig {
                 me,
@@ -227,7 +228,7 @@ impl Joined {
         };
         Ok(Joined {
             me,
-            peer: Peer::new(config, Arc::new(pass_on)),
+            peer: NodeDriver::new(config, Arc::new(pass_on)),
             below,
             membership,
             planted: options.planted,
@@ -235,7 +236,7 @@ impl Joined {
     }
 
     /// Takes part.
-    fn take_part(self, runtime: Runtime, calls: Option<Arc<Retrying>>) -> Member {
+    fn take_part(self, runtime: Runtime, calls: Option<Arc<RetryingRemote>>) -> Member {
         self.peer.attach(runtime.clone());
         let (membership, heard) = self.membership.attend(self.peer.clone());
         Member {
@@ -270,13 +271,13 @@ impl Member {
             let runtime = app.register(builder).outside(joined.peer.outside()).build()?;
             return Ok(joined.take_part(runtime, None));
         }
-        let calls = Retrying::over(joined.me, joined.peer.outside(), clock);
+        let calls = RetryingRemote::over(joined.me, joined.peer.outside(), clock);
         let runtime = builder.workers(1).outside(calls.clone()).build()?;
         calls.attach(&runtime.host());
         Ok(joined.take_part(runtime, Some(calls)))
     }
 
-    /// Joins again, as a new member, after this one has [ended](Peer::end). Whoever makes calls through this one's runtime makes
+    /// Joins again, as a new member, after this one has [ended](NodeDriver::end). Whoever makes calls through this one's runtime makes
     /// them as the new one.
     ///
     /// # Panics
@@ -291,7 +292,7 @@ impl Member {
     }
 
     /// The next thing that it hears of its cluster, before anybody steers it.
-    pub(crate) async fn hear(&mut self) -> Option<Heard> {
+    pub(crate) async fn hear(&mut self) -> Option<MembershipUpdate> {
         self.heard.as_mut()?.recv().await
     }
 
@@ -299,9 +300,14 @@ impl Member {
     ///
     /// # Panics
     /// If somebody has taken it before.
-    pub(crate) fn take_ears(&mut self) -> (mpsc::UnboundedReceiver<Below>, mpsc::UnboundedReceiver<Heard>) {
-        let ears = self.below.take().zip(self.heard.take());
-        ears.expect("a member is steered by one task")
+    pub(crate) fn take_ears(
+        &mut self,
+    ) -> (
+        mpsc::UnboundedReceiver<NodeEvent>,
+        mpsc::UnboundedReceiver<MembershipUpdate>,
+    ) {
+        let receivers = self.below.take().zip(self.heard.take());
+        receivers.expect("a member is steered by one task")
     }
 }
 

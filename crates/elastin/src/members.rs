@@ -4,7 +4,7 @@ use elastin_cluster::MemberRecord;
 use elastin_protocol::store::{
     Coordination, CoordinationError, CoordinationReply, CoordinationRequest, RANGE_LIMIT_MAX,
 };
-use elastin_stores::call_patiently;
+use elastin_stores::call_with_retries;
 
 /// What each member says of itself; `None` for one whose record can't be read.
 pub(crate) async fn members(coordination: &dyn Coordination) -> Result<Vec<Option<MemberRecord>>, CoordinationError> {
@@ -16,7 +16,7 @@ pub(crate) async fn members(coordination: &dyn Coordination) -> Result<Vec<Optio
             after: after.take(),
             limit: RANGE_LIMIT_MAX,
         };
-        let (entries, more) = match call_patiently(coordination, range).await? {
+        let (entries, more) = match call_with_retries(coordination, range).await? {
             CoordinationReply::Entries { entries, more, .. } => (entries, more),
             other => unreachable!("a range is answered by Entries, not {other:?}"),
         };

@@ -7,7 +7,7 @@ use elastin_control::Settings;
 use elastin_protocol::store::{
     Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, KeyState,
 };
-use elastin_stores::{CoordinationExt, call_patiently};
+use elastin_stores::{CoordinationExt, call_with_retries};
 use serde::{Deserialize, Serialize};
 
 use crate::PolicySource;
@@ -53,7 +53,7 @@ impl ClusterSettings {
     pub(crate) async fn load_or_store(self, coordination: &Arc<dyn Coordination>) -> anyhow::Result<ClusterSettings> {
         let bytes = serde_json::to_vec(&self).expect("settings are plain data");
         let first = Commit::put(SETTINGS_KEY, bytes).when(SETTINGS_KEY, KeyState::Absent);
-        match call_patiently(&**coordination, first).await {
+        match call_with_retries(&**coordination, first).await {
             Ok(_) => Ok(self),
             Err(CoordinationError::ConditionFailed { .. }) => Self::load(coordination).await,
             Err(error) => Err(error.into()),
@@ -64,7 +64,7 @@ impl ClusterSettings {
         let get = CoordinationRequest::Get {
             key: SETTINGS_KEY.into(),
         };
-        let entry = match call_patiently(&**coordination, get).await? {
+        let entry = match call_with_retries(&**coordination, get).await? {
             CoordinationReply::Got { entry, .. } => entry,
             other => unreachable!("a get is answered by Got, not {other:?}"),
         };

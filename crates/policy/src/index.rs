@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::rows::Rows;
+use crate::csr::Rows;
 use crate::{ActorIndex, Calls, Edge, Facts};
 
 /// A snapshot, indexed. Listed actors have the lowest numbers, in the order of the snapshot.

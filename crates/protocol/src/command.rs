@@ -96,7 +96,7 @@ pub enum Command {
         /// The new activation, or why the actor stays.
         result: Result<ActivationEpoch, MoveError>,
     },
-    /// A peer has said what only servers and owners of slots say, and is neither. It was ignored; somebody should know. Given
+    /// A peer has said what only servers and owners of slots send, and is neither. It was ignored; somebody should know. Given
     /// once for each peer.
     Refused {
         /// The peer.

@@ -113,7 +113,7 @@ pub enum Event {
     },
     /// The runtime finished a call that came with [`Deliver`](crate::Command::Deliver): the outcome goes to its origin,
     /// which may be this node. Tells must not be reported. `NotDelivered`, `Overloaded`, `Rejected`, `CallCycle` and
-    /// `DeadlineExceeded` say that it has not run.
+    /// `DeadlineExceeded` send that it has not run.
     Replied {
         /// The call.
         call: CallId,

@@ -1,4 +1,4 @@
-//! What nodes say to each other.
+//! What nodes send to each other.
 //!
 //! Between two nodes there is one stream of numbered frames in each direction, whatever connections carry it: it is
 //! neither lost nor doubled nor reordered as long as both live.
@@ -111,12 +111,12 @@ pub enum Body {
     /// To and from the owners of directory slots.
     Directory(DirectoryBody),
     /// To everybody: this node hosts nobody any more and is about to go. Whoever has sent to it turns to the directory.
-    Parting,
+    Leaving,
     /// To everybody, later: all that this node has passed on has arrived where it said that it went.
     Parted,
 }
 
-/// What the source and the target of a move say to each other. A move is named by actor, source epoch and number.
+/// What the source and the target of a move send to each other. A move is named by actor, source epoch and number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MoveBody {
     /// The actor.
@@ -139,7 +139,7 @@ pub enum MoveStep {
     /// Target to source: no.
     Refuse(MoveError),
     /// Source to target, before the state image: what the actor knows of requests that may come again.
-    Requests(Vec<MovedRequest>),
+    DedupTable(Vec<MovedRequest>),
     /// Source to target: a part of the state image, in order.
     Stage {
         /// The part.
@@ -165,7 +165,7 @@ pub enum MoveStep {
     Arrived,
 }
 
-/// What nodes and slot owners say to each other.
+/// What nodes and slot owners send to each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum DirectoryBody {
     /// Owner to host: activate this actor.
@@ -277,7 +277,7 @@ impl Body {
             Body::Reply { outcome, .. } => outcome.as_ref().map_or(0, |reply| reply.len()),
             Body::Move(MoveBody { step, .. }) => match step {
                 MoveStep::Stage { chunk, .. } => chunk.len(),
-                MoveStep::Requests(requests) => requests.iter().map(MovedRequest::bytes).sum(),
+                MoveStep::DedupTable(requests) => requests.iter().map(MovedRequest::bytes).sum(),
                 MoveStep::Release { queue, .. } => queue.iter().map(|message| message.body.len()).sum(),
                 _ => 0,
             },

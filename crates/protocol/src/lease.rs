@@ -22,7 +22,7 @@ use crate::bug::{Bug, Planted};
 const KEEP_ALIVES_PER_TTL: u32 = 4;
 /// This part of the time to live is the margin: clocks differ by far less.
 const MARGIN_DIVISOR: u32 = 10;
-/// Keep-alives that may be unanswered at once. Older ones are forgotten: their answers would say less than newer ones'.
+/// Keep-alives that may be unanswered at once. Older ones are forgotten: their answers would send less than newer ones'.
 const UNANSWERED_MAX: usize = 16;
 
 /// Names a keep-alive, to find out when it was sent when its answer comes.
@@ -113,7 +113,7 @@ impl Lease {
     }
 
     /// The service has answered: the lease lives on for this time (counted from when it got the keep-alive), or `None` if
-    /// there is no such lease any more. Failures that say neither are not reported.
+    /// there is no such lease any more. Failures that send neither are not reported.
     pub fn answered(&mut self, now: Time, id: KeepAliveId, alive: Option<Duration>, out: &mut Vec<LeaseCommand>) {
         let Some(sent) = self.unanswered.remove(&id) else {
             return;

@@ -40,47 +40,42 @@
 //! in order, also while either is being moved; a planned move loses nothing and runs nothing twice; every call has one
 //! outcome, and it is true.
 
-mod actor_map;
+mod authorization;
 mod bug;
+mod chunking;
+mod collections;
 mod command;
-mod compact_map;
-mod compact_part;
 mod deadlines;
+mod dedup_table;
+mod directory_entry;
 mod event;
 mod frame;
 #[cfg(test)]
 #[path = "../../cluster/tests/golden/mod.rs"]
 mod golden;
-mod host_map;
 mod hosted;
-mod key_map;
 mod lease;
 mod limits;
-mod links;
 pub mod membership;
 mod node;
-mod parts;
-mod positions;
 pub mod reminders;
-mod requests;
-mod rights;
 mod route;
 mod session;
+mod sessions;
 mod slots;
 pub mod store;
 mod timers;
 mod view;
-mod whereabouts;
 
 #[cfg(feature = "planted-bugs")]
 pub use bug::Bug;
 pub use command::{Command, MoveError, StateSource};
+pub use dedup_table::{MovedRequest, RequestId};
 pub use event::{Event, MoveId, PlannedMove};
 pub use frame::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep};
 pub use lease::{KeepAliveId, Lease, LeaseCommand};
 pub use limits::{Limits, NodeConfig};
 pub use node::{Node, NodeMeasures, TableSizes, TurnedAway};
-pub use requests::{MovedRequest, RequestId};
 pub use view::{Member, SLOT_COUNT, Slot, SlotOwner, SlotTable, View};
 
 /// A table with a fixed hash: the same input gives the same order of everything, on every run.

@@ -46,12 +46,12 @@ pub struct Limits {
     /// How long the next part of such a large image waits while calls travel between the same nodes: they find the
     /// connection, and the processors of both nodes, free for most of that time.
     pub stage_pause: Duration,
-    /// Requests that one activation remembers, so that they don't run twice. Beyond it further ones are turned away: their
+    /// DedupTable that one activation remembers, so that they don't run twice. Beyond it further ones are turned away: their
     /// callers have not settled the earlier ones.
     pub requests_per_actor: usize,
     /// The bytes of replies that a node keeps for calls that are made again. Beyond it only that they ran is remembered.
     pub request_bytes: usize,
-    /// Requests of callers here that may be made again, and that every call of another one must not settle.
+    /// DedupTable of callers here that may be made again, and that every call of another one must not settle.
     pub requests_open: usize,
     /// How long a move may take from its start to the directory's decision. After it the actor goes on where it was.
     pub move_deadline: Duration,

@@ -2,7 +2,7 @@
 //!
 //! As long as both nodes live, whatever one says arrives once and in order at the other, over however many connections.
 //! A frame is acknowledged only after it has been *handled*, and an acknowledgement counts only after everything that was
-//! said before it has been handled. So who gets an acknowledgement has also heard everything that the receiver had to say
+//! said before it has been handled. So who gets an acknowledgement has also heard everything that the receiver had to send
 //! about the frame: the protocols for order rely on this.
 
 use std::collections::VecDeque;
@@ -63,7 +63,7 @@ pub(crate) struct Session {
     pub(crate) acknowledge_now: bool,
     /// When a timer will send the acknowledgement; there may be later ones that nobody needs.
     pub(crate) acknowledges_at: Option<Time>,
-    /// Whether the peer has said something that it may not say.
+    /// Whether the peer has said something that it may not send.
     pub(crate) is_refused: bool,
     /// Whether a timer runs that will transmit again, and what was acknowledged when it was set.
     pub(crate) retransmit_timer: Option<u64>,
@@ -116,7 +116,7 @@ impl Session {
     }
 
     /// Says something, and returns its number.
-    pub(crate) fn say(&mut self, now: Time, body: Body, fenced: bool, out: &mut Vec<Command>) -> u64 {
+    pub(crate) fn send(&mut self, now: Time, body: Body, fenced: bool, out: &mut Vec<Command>) -> u64 {
         let number = self.acknowledged + self.unacknowledged.len() as u64 + 1;
         self.unacknowledged_bytes += body.payload_bytes();
         if body.is_of_call() {
@@ -326,13 +326,13 @@ mod tests {
         let mut session = Session::new(NodeId(2), Planted::default());
         let mut out = Vec::new();
         for bytes in [100, 20, 3] {
-            session.say(Time::ZERO, chunk(bytes), false, &mut out);
+            session.send(Time::ZERO, chunk(bytes), false, &mut out);
         }
         assert_eq!(session.unacknowledged_bytes(), 123);
         assert!(session.take_acknowledgement(1));
         assert_eq!(session.unacknowledged_bytes(), 23);
         session.disconnected();
-        session.say(Time::ZERO, chunk(1000), false, &mut out);
+        session.send(Time::ZERO, chunk(1000), false, &mut out);
         assert_eq!(session.unacknowledged_bytes(), 1023);
         assert_eq!(session.take_never_sent().len(), 1);
         assert_eq!(session.unacknowledged_bytes(), 23);

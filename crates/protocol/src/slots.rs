@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, Message, NodeId, SlotEpoch};
 
-use crate::actor_map::ActorMap;
-use crate::whereabouts::{HostedAt, Whereabouts};
+use crate::collections::actor_map::ActorMap;
+use crate::directory_entry::{DirectoryEntry, HostedAt};
 use crate::{DirectoryBody, Entry};
 
 /// One slot, at its owner.
@@ -19,7 +19,7 @@ pub(crate) struct OwnedSlot {
     /// Whether questions are answered.
     pub(crate) phase: SlotPhase,
     /// Where the actors are.
-    pub(crate) entries: ActorMap<Whereabouts>,
+    pub(crate) entries: ActorMap<DirectoryEntry>,
 }
 
 /// Whether a slot's owner may answer.
@@ -80,7 +80,7 @@ impl OwnedSlot {
 
     /// Learns from another node where an actor is. Of two words the one about the later activation counts.
     pub(crate) fn learn(&mut self, entry: Entry) {
-        let known = self.entries.get(&entry.actor).and_then(Whereabouts::hosted_at);
+        let known = self.entries.get(&entry.actor).and_then(DirectoryEntry::hosted_at);
         if known.is_some_and(|known| (known.epoch, known.attempts_void) >= (entry.epoch, entry.attempts_void)) {
             return;
         }
@@ -89,6 +89,6 @@ impl OwnedSlot {
             epoch: entry.epoch,
             attempts_void: entry.attempts_void,
         };
-        self.entries.insert(&entry.actor, Whereabouts::hosted(at));
+        self.entries.insert(&entry.actor, DirectoryEntry::hosted(at));
     }
 }

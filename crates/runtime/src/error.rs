@@ -3,7 +3,7 @@
 use elastin_actor::StateCodecError;
 use elastin_types::{ActivationEpoch, SchemaError};
 
-use crate::Mail;
+use crate::InboundMessage;
 
 /// Why a runtime could not be built. Nothing runs.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum BuildError {
 
 /// The target is not active here with that epoch. The mail is as it was: send it to where the actor is.
 #[derive(Debug)]
-pub struct Undeliverable(pub Box<Mail>);
+pub struct Undeliverable(pub Box<InboundMessage>);
 
 /// Why an actor could not be activated. It is not active here because of this call; nothing was changed, and the mail that
 /// came along is given back by [`Runtime::activate`](crate::Runtime::activate).
@@ -46,7 +46,7 @@ pub enum FreezeError {
     AlreadyFrozen,
     /// The turn that was running did not end in time. Try again later.
     #[error("the actor's turn did not end in time")]
-    Busy,
+    ActiveSet,
     /// The state could not be encoded. Trying again does not help while the state is like that.
     #[error(transparent)]
     State(#[from] StateCodecError),

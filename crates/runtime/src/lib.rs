@@ -1,6 +1,6 @@
 //! One node's execution of actors: activations, mailboxes, the work stage, timers, profiling.
 //!
-//! A [`Runtime`] alone is a whole system in one process; in a cluster a driver gives it an [`Outside`] and moves
+//! A [`Runtime`] alone is a whole system in one process; in a cluster a driver gives it an [`Remote`] and moves
 //! activations in and out.
 //!
 //! ```
@@ -37,46 +37,27 @@
 #[cfg(test)]
 extern crate elastin_actor as elastin;
 
-mod any_seat;
-mod busy;
+mod active_set;
+mod backoff;
 mod call_numbers;
-mod caution;
-mod cpu_clock;
-mod entrusted;
-mod errand;
+mod cell;
+mod coarse_instant;
 mod error;
-mod habits;
-mod heavy;
-mod hook_turn;
-mod idle_cell;
-mod mailbox;
-mod marks;
-mod outside;
+mod inner;
 mod profile;
-mod profile_cell;
-mod profile_table;
-mod queue;
 mod registry;
+mod remote;
 mod runtime;
 mod scheduler;
-mod seat;
-mod seat_id;
 mod settings;
-mod share;
-mod shared;
-mod sharing;
-mod since;
-mod sleepers;
-mod snapshot;
 mod sync;
 mod timers;
-mod worker;
 
-pub use caution::Caution;
-pub use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySlot, SaveDone, SaveError};
-pub use errand::Errand;
+pub use backoff::AdaptiveBackoff;
+pub use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySender, SaveDone, SaveError};
 pub use error::{ActivateError, BuildError, FreezeError, Undeliverable};
-pub use outside::{Grant, LocalOnly, Mail, Outside, StateImage};
 pub use profile::{Interest, NodeSnapshot, Stats, TypeTotals};
+pub use remote::{Grant, InboundMessage, LocalOnly, Remote, StateImage};
 pub use runtime::{Builder, FreezeDone, Runtime};
+pub use scheduler::inline_task::InlineTask;
 pub use settings::{INLINE_DEPTH_MAX, MAILBOX_MAX, Settings};

@@ -1,54 +1,54 @@
-//! All seats of a node, by actor.
+//! All cells of a node, by actor.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use elastin_actor::{Handlers, Seat};
+use elastin_actor::{CellHandle, Handlers};
 use elastin_types::{ActorId, ActorType};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use parking_lot::RwLock;
 
-use crate::any_seat::AnySeat;
-use crate::seat::ActorSeat;
-use crate::shared::Shared;
+use crate::cell::ActorCell;
+use crate::cell::erased::ErasedCell;
+use crate::inner::RuntimeInner;
 
 /// How many parts a table has, so that threads rarely meet at one lock. They are of different sizes: a few of them have just
 /// doubled at any time, never all of them.
 const SHARDS: usize = 64;
 
-/// All seats of a node. Each actor type has a table of its own, in which a pointer takes half of what one to a seat of any type
+/// All cells of a node. Each actor type has a table of its own, in which a pointer takes half of what one to a cell of any type
 /// would.
 pub(crate) struct Registry {
-    types: BTreeMap<ActorType, Box<dyn AnySeats>>,
+    types: BTreeMap<ActorType, Box<dyn ErasedCells>>,
 }
 
-/// The seats of one type, whatever that is.
-pub(crate) trait AnySeats: Send + Sync {
-    fn get(&self, actor: &ActorId) -> Option<Arc<dyn AnySeat>>;
+/// The cells of one type, whatever that is.
+pub(crate) trait ErasedCells: Send + Sync {
+    fn get(&self, actor: &ActorId) -> Option<Arc<dyn ErasedCell>>;
 
-    fn get_or_insert(&self, actor: &ActorId, shared: &dyn Fn() -> Arc<Shared>) -> Arc<dyn AnySeat>;
+    fn get_or_insert(&self, actor: &ActorId, shared: &dyn Fn() -> Arc<RuntimeInner>) -> Arc<dyn ErasedCell>;
 
-    /// Shows every seat, without holding a lock while it is looked at.
-    fn each(&self, look: &mut dyn FnMut(&Arc<dyn AnySeat>));
+    /// Shows every cell, without holding a lock while it is looked at.
+    fn each(&self, look: &mut dyn FnMut(&Arc<dyn ErasedCell>));
 
-    /// Forgets the seats that nobody refers to and that have no activation.
+    /// Forgets the cells that nobody refers to and that have no activation.
     fn sweep(&self);
 
-    /// Takes every seat out.
-    fn drain(&self) -> Vec<Arc<dyn AnySeat>>;
+    /// Takes every cell out.
+    fn drain(&self) -> Vec<Arc<dyn ErasedCell>>;
 }
 
-/// The seats of one type. The table has only pointers: the key is in the seat.
-struct Seats<A: Handlers> {
-    shards: Vec<RwLock<HashTable<Arc<ActorSeat<A>>>>>,
+/// The cells of one type. The table has only pointers: the key is in the cell.
+struct Cells<A: Handlers> {
+    shards: Vec<RwLock<HashTable<Arc<ActorCell<A>>>>>,
 }
 
-/// A table for the seats of a type.
-pub(crate) fn seats_of<A: Handlers>() -> Box<dyn AnySeats> {
+/// A table for the cells of a type.
+pub(crate) fn cells_of<A: Handlers>() -> Box<dyn ErasedCells> {
     let shards = (0..SHARDS).map(|_| RwLock::new(HashTable::new())).collect();
-    Box::new(Seats::<A> { shards })
+    Box::new(Cells::<A> { shards })
 }
 
 fn hash(actor: &ActorId) -> u64 {
@@ -67,82 +67,86 @@ fn shard_of(hash: u64) -> usize {
 }
 
 impl Registry {
-    pub(crate) fn new(types: BTreeMap<ActorType, Box<dyn AnySeats>>) -> Self {
+    pub(crate) fn new(types: BTreeMap<ActorType, Box<dyn ErasedCells>>) -> Self {
         Self { types }
     }
 
-    /// The seat of an actor, if there is one.
-    pub(crate) fn get(&self, actor: &ActorId) -> Option<Arc<dyn AnySeat>> {
+    /// The cell of an actor, if there is one.
+    pub(crate) fn get(&self, actor: &ActorId) -> Option<Arc<dyn ErasedCell>> {
         self.types.get(&actor.kind)?.get(actor)
     }
 
-    /// The seat of an actor, made if there is none; `None` for a type that is not registered.
-    pub(crate) fn get_or_insert(&self, actor: &ActorId, shared: impl Fn() -> Arc<Shared>) -> Option<Arc<dyn AnySeat>> {
+    /// The cell of an actor, made if there is none; `None` for a type that is not registered.
+    pub(crate) fn get_or_insert(
+        &self,
+        actor: &ActorId,
+        shared: impl Fn() -> Arc<RuntimeInner>,
+    ) -> Option<Arc<dyn ErasedCell>> {
         Some(self.types.get(&actor.kind)?.get_or_insert(actor, &shared))
     }
 
-    /// Shows every seat, without holding a lock while it is looked at.
-    pub(crate) fn each(&self, mut look: impl FnMut(&Arc<dyn AnySeat>)) {
-        self.types.values().for_each(|seats| seats.each(&mut look));
+    /// Shows every cell, without holding a lock while it is looked at.
+    pub(crate) fn each(&self, mut look: impl FnMut(&Arc<dyn ErasedCell>)) {
+        self.types.values().for_each(|cells| cells.each(&mut look));
     }
 
-    /// Forgets the seats that nobody refers to and that have no activation.
+    /// Forgets the cells that nobody refers to and that have no activation.
     pub(crate) fn sweep(&self) {
-        self.types.values().for_each(|seats| seats.sweep());
+        self.types.values().for_each(|cells| cells.sweep());
     }
 
-    /// Takes every seat out.
-    pub(crate) fn drain(&self) -> Vec<Arc<dyn AnySeat>> {
-        self.types.values().flat_map(|seats| seats.drain()).collect()
+    /// Takes every cell out.
+    pub(crate) fn drain(&self) -> Vec<Arc<dyn ErasedCell>> {
+        self.types.values().flat_map(|cells| cells.drain()).collect()
     }
 }
 
-impl<A: Handlers> Seats<A> {
-    fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<ActorSeat<A>>>> {
+impl<A: Handlers> Cells<A> {
+    fn shard(&self, hash: u64) -> &RwLock<HashTable<Arc<ActorCell<A>>>> {
         &self.shards[shard_of(hash)]
     }
 
-    fn find(&self, hash: u64, actor: &ActorId) -> Option<Arc<ActorSeat<A>>> {
+    fn find(&self, hash: u64, actor: &ActorId) -> Option<Arc<ActorCell<A>>> {
         let shard = self.shard(hash).read();
-        shard.find(hash, |seat| seat.is_of(actor)).cloned()
+        shard.find(hash, |cell| cell.is_of(actor)).cloned()
     }
 }
 
-impl<A: Handlers> AnySeats for Seats<A> {
-    fn get(&self, actor: &ActorId) -> Option<Arc<dyn AnySeat>> {
-        self.find(hash(actor), actor).map(|seat| seat as Arc<dyn AnySeat>)
+impl<A: Handlers> ErasedCells for Cells<A> {
+    fn get(&self, actor: &ActorId) -> Option<Arc<dyn ErasedCell>> {
+        self.find(hash(actor), actor).map(|cell| cell as Arc<dyn ErasedCell>)
     }
 
-    fn get_or_insert(&self, actor: &ActorId, shared: &dyn Fn() -> Arc<Shared>) -> Arc<dyn AnySeat> {
+    fn get_or_insert(&self, actor: &ActorId, shared: &dyn Fn() -> Arc<RuntimeInner>) -> Arc<dyn ErasedCell> {
         let its_hash = hash(actor);
-        if let Some(seat) = self.find(its_hash, actor) {
-            return seat;
+        if let Some(cell) = self.find(its_hash, actor) {
+            return cell;
         }
         let mut shard = self.shard(its_hash).write();
-        let entry = shard.entry(its_hash, |seat| seat.is_of(actor), |seat| hash(&seat.id()));
-        let make = || ActorSeat::make(actor, shared());
+        let entry = shard.entry(its_hash, |cell| cell.is_of(actor), |cell| hash(&cell.id()));
+        let make = || ActorCell::make(actor, shared());
         entry.or_insert_with(make).get().clone()
     }
 
-    fn each(&self, look: &mut dyn FnMut(&Arc<dyn AnySeat>)) {
+    fn each(&self, look: &mut dyn FnMut(&Arc<dyn ErasedCell>)) {
         for shard in &self.shards {
-            let seats: Vec<_> = shard.read().iter().cloned().collect();
-            seats.into_iter().for_each(|seat| look(&(seat as Arc<dyn AnySeat>)));
+            let cells: Vec<_> = shard.read().iter().cloned().collect();
+            cells.into_iter().for_each(|cell| look(&(cell as Arc<dyn ErasedCell>)));
         }
     }
 
     fn sweep(&self) {
         for shard in &self.shards {
-            // With the shard locked, nobody can come by a seat that only the table has.
+            // With the shard locked, nobody can come by a cell that only the table has.
             shard
                 .write()
-                .retain(|seat| Arc::strong_count(seat) > 1 || !seat.is_empty());
+                .retain(|cell| Arc::strong_count(cell) > 1 || !cell.is_empty());
         }
     }
 
-    fn drain(&self) -> Vec<Arc<dyn AnySeat>> {
-        let seats = self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.write()));
-        seats.map(|seat| seat as Arc<dyn AnySeat>).collect()
+    fn drain(&self) -> Vec<Arc<dyn ErasedCell>> {
+        let cells = self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.write()));
+        cells.map(|cell| cell as Arc<dyn ErasedCell>).collect()
     }
 }
 

@@ -12,24 +12,24 @@ use elastin_types::{ActivationEpoch, ActorId, ActorSchema, NodeId, Schema, Time}
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::busy::Busy;
+use crate::active_set::ActiveSet;
 use crate::call_numbers::CallNumbers;
-use crate::entrusted::Watch;
-use crate::errand::Errand;
-use crate::registry::{AnySeats, Registry, seats_of};
+use crate::inner::RuntimeInner;
+use crate::profile::snapshot::Periods;
+use crate::registry::{ErasedCells, Registry, cells_of};
 use crate::scheduler::Scheduler;
-use crate::shared::Shared;
-use crate::snapshot::Periods;
+use crate::scheduler::caller_resume::ResumeWatchdog;
+use crate::scheduler::inline_task::InlineTask;
 use crate::timers::{Due, Timers};
 use crate::{
-    ActivateError, BuildError, FreezeError, Interest, LocalOnly, Mail, NodeSnapshot, Outside, Settings, StateImage,
-    Stats, TypeTotals, Undeliverable,
+    ActivateError, BuildError, FreezeError, InboundMessage, Interest, LocalOnly, NodeSnapshot, Remote, Settings,
+    StateImage, Stats, TypeTotals, Undeliverable,
 };
 
 /// How often a shutdown looks whether everything is done.
-const SHUTDOWN_LOOK: Duration = Duration::from_millis(2);
+const SHUTDOWN_POLL: Duration = Duration::from_millis(2);
 
-/// How often empty seats are forgotten where nothing is passivated.
+/// How often empty cells are forgotten where nothing is passivated.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Called once with how a freeze ended.
@@ -44,7 +44,7 @@ pub struct Runtime {
 
 /// Ends the runtime when the last clone is dropped.
 struct Owner {
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeInner>,
     handle: Handle,
     periods: Mutex<Periods>,
     threads: Mutex<Threads>,
@@ -60,8 +60,8 @@ struct Threads {
 /// Sets up a [`Runtime`].
 pub struct Builder {
     settings: Settings,
-    types: Vec<(ActorSchema, Box<dyn AnySeats>)>,
-    outside: Option<Arc<dyn Outside>>,
+    types: Vec<(ActorSchema, Box<dyn ErasedCells>)>,
+    outside: Option<Arc<dyn Remote>>,
     tokio: Option<Handle>,
     clock: Option<Clock>,
 }
@@ -69,7 +69,7 @@ pub struct Builder {
 impl Builder {
     /// Adds an actor type.
     pub fn register<A: Handlers>(mut self) -> Self {
-        self.types.push((schema_of::<A>(), seats_of::<A>()));
+        self.types.push((schema_of::<A>(), cells_of::<A>()));
         self
     }
 
@@ -98,7 +98,7 @@ impl Builder {
     }
 
     /// Says what is beyond this node; else it is alone.
-    pub fn outside(mut self, outside: Arc<dyn Outside>) -> Self {
+    pub fn outside(mut self, outside: Arc<dyn Remote>) -> Self {
         self.outside = Some(outside);
         self
     }
@@ -119,8 +119,8 @@ impl Builder {
     pub fn build(self) -> Result<Runtime, BuildError> {
         let mut schema = Schema::default();
         let mut types = BTreeMap::new();
-        for (actor, seats) in self.types {
-            types.insert(actor.kind(), seats);
+        for (actor, cells) in self.types {
+            types.insert(actor.kind(), cells);
             schema.add(actor)?;
         }
         let (handle, tokio) = match self.tokio.or_else(|| Handle::try_current().ok()) {
@@ -140,14 +140,14 @@ impl Builder {
         let scheduler = Scheduler::new(clock.clone(), self.settings.cpu_share);
         let outside = self.outside.unwrap_or_else(|| Arc::new(LocalOnly::default()));
         let periods = Mutex::new(Periods::begin(clock.now(), &*outside));
-        let shared = Arc::new_cyclic(|me| Shared {
+        let shared = Arc::new_cyclic(|me| RuntimeInner {
             me: me.clone(),
             schema,
             clock: clock.clone(),
             registry: Registry::new(types),
-            busy: Busy::new(),
+            busy: ActiveSet::new(),
             scheduler: scheduler.clone(),
-            watch: Watch::new(clock, timers.clone()),
+            watch: ResumeWatchdog::new(clock, timers.clone()),
             timers: timers.clone(),
             outside,
             held: Mutex::default(),
@@ -175,14 +175,14 @@ impl Builder {
     }
 }
 
-/// Passivates idle actors and forgets empty seats, again and again.
-fn sweep_later(shared: &Arc<Shared>) {
+/// Passivates idle actors and forgets empty cells, again and again.
+fn sweep_later(shared: &Arc<RuntimeInner>) {
     let every = shared.settings.idle_max.unwrap_or(SWEEP_EVERY);
     let weak = shared.me.clone();
     let sweep = move || {
         let Some(shared) = weak.upgrade() else { return };
         if shared.settings.idle_max.is_some() {
-            shared.registry.each(|seat| seat.passivate_if_unused());
+            shared.registry.each(|cell| cell.passivate_if_unused());
         }
         shared.registry.sweep();
         shared.busy.sweep();
@@ -203,7 +203,7 @@ impl Runtime {
         }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<RuntimeInner> {
         &self.owner.shared
     }
 
@@ -236,7 +236,7 @@ impl Runtime {
     /// much as there are actors.
     pub fn is_still(&self) -> bool {
         let mut is_still = true;
-        self.shared().registry.each(|seat| is_still &= seat.is_still());
+        self.shared().registry.each(|cell| is_still &= cell.is_still());
         is_still
     }
 
@@ -246,20 +246,20 @@ impl Runtime {
     }
 
     /// Puts mail from elsewhere into its target's mailbox, in the order of the calls. The outcome of a call leaves through
-    /// the mail's slot, else through [`Outside::reply`]. A full mailbox, an unknown function or undecodable arguments are
+    /// the mail's slot, else through [`Remote::reply`]. A full mailbox, an unknown function or undecodable arguments are
     /// outcomes too.
-    pub fn deliver(&self, mail: impl Into<Mail>, epoch: ActivationEpoch) -> Result<(), Undeliverable> {
+    pub fn deliver(&self, mail: impl Into<InboundMessage>, epoch: ActivationEpoch) -> Result<(), Undeliverable> {
         let mail = mail.into();
         match self.shared().registry.get(&mail.message.target) {
-            Some(seat) => seat.deliver(mail, epoch).map_err(Undeliverable),
+            Some(cell) => cell.deliver(mail, epoch).map_err(Undeliverable),
             None => Err(Undeliverable(Box::new(mail))),
         }
     }
 
     /// Lets this thread bring mail with [`deliver`](Runtime::deliver), for one actor or many, and gives back what it may run
     /// itself of what became runnable. Handlers then run on this thread, so it must be inside a tokio runtime.
-    pub fn bring(&self, deliver: impl FnOnce()) -> Option<Errand> {
-        Errand::bring(&self.shared().scheduler, deliver)
+    pub fn deliver_inline(&self, deliver: impl FnOnce()) -> Option<InlineTask> {
+        InlineTask::deliver_inline(&self.shared().scheduler, deliver)
     }
 
     /// Activates an actor from an image, or from its default state, with mail that is older than any that comes
@@ -269,10 +269,10 @@ impl Runtime {
         actor: &ActorId,
         epoch: ActivationEpoch,
         image: Option<StateImage>,
-        mail: Vec<Mail>,
-    ) -> Result<(), (ActivateError, Vec<Mail>)> {
-        match self.shared().seat(actor) {
-            Some(seat) => seat.activate(epoch, image, mail),
+        mail: Vec<InboundMessage>,
+    ) -> Result<(), (ActivateError, Vec<InboundMessage>)> {
+        match self.shared().cell(actor) {
+            Some(cell) => cell.activate(epoch, image, mail),
             None => Err((ActivateError::UnknownType(actor.kind.number()), mail)),
         }
     }
@@ -285,8 +285,8 @@ impl Runtime {
     /// All activations.
     pub fn activations(&self) -> Vec<(ActorId, ActivationEpoch)> {
         let mut activations = Vec::new();
-        self.shared().registry.each(|seat| {
-            activations.extend(seat.epoch().map(|epoch| (seat.id(), epoch)));
+        self.shared().registry.each(|cell| {
+            activations.extend(cell.epoch().map(|epoch| (cell.id(), epoch)));
         });
         activations
     }
@@ -295,27 +295,27 @@ impl Runtime {
     /// mail, until it is resumed or released. If the boundary is not reached before the deadline, the activation goes on.
     pub fn freeze(&self, actor: &ActorId, epoch: ActivationEpoch, deadline: Time, done: FreezeDone) {
         match self.shared().registry.get(actor) {
-            Some(seat) => seat.freeze(epoch, deadline, done),
+            Some(cell) => cell.freeze(epoch, deadline, done),
             None => done(Err(FreezeError::NotActive)),
         }
     }
 
     /// Lets a frozen activation go on; gives up a freeze that is under way. Says whether there was one.
     pub fn resume(&self, actor: &ActorId, epoch: ActivationEpoch) -> bool {
-        self.shared().registry.get(actor).is_some_and(|seat| seat.resume(epoch))
+        self.shared().registry.get(actor).is_some_and(|cell| cell.resume(epoch))
     }
 
     /// Ends a frozen activation, whose state went elsewhere, and gives its mail, oldest first. From this moment on its mail
-    /// goes to [`Outside::send`]. `None` if it is not frozen here with that epoch.
-    pub fn release(&self, actor: &ActorId, epoch: ActivationEpoch) -> Option<Vec<Mail>> {
+    /// goes to [`Remote::send`]. `None` if it is not frozen here with that epoch.
+    pub fn release(&self, actor: &ActorId, epoch: ActivationEpoch) -> Option<Vec<InboundMessage>> {
         self.shared().registry.get(actor)?.release(epoch)
     }
 
     /// Drops an activation that has no right to be any longer, without saving and without hooks. A running turn ends
     /// unseen; the caller of one that waits gets `Unknown(NodeLost)`. Gives the mail that had not begun, oldest first.
-    pub fn discard(&self, actor: &ActorId, epoch: ActivationEpoch) -> Vec<Mail> {
+    pub fn discard(&self, actor: &ActorId, epoch: ActivationEpoch) -> Vec<InboundMessage> {
         match self.shared().registry.get(actor) {
-            Some(seat) => seat.discard(epoch),
+            Some(cell) => cell.discard(epoch),
             None => Vec::new(),
         }
     }
@@ -367,10 +367,10 @@ impl Runtime {
         let shared = self.shared().clone();
         shared.stopped.store(true, Ordering::SeqCst);
         let end = shared.clock.now() + wait_max;
-        shared.registry.each(|seat| seat.deactivate_when_idle());
+        shared.registry.each(|cell| cell.deactivate_when_idle());
         loop {
             let mut at_rest = true;
-            shared.registry.each(|seat| at_rest &= seat.is_at_rest());
+            shared.registry.each(|cell| at_rest &= cell.is_at_rest());
             if at_rest || shared.clock.now() >= end {
                 let owner = self.owner.clone();
                 let stop = tokio::task::spawn_blocking(move || owner.stop());
@@ -379,7 +379,7 @@ impl Runtime {
                 }
                 return at_rest;
             }
-            tokio::time::sleep(SHUTDOWN_LOOK).await;
+            tokio::time::sleep(SHUTDOWN_POLL).await;
         }
     }
 }
@@ -398,9 +398,9 @@ impl Owner {
         {
             tracing::error!("the timer thread panicked");
         }
-        // Bodies refer to their seats and to each other: taken apart by hand, or they would keep themselves alive.
-        for seat in shared.registry.drain() {
-            seat.tear_down();
+        // Bodies refer to their cells and to each other: taken apart by hand, or they would keep themselves alive.
+        for cell in shared.registry.drain() {
+            cell.tear_down();
         }
         if let Some(tokio) = threads.tokio.take() {
             tokio.shutdown_background();

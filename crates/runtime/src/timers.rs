@@ -98,7 +98,7 @@ impl Timers {
         while !state.stopped {
             let Some((first, _)) = state.waiting.first_key_value() else {
                 state.asleep_until = Some(Time(u64::MAX));
-                self.clock.napped();
+                self.clock.note_sleep();
                 self.changed.wait(&mut state);
                 state.asleep_until = None;
                 continue;
@@ -107,7 +107,7 @@ impl Timers {
             let left = at.since(self.clock.now());
             if !left.is_zero() {
                 state.asleep_until = Some(at);
-                self.clock.napped();
+                self.clock.note_sleep();
                 self.changed.wait_for(&mut state, left);
                 state.asleep_until = None;
                 continue;

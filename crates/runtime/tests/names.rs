@@ -15,7 +15,7 @@ impl Namesake {
     async fn later(
         &mut self,
         ctx: &Ctx,
-        body: u64,
+        instance: u64,
         state: u64,
         reply: u64,
         message: u64,
@@ -25,11 +25,11 @@ impl Namesake {
         hook: u64,
     ) -> u64 {
         assert!(ctx.deadline().is_none());
-        body + state + reply + message + outcome + actor + call + hook
+        instance + state + reply + message + outcome + actor + call + hook
     }
 
-    fn at_once(&mut self, body: u64, state: u64, reply: u64, message: u64, outcome: u64) -> u64 {
-        body + state + reply + message + outcome
+    fn at_once(&mut self, instance: u64, state: u64, reply: u64, message: u64, outcome: u64) -> u64 {
+        instance + state + reply + message + outcome
     }
 
     async fn decode(&self, r#type: u64, arguments: u64) -> u64 {

@@ -79,7 +79,7 @@ async fn who_tells_runs_what_is_brief_itself() {
         "nobody waits for a tell, so it may outlast its sender's turn"
     );
     assert_eq!(last.caller, Some(Caller::Actor(ActorId::clone(teller.id()))));
-    // Outside any turn as well.
+    // Remote any turn as well.
     log.append(2).tell().await.unwrap();
     assert_eq!(log.look().await.unwrap().1.thread, this_thread());
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{Gate, within};
 use elastin::{Actor, Ctx, Ref, handlers};
-use elastin_runtime::{Grant, Outside, ReplySlot, Runtime, SaveDone};
+use elastin_runtime::{Grant, Remote, ReplySender, Runtime, SaveDone};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, Outcome, Unknown};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -24,17 +24,17 @@ use tokio::sync::Notify;
 const COMPUTE_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Actor, Serialize, Deserialize, Default)]
-struct Busy {}
+struct ActiveSet {}
 
 static TOLD: AtomicBool = AtomicBool::new(false);
 static RAN_MEANWHILE: AtomicBool = AtomicBool::new(false);
 static COMPUTED: Notify = Notify::const_new();
 
 #[handlers]
-impl Busy {
+impl ActiveSet {
     /// Tells another actor, and then computes until that one has run.
     fn tell_and_compute(&mut self, ctx: &Ctx) -> bool {
-        ctx.actor::<Busy>("told").note().try_tell().expect("there is room");
+        ctx.actor::<ActiveSet>("told").note().try_tell().expect("there is room");
         let begun = Instant::now();
         while !TOLD.load(Ordering::SeqCst) && begun.elapsed() < COMPUTE_MAX {
             std::hint::spin_loop();
@@ -47,7 +47,7 @@ impl Busy {
     }
 
     async fn start(&mut self, ctx: &Ctx) {
-        let done = ctx.actor::<Busy>("computing").tell_and_compute().await;
+        let done = ctx.actor::<ActiveSet>("computing").tell_and_compute().await;
         RAN_MEANWHILE.store(done == Ok(true), Ordering::SeqCst);
         COMPUTED.notify_one();
     }
@@ -55,8 +55,8 @@ impl Busy {
 
 #[tokio::test]
 async fn a_tell_from_a_long_turn_is_run_by_another_worker() {
-    let runtime = Runtime::builder().register::<Busy>().workers(2).build().unwrap();
-    let busy: Ref<Busy> = runtime.client().actor("first");
+    let runtime = Runtime::builder().register::<ActiveSet>().workers(2).build().unwrap();
+    let busy: Ref<ActiveSet> = runtime.client().actor("first");
     // By tell, so that the long turn runs on a worker and not on this thread.
     busy.start().try_tell().unwrap();
     within("the end of the long turn", COMPUTED.notified()).await;
@@ -213,16 +213,16 @@ async fn a_turn_whose_activation_was_discarded_ends_unseen() {
 /// A world in which nothing is here and nobody answers; it notes what was sent and given up.
 #[derive(Default)]
 struct Silence {
-    sent: Mutex<Vec<(CallId, Option<ReplySlot>)>>,
+    sent: Mutex<Vec<(CallId, Option<ReplySender>)>>,
     given_up: Mutex<Vec<CallId>>,
 }
 
-impl Outside for Silence {
+impl Remote for Silence {
     fn may_activate_here(&self, _actor: &ActorId) -> Option<Grant> {
         None
     }
 
-    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySender>) {
         self.sent.lock().push((message.header.call, reply));
     }
 
@@ -242,12 +242,12 @@ impl Outside for Silence {
 /// A world that answers before it gives back who has called.
 struct Echoing;
 
-impl Outside for Echoing {
+impl Remote for Echoing {
     fn may_activate_here(&self, _actor: &ActorId) -> Option<Grant> {
         None
     }
 
-    fn send(&self, _message: Arc<Message>, reply: Option<ReplySlot>) {
+    fn send(&self, _message: Arc<Message>, reply: Option<ReplySender>) {
         reply.expect("somebody waits").complete(Err(CallError::Panicked));
     }
 

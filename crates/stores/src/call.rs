@@ -48,7 +48,7 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 ///
 /// # Panics
 /// If the request may do harm when it is carried out twice, which can't be excluded when no answer came.
-pub async fn call_patiently(
+pub async fn call_with_retries(
     coordination: &(impl Coordination + ?Sized),
     request: impl Into<CoordinationRequest>,
 ) -> Result<CoordinationReply, CoordinationError> {

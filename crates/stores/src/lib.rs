@@ -33,7 +33,7 @@ mod tls;
 mod watchers;
 mod worker;
 
-pub use call::{CoordinationExt, StateStoreExt, call_patiently};
+pub use call::{CoordinationExt, StateStoreExt, call_with_retries};
 pub use measured::{MeasuredState, StoreMeasures, TIMES as STORE_TIMES};
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 pub use tls::StoreTls;

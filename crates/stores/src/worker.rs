@@ -188,7 +188,7 @@ fn take<Job>(shared: &Shared<Job>, wake_at: Option<Time>) -> Option<Vec<Job>> {
             break;
         }
         queue.asleep_until = Some(wake_at.unwrap_or(Time(u64::MAX)));
-        shared.clock.napped();
+        shared.clock.note_sleep();
         match left {
             None => shared.work.wait(&mut queue),
             Some(left) => drop(shared.work.wait_for(&mut queue, left)),

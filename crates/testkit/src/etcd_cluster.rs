@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use elastin::{App, Authority, Cluster, ClusterAddress};
-use elastin_backends::{Certificates, EtcdCluster, Network, PostgresServer, Process, with_wrong_clock};
+use elastin_test_servers::{Certificates, EtcdCluster, Network, PostgresServer, Process, with_wrong_clock};
 use tempfile::TempDir;
 
 /// How long a server of [`EtcdElastin`] may be silent before others take over from it, in seconds: twice etcd's shortest lease.

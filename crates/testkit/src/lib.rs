@@ -2,28 +2,28 @@
 //! of order.
 
 mod actors;
-mod bell;
 mod caller;
-mod dice;
 mod embedded;
 mod etcd_cluster;
 mod gate;
 mod history;
 mod load;
 mod probe;
+mod reminder_actor;
+mod seeded_rng;
 mod wait;
 mod witness;
 
 pub use actors::{Burner, Feeder, Journal, Ledger, Log, SLOW_TURN_BEGAN, SLOW_TURN_ENDS};
-pub use bell::Bell;
 pub use caller::Caller;
-pub use dice::Dice;
 pub use embedded::{embedded, server_names};
 pub use etcd_cluster::{EtcdElastin, LEASE_SECONDS};
 pub use gate::Gate;
 pub use history::{Counts, History, Known};
 pub use load::{LEDGERS, Load, await_service, log_of, violations};
 pub use probe::Probe;
+pub use reminder_actor::Bell;
+pub use seeded_rng::Dice;
 pub use wait::{wait_for, wait_for_some};
 pub use witness::{Sight, Testimony, WITNESSES, Witness};
 

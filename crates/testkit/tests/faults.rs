@@ -7,7 +7,7 @@ use elastin::admin::AdminError;
 use elastin::prelude::*;
 use elastin::types::ActorId;
 use elastin::{Cluster, MoveError};
-use elastin_backends::{BackendError, Disk, EtcdCluster, Network, PostgresServer, skipped};
+use elastin_test_servers::{BackendError, Disk, EtcdCluster, Network, PostgresServer, skipped};
 use elastin_testkit::{
     Bell, EtcdElastin, History, LEDGERS, Ledger, Load, Probe, SLOW_TURN_BEGAN, SLOW_TURN_ENDS, Testimony, WITNESSES,
     Witness, app, await_service, violations, wait_for, wait_for_some,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use elastin::{Authority, Cluster, ClusterAddress};
-use elastin_backends::{EtcdCluster, PostgresServer};
+use elastin_test_servers::{EtcdCluster, PostgresServer};
 use elastin_testkit::{Caller, EtcdElastin, Ledger, app, wait_for};
 
 const CALL_DEADLINE: Duration = Duration::from_secs(30);

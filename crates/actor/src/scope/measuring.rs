@@ -6,7 +6,7 @@ use elastin_types::{ActorId, Method};
 
 use super::Scope;
 use super::stack::with_current;
-use crate::flow::HERE;
+use crate::call_context::HERE;
 use crate::host::TurnMeasure;
 use crate::measure::Measure;
 use crate::span::TurnSpan;
@@ -23,7 +23,7 @@ pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
 
 #[cold]
 fn aside_timed<T>(work: impl FnOnce() -> T) -> T {
-    let now = || with_current(|scope| scope.map(|scope| scope.seat().now()));
+    let now = || with_current(|scope| scope.map(|scope| scope.cell().now()));
     let began = now();
     let done = work();
     let elapsed = now().zip(began).map_or(Duration::ZERO, |(now, began)| now.since(began));
@@ -38,7 +38,7 @@ fn aside_timed<T>(work: impl FnOnce() -> T) -> T {
 impl Scope {
     #[cold]
     pub(super) fn start_clock(&mut self) {
-        let now = self.seat().now();
+        let now = self.cell().now();
         if let Some(measure) = &mut self.measure {
             measure.resume(now);
         }
@@ -47,7 +47,7 @@ impl Scope {
     /// Takes in the time of a poll that is over.
     #[cold]
     pub(super) fn stop_clock(&mut self) {
-        let now = self.seat().now();
+        let now = self.cell().now();
         with_current(|mut caller| {
             if let Some(measure) = &mut self.measure {
                 let caller = caller.as_mut().and_then(|caller| caller.measure.as_deref_mut());
@@ -62,18 +62,18 @@ impl Scope {
     pub(super) fn hand_in(&mut self, method: Method) -> Option<u16> {
         let (mut measure, origin) = (self.measure.take()?, self.origin.take()?);
         if let Some(span) = measure.span.take() {
-            span.end(&**self.seat(), method);
+            span.end(&**self.cell(), method);
         }
         if measure.weight == 0 {
             return None;
         }
-        Some(self.seat().record_turn(&TurnMeasure {
+        Some(self.cell().record_turn(&TurnMeasure {
             weight: measure.weight,
             busy: measure.busy,
             latency: measure.latency,
             caller: origin.caller,
             from: match origin.from {
-                HERE => self.seat().node(),
+                HERE => self.cell().node(),
                 from => from,
             },
             method,
@@ -93,14 +93,14 @@ impl Scope {
         let Some(measure) = &mut self.measure else { return };
         let weight = measure.weight * measure.take_call();
         if weight > 0 {
-            self.seat().record_call(callee, method, size(), weight);
+            self.cell().record_call(callee, method, size(), weight);
         }
     }
 
     /// Begins to measure a turn out of the mailbox.
     #[cold]
     pub(super) fn measure_message(&mut self, weight: u32, size: impl FnOnce() -> u64) {
-        self.measure = Some(Box::new(Measure::new(weight, self.seat().now(), size())));
+        self.measure = Some(Box::new(Measure::new(weight, self.cell().now(), size())));
     }
 
     /// Begins to measure an inline turn, because it is its turn to be measured or because the call of its `caller` is due.
@@ -116,14 +116,14 @@ impl Scope {
         if let Some(caller) = caller
             && let Some(measure) = &mut caller.measure
         {
-            calling = Some((measure.take_call(), measure.weight, caller.seat()));
+            calling = Some((measure.take_call(), measure.weight, caller.cell()));
         }
         let bytes = size();
-        let mut measure = Measure::new(measured.unwrap_or(0), self.seat().now(), bytes);
+        let mut measure = Measure::new(measured.unwrap_or(0), self.cell().now(), bytes);
         if let Some((stands_for, weight, caller)) = calling {
             measure.stands_for = stands_for;
             if weight > 0 {
-                caller.record_call(&self.seat().id(), method, bytes, weight * stands_for);
+                caller.record_call(&self.cell().id(), method, bytes, weight * stands_for);
             }
         }
         self.measure = Some(Box::new(measure));
@@ -133,14 +133,16 @@ impl Scope {
     /// for that, though it may not be its turn to be measured.
     #[cold]
     pub(super) fn begin_span(&mut self) {
-        let Some(parent) = self.flow.trace() else { return };
-        let number = self.seat().host().next_call();
+        let Some(parent) = self.call_context.trace() else {
+            return;
+        };
+        let number = self.cell().host().next_call();
         let place = parent.child(number.sequence ^ number.origin.0.rotate_left(32));
-        self.flow.set_trace(place);
+        self.call_context.set_trace(place);
         if place.is_sampled() {
-            let span = TurnSpan::begin(&**self.seat(), place, parent);
+            let span = TurnSpan::begin(&**self.cell(), place, parent);
             span.enter();
-            let now = self.seat().now();
+            let now = self.cell().now();
             let measure = self.measure.get_or_insert_with(|| Box::new(Measure::new(0, now, 0)));
             measure.span = Some(span);
         }

@@ -6,8 +6,8 @@ use std::mem::ManuallyDrop;
 use elastin_types::{ActorId, TenantId};
 
 use super::Scope;
-use crate::flow::Flow;
-use crate::lent::Lent;
+use crate::call_context::CallContext;
+use crate::shared_instance::SharedInstance;
 
 /// How many scopes a thread keeps for later turns: inline calls nest less deep than this almost always.
 const POOLED_MAX: u32 = 64;
@@ -134,7 +134,7 @@ pub(crate) enum Inside {
     /// That turn has the actor for itself.
     Alone,
     /// That turn shares the actor with others.
-    Sharing(Lent),
+    Interleaved(SharedInstance),
 }
 
 /// Whether this thread is inside a turn of that actor.
@@ -142,9 +142,9 @@ pub(crate) fn inside(actor: &ActorId) -> Inside {
     with_current(|scope| {
         let mut scope = scope.as_deref();
         while let Some(inner) = scope {
-            if inner.seat().is_of(actor) {
+            if inner.cell().is_of(actor) {
                 // Turns further out that are of the same actor share it as well, or this one would not have begun.
-                return inner.lent.clone().map_or(Inside::Alone, Inside::Sharing);
+                return inner.shared.clone().map_or(Inside::Alone, Inside::Interleaved);
             }
             scope = inner.outer.as_deref();
         }
@@ -154,7 +154,7 @@ pub(crate) fn inside(actor: &ActorId) -> Inside {
 
 /// The actor whose turn this thread is in.
 pub(crate) fn current_actor() -> Option<ActorId> {
-    with_current(|scope| Some(scope?.seat().id()))
+    with_current(|scope| Some(scope?.cell().id()))
 }
 
 impl Scope {
@@ -175,10 +175,10 @@ impl Scope {
     fn empty() -> Box<Self> {
         CLEANUP.with(|_| {});
         Box::new(Self {
-            seat: None,
-            flow: Flow::new(TenantId(0)),
+            cell: None,
+            call_context: CallContext::new(TenantId(0)),
             origin: None,
-            lent: None,
+            shared: None,
             measure: None,
             woken: false,
             outer: None,
@@ -188,10 +188,10 @@ impl Scope {
     /// Keeps a scope that is not needed any longer.
     #[inline]
     pub(super) fn recycle(mut self: Box<Self>) {
-        self.flow.clear();
+        self.call_context.clear();
         self.woken = false;
-        if self.lent.is_some() {
-            self.lent = None;
+        if self.shared.is_some() {
+            self.shared = None;
         }
         if self.origin.is_some() {
             self.origin = None;

@@ -1,7 +1,7 @@
 //! Drives reminders: writes their rows for this node's actors, and tells those of the slots that this node owns.
 
+mod delivery;
 mod rows;
-mod teller;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -12,8 +12,8 @@ use elastin_types::NodeId;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
+pub(crate) use delivery::Tell;
 pub(crate) use rows::{forget, set};
-pub(crate) use teller::Tell;
 
 /// How many notes of new reminders wait. One more is dropped: the sweep finds its row.
 const NOTES_MAX: usize = 1024;
@@ -22,23 +22,23 @@ const NOTES_MAX: usize = 1024;
 pub(crate) type Note = (Slot, u64);
 
 /// Where the task that tells reminders hears of things. It ends when this is dropped.
-pub(crate) struct Desk {
+pub(crate) struct ReminderService {
     notes: mpsc::Sender<Note>,
     slots: watch::Sender<BTreeSet<Slot>>,
-    task: Mutex<Option<Hears>>,
+    task: Mutex<Option<Notes>>,
 }
 
 /// The other end.
-struct Hears {
+struct Notes {
     notes: mpsc::Receiver<Note>,
     slots: watch::Receiver<BTreeSet<Slot>>,
 }
 
-impl Desk {
+impl ReminderService {
     pub(crate) fn new() -> Self {
         let (notes, noted) = mpsc::channel(NOTES_MAX);
         let (slots, owned) = watch::channel(BTreeSet::new());
-        let hears = Hears {
+        let hears = Notes {
             notes: noted,
             slots: owned,
         };
@@ -52,10 +52,10 @@ impl Desk {
     /// Starts the task, once. Must be called inside a tokio runtime.
     pub(crate) fn start<T: Tell>(&self, store: Arc<dyn StateStore>, tell: Weak<T>) {
         let hears = self.task.lock().take().expect("a node goes on the network once");
-        tokio::spawn(teller::run(store, tell, hears));
+        tokio::spawn(delivery::run(store, tell, hears));
     }
 
-    /// The directory may have changed hands.
+    /// The directory may have changed executor.
     pub(crate) fn enter(&self, me: NodeId, view: &View) {
         let owned: BTreeSet<Slot> = Slot::all().filter(|slot| view.slots.owner(*slot).node == me).collect();
         self.slots.send_if_modified(|known| {

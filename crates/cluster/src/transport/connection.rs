@@ -11,12 +11,12 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Inner;
+use super::connection_reader::ConnectionReader;
 use super::link::Link;
-use super::reading::Reading;
 use crate::handshake::{self, HandshakeError};
 use crate::security::{Secured, Writer};
 
-/// How long a dialled peer may take to answer the handshake, so that a dead address does not hold frames for ever.
+/// How long a outgoing socket peer may take to answer the handshake, so that a dead address does not hold frames for ever.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How many strangers may be at the door at a time. Whoever has not said who it is costs memory, so the others wait.
@@ -82,7 +82,7 @@ pub(super) async fn accept_all(inner: Arc<Inner>, listener: TcpListener) {
     }
 }
 
-/// Finds out who has dialled, and in which version to speak; nobody if it is not one of ours.
+/// Finds out who has outgoing socket, and in which version to speak; nobody if it is not one of ours.
 async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, u16, Secured)> {
     let greeted = timeout(CONNECT_TIME_MAX, async {
         stream.set_nodelay(true)?;
@@ -109,7 +109,7 @@ async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, u16, Secured
     }
 }
 
-/// Why whoever has dialled is not the peer that it says it is.
+/// Why whoever has outgoing socket is not the peer that it says it is.
 fn objection(inner: &Inner, peer: NodeId, secured: &Secured) -> Option<&'static str> {
     if !secured.may_be_node && inner.has_address(peer) {
         return Some("a client's certificate does not speak for a node");
@@ -118,11 +118,11 @@ fn objection(inner: &Inner, peer: NodeId, secured: &Secured) -> Option<&'static 
     (!is_its).then_some("that peer has another certificate")
 }
 
-/// Carries a connection that a peer has opened. One that can be dialled is answered on a connection of its own.
+/// Carries a connection that a peer has opened. One that can be outgoing socket is answered on a connection of its own.
 async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, version: u16, secured: Secured) {
     if inner.has_address(peer) {
         let link = inner.link(peer);
-        let reading = Reading::new(&inner, secured.read_by, peer, &link, secured.reader);
+        let reading = ConnectionReader::new(&inner, secured.read_by, peer, &link, secured.reader);
         reading.keeping(secured.writer).start();
     } else {
         let Some(link) = inner.adopt(peer, secured.certificate.clone()) else {
@@ -136,7 +136,7 @@ async fn carry_both_ways(inner: &Arc<Inner>, peer: NodeId, version: u16, secured
     tracing::debug!(%peer, version, "a link is open");
     link.open(version, secured.direct);
     inner.receiver.link_up(peer);
-    Reading::new(inner, secured.read_by, peer, link, secured.reader).start();
+    ConnectionReader::new(inner, secured.read_by, peer, link, secured.reader).start();
     write_frames(inner, peer, secured.writer, link).await;
 }
 
@@ -147,8 +147,8 @@ async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link
         if frames == 0 {
             tokio::select! {
                 biased;
-                gathers = link.filled() => {
-                    if gathers {
+                batches_calls = link.filled() => {
+                    if batches_calls {
                         // Those who are about to send get to do so first.
                         tokio::task::yield_now().await;
                     }
@@ -172,7 +172,7 @@ async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link
             tracing::debug!(%peer, %error, "a connection broke");
             return inner.break_link(peer, link);
         }
-        inner.stages.sent.passed(frames, batch.len(), began.elapsed());
+        inner.metrics.sent.passed(frames, batch.len(), began.elapsed());
         if frames > 1 {
             // Where there are several there will be more, and they can be written together.
             tokio::task::yield_now().await;

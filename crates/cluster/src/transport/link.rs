@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::SendError;
-use super::replies::Replies;
-use super::stages::Stages;
+use super::metrics::TransportMetrics;
+use super::reply_reader::ReplyReader;
 use crate::frame::FrameError;
 use crate::security::Direct;
 
@@ -48,13 +48,13 @@ pub(super) struct Link {
     outgoing: Mutex<Outgoing>,
     filled: Notify,
     close: watch::Sender<bool>,
-    stages: Arc<Stages>,
+    metrics: Arc<TransportMetrics>,
     /// The bytes of frames that came and were taken in.
     heard_bytes: AtomicU64,
     /// What reads the connection that this process has opened.
-    replies: Mutex<Weak<Replies>>,
+    replies: Mutex<Weak<ReplyReader>>,
     /// Nobody may be woken by what comes there, because somebody has looked for it.
-    may_be_muted: AtomicBool,
+    may_be_disarmed: AtomicBool,
 }
 
 struct Outgoing {
@@ -69,20 +69,20 @@ struct Outgoing {
     direct: Option<Direct>,
     task: Task,
     /// It was told because frames come fast, so there will soon be more.
-    gathers: bool,
+    batches_calls: bool,
     /// When something was last sent, or taken by the task.
     sent_at: Option<Instant>,
 }
 
 /// When what was put leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Departure {
+pub(crate) enum FlushMode {
     /// Whoever sends it has nothing more for now: it is written on this thread, if the connection takes it.
-    AtOnce,
+    Now,
     /// There may soon be more: if the connection has not been quiet it is left to the task, which writes all that has gathered.
-    WithOthers,
-    /// It is written on this thread as well, whose caller waits alone and looks for the reply itself: nobody else need hear of that.
-    Awaited,
+    Coalesce,
+    /// It is written on this thread as well, whose caller waits alone and looks for the reply itself: nobody else need receive of that.
+    NowAwaited,
 }
 
 /// What the task that writes does.
@@ -97,7 +97,7 @@ enum Task {
 }
 
 impl Link {
-    pub(super) fn new(stages: Arc<Stages>) -> Arc<Link> {
+    pub(super) fn new(metrics: Arc<TransportMetrics>) -> Arc<Link> {
         Arc::new(Link {
             outgoing: Mutex::new(Outgoing {
                 version: None,
@@ -106,30 +106,30 @@ impl Link {
                 frames: 0,
                 direct: None,
                 task: Task::Waits,
-                gathers: false,
+                batches_calls: false,
                 sent_at: None,
             }),
             filled: Notify::new(),
             close: watch::Sender::new(false),
-            stages,
+            metrics,
             heard_bytes: AtomicU64::new(0),
             replies: Mutex::default(),
-            may_be_muted: AtomicBool::new(false),
+            may_be_disarmed: AtomicBool::new(false),
         })
     }
 
     /// This is what reads the connection, into which callers may look.
-    pub(super) fn is_read_by(&self, replies: Weak<Replies>) {
+    pub(super) fn is_read_by(&self, replies: Weak<ReplyReader>) {
         *self.replies.lock() = replies;
     }
 
     /// Looks for a moment for a reply, until `is_there`. If `nobody_waits` for another one then, most likely somebody looks again soon.
-    pub(super) fn look(&self, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
+    pub(super) fn busy_poll(&self, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
         let replies = self.replies.lock().upgrade();
         let Some(replies) = replies else { return };
         // Said before it is known who waits: whoever begins to wait after that has seen it.
-        self.may_be_muted.store(true, Ordering::SeqCst);
-        replies.look(is_there, nobody_waits);
+        self.may_be_disarmed.store(true, Ordering::SeqCst);
+        replies.busy_poll(is_there, nobody_waits);
     }
 
     /// Whether what waits to be written need not be written by the task. Else a task that looks for replies would keep it waiting.
@@ -139,12 +139,12 @@ impl Link {
     }
 
     /// Somebody may wait for what comes, and does not look for it.
-    fn unmute(&self) {
-        if self.may_be_muted.load(Ordering::SeqCst) {
-            self.may_be_muted.store(false, Ordering::SeqCst);
+    fn rearm(&self) {
+        if self.may_be_disarmed.load(Ordering::SeqCst) {
+            self.may_be_disarmed.store(false, Ordering::SeqCst);
             let replies = self.replies.lock().upgrade();
             if let Some(replies) = replies {
-                replies.unmute();
+                replies.rearm();
             }
         }
     }
@@ -177,7 +177,7 @@ impl Link {
         put(&mut outgoing.bytes).map_err(|_| SendError::TooLarge)?;
         if outgoing.bytes.len() > LINK_BYTES_MAX {
             outgoing.bytes.truncate(before);
-            self.stages.backlogged.fetch_add(1, Ordering::Relaxed);
+            self.metrics.backlogged.fetch_add(1, Ordering::Relaxed);
             return Err(SendError::Backlogged);
         }
         outgoing.frames += 1;
@@ -186,12 +186,15 @@ impl Link {
     }
 
     /// Sends what was put.
-    pub(super) fn flush(&self, departure: Departure) {
-        if departure != Departure::Awaited {
-            self.unmute();
+    pub(super) fn flush(&self, flush_mode: FlushMode) {
+        if flush_mode != FlushMode::NowAwaited {
+            self.rearm();
         }
         let mut outgoing = self.outgoing.lock();
-        if outgoing.bytes.is_empty() || !outgoing.may_be_written(departure) || outgoing.write(departure, &self.stages) {
+        if outgoing.bytes.is_empty()
+            || !outgoing.may_be_written(flush_mode)
+            || outgoing.write(flush_mode, &self.metrics)
+        {
             return;
         }
         if std::mem::replace(&mut outgoing.task, Task::Told) == Task::Waits {
@@ -240,7 +243,7 @@ impl Link {
     /// Waits until there is something to write; whether more is about to come, which should be written along.
     pub(super) async fn filled(&self) -> bool {
         self.filled.notified().await;
-        self.outgoing.lock().gathers
+        self.outgoing.lock().batches_calls
     }
 
     /// Whether its connections were closed, or are about to be.
@@ -263,26 +266,26 @@ impl Link {
 
 impl Outgoing {
     /// Whether the sending thread need not leave it to the task.
-    fn may_be_written(&self, departure: Departure) -> bool {
+    fn may_be_written(&self, flush_mode: FlushMode) -> bool {
         match self.task {
             Task::Waits => true,
-            Task::Told => self.need_not_wait(departure),
+            Task::Told => self.need_not_wait(flush_mode),
             Task::Writes => false,
         }
     }
 
     /// Whether nothing is gained by waiting for more.
-    fn need_not_wait(&self, departure: Departure) -> bool {
-        departure != Departure::WithOthers || self.frames >= FRAMES_ENOUGH
+    fn need_not_wait(&self, flush_mode: FlushMode) -> bool {
+        flush_mode != FlushMode::Coalesce || self.frames >= FRAMES_ENOUGH
     }
 
     /// Writes on this thread, if there is no more to wait for and the connection takes it; whether nothing is left.
-    fn write(&mut self, departure: Departure, stages: &Stages) -> bool {
+    fn write(&mut self, flush_mode: FlushMode, metrics: &TransportMetrics) -> bool {
         let now = Instant::now();
         let sent_at = self.sent_at.replace(now);
         let is_quiet = sent_at.is_none_or(|at| now.duration_since(at) >= QUIET);
-        self.gathers = !is_quiet && !self.need_not_wait(departure);
-        if self.gathers || self.bytes.len() > OWN_WRITE_BYTES_MAX {
+        self.batches_calls = !is_quiet && !self.need_not_wait(flush_mode);
+        if self.batches_calls || self.bytes.len() > OWN_WRITE_BYTES_MAX {
             return false;
         }
         let Some(direct) = &mut self.direct else { return false };
@@ -291,11 +294,11 @@ impl Outgoing {
         let time = now.elapsed();
         if written < self.bytes.len() {
             // Its frames are counted when the rest of them is written.
-            stages.sent.passed(0, written, time);
+            metrics.sent.passed(0, written, time);
             self.bytes.drain(..written);
             return false;
         }
-        stages.sent.passed(self.frames, written, time);
+        metrics.sent.passed(self.frames, written, time);
         self.bytes.clear();
         self.frames = 0;
         true

@@ -10,19 +10,19 @@
 //!
 //! Nothing here decides anything: who is a peer and what a frame means is other people's business.
 
+mod busy_poll;
+mod call_batching;
 mod connection;
-mod dialled;
-mod distrust;
-mod gathering;
-mod input;
+mod connection_reader;
+mod io_threads;
 mod link;
-mod looking;
+mod metrics;
 mod outbox;
-mod readers;
-mod reading;
-mod replies;
+mod outgoing_socket;
+mod peer_penalty;
+mod read_buffer;
+mod reply_reader;
 mod socket;
-mod stages;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use elastin_runtime::Errand;
+use elastin_runtime::InlineTask;
 use elastin_types::NodeId;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -40,19 +40,19 @@ use tokio::sync::oneshot;
 use crate::frame::{self, Class, Frames};
 use crate::handshake::Identity;
 use crate::security::Security;
-use distrust::Distrust;
+use io_threads::IoThreads;
 use link::Link;
-use readers::Readers;
-use stages::Stages;
+use metrics::TransportMetrics;
+use peer_penalty::PeerPenalty;
 
-pub(crate) use dialled::Dialled;
-pub(crate) use link::Departure;
+pub(crate) use busy_poll::busy_poll_time;
+pub(crate) use connection_reader::ReaderKind;
+pub(crate) use link::FlushMode;
 pub use link::{LINK_BYTES_MAX, LinkTraffic};
-pub(crate) use looking::looked;
-pub(crate) use outbox::{Awaited, Outbox};
-pub(crate) use reading::ReadBy;
+pub use metrics::{StageMeasures, TransportMeasures};
+pub(crate) use outbox::{NowAwaited, Outbox};
+pub(crate) use outgoing_socket::OutgoingSocket;
 pub(crate) use socket::Socket;
-pub use stages::{StageMeasures, TransportMeasures};
 
 /// How long a node that dials everybody waits before it dials a lost peer again.
 const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -61,17 +61,17 @@ const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 pub trait Receiver: Send + Sync + 'static {
     /// Frames from a peer that came together, in the order in which they were sent. A task that `comes_again` can be left what callers
     /// send: this is its waker.
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<Following>;
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<ReceiveOutcome>;
 
     /// Runs what came of frames. This may take long.
-    fn run(&self, errand: Errand);
+    fn run(&self, inline_task: InlineTask);
 
     /// What is run takes long: whatever waits for its end is seen to.
     fn catch_up(&self);
 
     /// Sends what callers have left to be sent together. False if that was nothing, or nobody `comes_again` for more: from now on
     /// they leave nothing.
-    fn send_gathered(&self, comes_again: bool) -> bool;
+    fn flush_batch(&self, comes_again: bool) -> bool;
 
     /// There is a connection to a peer: frames sent from now on go over it.
     fn link_up(&self, peer: NodeId);
@@ -81,13 +81,13 @@ pub trait Receiver: Send + Sync + 'static {
 }
 
 /// What comes of frames that were taken in, and is up to whoever has read them.
-pub enum Following {
+pub enum ReceiveOutcome {
     /// An actor that this thread may run: it is [run](Receiver::run) or dropped at once.
-    Errand(Errand),
+    InlineTask(InlineTask),
     /// A caller who has heard of an outcome.
     Outcome,
-    /// Callers who have heard of outcomes, and are likely to call again: what they send is left until it is
-    /// [sent](Receiver::send_gathered), as soon as they have had their turn.
+    /// PendingCalls who have heard of outcomes, and are likely to call again: what they send is left until it is
+    /// [sent](Receiver::flush_batch), as soon as they have had their turn.
     Calls,
 }
 
@@ -116,9 +116,9 @@ pub struct TransportConfig {
     pub me: NodeId,
     /// How nodes make sure that they talk to nodes of their cluster.
     pub security: Security,
-    /// Where connections are accepted, if the node can be dialled.
+    /// Where connections are accepted, if the node can be outgoing socket.
     pub listener: Option<TcpListener>,
-    /// Whether who reads connections may [look](TransportMeasures::looked) for frames for a moment before it sleeps. That is up
+    /// Whether who reads connections may [busy_poll](TransportMeasures::busy_poll_time) for frames for a moment before it sleeps. That is up
     /// to the whole process: if one transport may not, nobody does.
     pub looks: bool,
     /// The versions of the wire that it speaks, from the oldest to the newest: [`WIRE_VERSIONS`](crate::WIRE_VERSIONS).
@@ -132,7 +132,7 @@ struct Inner {
     handle: tokio::runtime::Handle,
     // Nobody can dial this node, so it dials everybody.
     dials_all: bool,
-    stages: Arc<Stages>,
+    metrics: Arc<TransportMetrics>,
     // One lock for addresses and links, never held while a frame is written.
     peers: Mutex<Peers>,
 }
@@ -145,7 +145,7 @@ struct Peers {
     certificates: BTreeMap<NodeId, String>,
     /// The certificates that were shown on the connections that peers without an address have opened.
     shown: BTreeMap<NodeId, Option<String>>,
-    distrust: Distrust,
+    peer_penalty: PeerPenalty,
     closed: bool,
 }
 
@@ -160,7 +160,7 @@ impl Transport {
     /// Goes on the network. Must be called inside a tokio runtime, whose tasks carry the connections.
     pub fn start(config: TransportConfig, receiver: Arc<dyn Receiver>) -> Transport {
         if !config.looks {
-            looking::forbid();
+            busy_poll::disable();
         }
         let secret = match &config.security {
             Security::Secret(secret) => Some(secret.clone()),
@@ -177,7 +177,7 @@ impl Transport {
             receiver,
             handle: tokio::runtime::Handle::current(),
             dials_all: config.listener.is_none(),
-            stages: Arc::default(),
+            metrics: Arc::default(),
             peers: Mutex::default(),
         });
         if let Some(listener) = config.listener {
@@ -186,7 +186,7 @@ impl Transport {
         Transport { inner }
     }
 
-    /// Says where a peer can be dialled.
+    /// Says where a peer can be outgoing socket.
     pub fn learn_address(&self, peer: NodeId, address: SocketAddr) {
         self.inner.peers.lock().addresses.insert(peer, address);
         if self.inner.dials_all {
@@ -214,7 +214,7 @@ impl Transport {
         let link = {
             let mut peers = self.inner.peers.lock();
             peers.addresses.remove(&peer);
-            peers.distrust.forget(peer);
+            peers.peer_penalty.forget(peer);
             peers.certificates.remove(&peer);
             peers.shown.remove(&peer);
             peers.links.remove(&peer)
@@ -231,13 +231,13 @@ impl Transport {
         let needs_connection = class == Class::Protocol;
         let link = self.inner.link(to);
         link.put(needs_connection, |out| frame::put(out, class, payload))?;
-        link.flush(Departure::WithOthers);
+        link.flush(FlushMode::Coalesce);
         Ok(())
     }
 
     /// The bytes that were sent and received so far, to be compared with an earlier look.
     pub fn traffic_bytes(&self) -> u64 {
-        self.inner.stages.received.bytes() + self.inner.stages.sent.bytes()
+        self.inner.metrics.received.bytes() + self.inner.metrics.sent.bytes()
     }
 
     /// What went over the connections with a peer; nothing, if there are none.
@@ -246,30 +246,32 @@ impl Transport {
         link.map(|link| link.traffic()).unwrap_or_default()
     }
 
-    /// What is measured of its stages.
+    /// What is measured of its metrics.
     pub fn measures(&self) -> TransportMeasures {
         let links: Vec<Arc<Link>> = self.inner.peers.lock().links.values().cloned().collect();
         let versions: Vec<u16> = links.iter().filter_map(|link| link.version()).collect();
-        let stages = &self.inner.stages;
+        let metrics = &self.inner.metrics;
         TransportMeasures {
-            received: stages.received.measures(),
-            sent: stages.sent.measures(),
+            received: metrics.received.measures(),
+            sent: metrics.sent.measures(),
             queued_bytes: links.iter().map(|link| link.queued_bytes() as u64).sum(),
-            backlogged: stages.backlogged.load(Ordering::Relaxed),
+            backlogged: metrics.backlogged.load(Ordering::Relaxed),
             links: versions.len() as u64,
             wire_version_oldest: versions.into_iter().min().unwrap_or(0),
-            looked: looked(),
+            busy_poll_time: busy_poll_time(),
         }
     }
 
     /// Waits until the threads that read connections are done with all that they had begun, or were about to.
     pub async fn caught_up(&self) {
         // Where there are none, nothing is read.
-        let Ok(readers) = Readers::of_process() else { return };
-        let (done, hear) = oneshot::channel::<()>();
+        let Ok(io_threads) = IoThreads::of_process() else {
+            return;
+        };
+        let (done, receive) = oneshot::channel::<()>();
         // It is their last task.
-        readers.spawn(&self.inner.handle, async { drop(done) });
-        let _ = hear.await;
+        io_threads.spawn(&self.inner.handle, async { drop(done) });
+        let _ = receive.await;
     }
 
     /// Closes every connection and opens no more.
@@ -291,7 +293,7 @@ impl Inner {
         if let Some(link) = peers.links.get(&to) {
             return Arc::clone(link);
         }
-        let link = Link::new(Arc::clone(&self.stages));
+        let link = Link::new(Arc::clone(&self.metrics));
         let address = peers.addresses.get(&to).copied().filter(|_| !peers.closed);
         peers.links.insert(to, Arc::clone(&link));
         self.handle
@@ -299,10 +301,10 @@ impl Inner {
         link
     }
 
-    /// The link of a peer that can't be dialled: it is answered on the connection that it opened just now. None, if it has
+    /// The link of a peer that can't be outgoing_socket: it is answered on the connection that it opened just now. None, if it has
     /// turned out meanwhile that the peer has another certificate.
     fn adopt(&self, peer: NodeId, shown: Option<String>) -> Option<Arc<Link>> {
-        let link = Link::new(Arc::clone(&self.stages));
+        let link = Link::new(Arc::clone(&self.metrics));
         let older = {
             let mut peers = self.peers.lock();
             if !peers.is_certificate_of(peer, shown.as_deref()) {
@@ -332,13 +334,13 @@ impl Inner {
     }
 
     /// A peer has talked nonsense.
-    fn distrust(&self, peer: NodeId) {
-        self.peers.lock().distrust.note(peer, Instant::now());
+    fn peer_penalty(&self, peer: NodeId) {
+        self.peers.lock().peer_penalty.note(peer, Instant::now());
     }
 
     /// How long a new connection with a peer is not read, because it has talked nonsense.
     fn pause_before_reading(&self, peer: NodeId) -> Duration {
-        self.peers.lock().distrust.pause(peer, Instant::now())
+        self.peers.lock().peer_penalty.pause(peer, Instant::now())
     }
 
     /// Ends the pair's connections and says so, once for each link.

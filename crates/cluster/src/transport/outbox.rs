@@ -5,7 +5,7 @@ use std::sync::Arc;
 use elastin_protocol::Frame;
 use elastin_types::NodeId;
 
-use super::link::{Departure, Link};
+use super::link::{FlushMode, Link};
 use super::{SendError, Transport};
 use crate::frame;
 
@@ -34,20 +34,20 @@ struct Open {
 }
 
 /// Where a reply is to come from, most likely.
-pub(crate) struct Awaited(Arc<Link>);
+pub(crate) struct NowAwaited(Arc<Link>);
 
-impl Awaited {
+impl NowAwaited {
     /// Looks for it for a moment, until `is_there`. If `nobody_waits` for another one then, most likely somebody looks again soon.
-    pub(crate) fn look(&self, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
-        self.0.look(is_there, nobody_waits);
+    pub(crate) fn busy_poll(&self, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
+        self.0.busy_poll(is_there, nobody_waits);
     }
 }
 
 impl Outbox {
     /// Where the reply to the last frame is to come from.
-    pub(crate) fn awaited(&self) -> Option<Awaited> {
+    pub(crate) fn awaited(&self) -> Option<NowAwaited> {
         let last = self.open.get(self.last)?;
-        Some(Awaited(Arc::clone(&last.link)))
+        Some(NowAwaited(Arc::clone(&last.link)))
     }
 
     /// Puts a frame of the protocol behind those already put and sent to the peer, dialling it if need be. It leaves with
@@ -55,16 +55,16 @@ impl Outbox {
     pub(crate) fn put(&mut self, transport: &Transport, to: NodeId, frame: &Frame) -> Result<(), SendError> {
         let open = self.open(transport, to);
         if open.frames >= FRAMES_TOGETHER {
-            open.send_off(Departure::AtOnce);
+            open.send_off(FlushMode::Now);
         }
         open.frames += 1;
         open.link.put(true, |out| frame::put_protocol(out, frame))
     }
 
     /// Sends what was put.
-    pub(crate) fn send_off(&mut self, departure: Departure) {
+    pub(crate) fn send_off(&mut self, flush_mode: FlushMode) {
         for open in &mut self.open {
-            open.send_off(departure);
+            open.send_off(flush_mode);
         }
     }
 
@@ -87,7 +87,7 @@ impl Outbox {
             return known;
         }
         if self.open.len() == PEERS_MAX {
-            self.send_off(Departure::WithOthers);
+            self.send_off(FlushMode::Coalesce);
             self.open.clear();
         }
         self.open.push(Open::new(transport, peer));
@@ -104,9 +104,9 @@ impl Open {
         }
     }
 
-    fn send_off(&mut self, departure: Departure) {
+    fn send_off(&mut self, flush_mode: FlushMode) {
         if self.frames > 0 {
-            self.link.flush(departure);
+            self.link.flush(flush_mode);
             self.frames = 0;
         }
     }

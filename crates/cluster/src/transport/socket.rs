@@ -12,7 +12,7 @@ use mio::event::Event;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::readers::Readers;
+use super::io_threads::IoThreads;
 
 /// A socket. Its clones are the same one, which is closed with the last of them; one task reads and one writes.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct Socket {
 
 struct Inner {
     stream: mio::net::TcpStream,
-    readers: &'static Readers,
+    io_threads: &'static IoThreads,
     token: Token,
     readiness: Arc<Readiness>,
 }
@@ -99,13 +99,13 @@ impl Readiness {
 impl Socket {
     /// A connection that is open and does not block.
     pub(crate) fn new(stream: std::net::TcpStream) -> io::Result<Self> {
-        let readers = Readers::of_process()?;
+        let io_threads = IoThreads::of_process()?;
         let mut stream = mio::net::TcpStream::from_std(stream);
         let readiness = Arc::new(Readiness::default());
-        let token = readers.register(&mut stream, &readiness)?;
+        let token = io_threads.register(&mut stream, &readiness)?;
         let inner = Inner {
             stream,
-            readers,
+            io_threads,
             token,
             readiness,
         };
@@ -113,8 +113,8 @@ impl Socket {
     }
 
     /// The threads that it is known to.
-    pub(crate) fn readers(&self) -> &'static Readers {
-        self.inner.readers
+    pub(crate) fn io_threads(&self) -> &'static IoThreads {
+        self.inner.io_threads
     }
 
     /// Writes, or waits until it can.
@@ -141,7 +141,7 @@ impl Socket {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.readers.deregister(&mut self.stream, self.token);
+        self.io_threads.deregister(&mut self.stream, self.token);
     }
 }
 

@@ -15,14 +15,14 @@ use bytes::Bytes;
 use elastin_protocol::Frame;
 use elastin_types::Time;
 
-/// What an [`Ear`] can't make sense of.
+/// What an [`InboundHandler`] can't make sense of.
 const NONSENSE: &[u8] = b"nonsense";
 
-/// Replies to callers who call again. An [`Ear`] can't make sense of the second either.
+/// ReplyReader to callers who call again. An [`InboundHandler`] can't make sense of the second either.
 const REPLIES: [&[u8]; 2] = [b"replies", b"replies and nonsense"];
 
 #[derive(Debug, PartialEq)]
-enum Heard {
+enum Received {
     Frame(NodeId, Bytes),
     Up(NodeId),
     Down(NodeId),
@@ -30,46 +30,46 @@ enum Heard {
     SendGathered(bool),
 }
 
-struct Ear(mpsc::UnboundedSender<Heard>);
+struct InboundHandler(mpsc::UnboundedSender<Received>);
 
-impl Receiver for Ear {
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<Following> {
+impl Receiver for InboundHandler {
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<ReceiveOutcome> {
         let mut following = None;
         while let Some((_, payload)) = frames.next() {
             if let Some(task) = comes_again.filter(|_| REPLIES.contains(&payload)) {
                 task.wake_by_ref();
-                following = Some(Following::Calls);
+                following = Some(ReceiveOutcome::Calls);
             }
             if [NONSENSE, REPLIES[1]].contains(&payload) {
                 frames.refuse(FrameError::Undecodable("on purpose".into()));
             } else {
-                let _ = self.0.send(Heard::Frame(from, Bytes::copy_from_slice(payload)));
+                let _ = self.0.send(Received::Frame(from, Bytes::copy_from_slice(payload)));
             }
         }
         following
     }
 
-    fn run(&self, _: Errand) {}
+    fn run(&self, _: InlineTask) {}
 
     fn catch_up(&self) {}
 
-    fn send_gathered(&self, comes_again: bool) -> bool {
-        let _ = self.0.send(Heard::SendGathered(comes_again));
+    fn flush_batch(&self, comes_again: bool) -> bool {
+        let _ = self.0.send(Received::SendGathered(comes_again));
         false
     }
 
     fn link_up(&self, peer: NodeId) {
-        let _ = self.0.send(Heard::Up(peer));
+        let _ = self.0.send(Received::Up(peer));
     }
 
     fn link_down(&self, peer: NodeId) {
-        let _ = self.0.send(Heard::Down(peer));
+        let _ = self.0.send(Received::Down(peer));
     }
 }
 
 struct Node {
     transport: Transport,
-    heard: mpsc::UnboundedReceiver<Heard>,
+    heard: mpsc::UnboundedReceiver<Received>,
     address: Option<SocketAddr>,
 }
 
@@ -93,7 +93,7 @@ impl Node {
             looks: true,
             versions: WIRE_VERSIONS,
         };
-        let transport = Transport::start(config, Arc::new(Ear(ear)));
+        let transport = Transport::start(config, Arc::new(InboundHandler(ear)));
         Node {
             transport,
             heard,
@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    async fn hears(&mut self, expected: Heard) {
+    async fn hears(&mut self, expected: Received) {
         let heard = timeout(Duration::from_secs(10), self.heard.recv()).await;
         assert_eq!(heard.ok().flatten(), Some(expected));
     }
@@ -115,8 +115,8 @@ impl Node {
     /// Opens a connection by a frame that is dropped, and waits until it is there.
     async fn connects(&mut self, to: &mut Node, id: u64, own_id: u64) {
         self.sends(id, "dropped");
-        self.hears(Heard::Up(NodeId(id))).await;
-        to.hears(Heard::Up(NodeId(own_id))).await;
+        self.hears(Received::Up(NodeId(id))).await;
+        to.hears(Received::Up(NodeId(own_id))).await;
     }
 }
 
@@ -133,8 +133,8 @@ async fn pair_secured(one: Security, other: Security) -> (Node, Node) {
     (near, far)
 }
 
-fn frame_from(id: u64, text: &str) -> Heard {
-    Heard::Frame(NodeId(id), Bytes::copy_from_slice(text.as_bytes()))
+fn frame_from(id: u64, text: &str) -> Received {
+    Received::Frame(NodeId(id), Bytes::copy_from_slice(text.as_bytes()))
 }
 
 #[tokio::test]
@@ -172,8 +172,8 @@ fn numbered(number: u64) -> Frame {
 }
 
 /// Such a frame, as it is heard.
-fn numbered_from(id: u64, number: u64) -> Heard {
-    Heard::Frame(NodeId(id), postcard::to_stdvec(&numbered(number)).unwrap().into())
+fn numbered_from(id: u64, number: u64) -> Received {
+    Received::Frame(NodeId(id), postcard::to_stdvec(&numbered(number)).unwrap().into())
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn what_is_put_into_an_outbox_leaves_together_and_in_order() {
     for number in 0..100 {
         outbox.put(&near.transport, NodeId(2), &numbered(number)).unwrap();
     }
-    outbox.send_off(Departure::WithOthers);
+    outbox.send_off(FlushMode::Coalesce);
     for number in 0..100 {
         far.hears(numbered_from(1, number)).await;
     }
@@ -199,7 +199,7 @@ async fn what_a_lone_caller_waits_for_leaves_at_once_however_often_it_calls() {
     let mut outbox = Outbox::default();
     for number in 0..10 {
         outbox.put(&near.transport, NodeId(2), &numbered(number)).unwrap();
-        outbox.send_off(Departure::Awaited);
+        outbox.send_off(FlushMode::NowAwaited);
     }
     assert_eq!(near.transport.measures().sent.batches - batches_before, 10);
     for number in 0..10 {
@@ -221,7 +221,7 @@ async fn an_outbox_keeps_the_frames_of_several_peers_together() {
             outbox.put(&near.transport, NodeId(peer), &numbered(number)).unwrap();
         }
     }
-    outbox.send_off(Departure::AtOnce);
+    outbox.send_off(FlushMode::Now);
     for number in 0..30 {
         far.hears(numbered_from(1, number)).await;
         third.hears(numbered_from(1, number)).await;
@@ -236,16 +236,16 @@ async fn an_outbox_goes_on_with_the_link_that_follows_a_broken_one() {
     let mut outbox = Outbox::default();
     outbox.put(&near.transport, NodeId(2), &numbered(1)).unwrap();
     far.transport.close();
-    near.hears(Heard::Down(NodeId(2))).await;
+    near.hears(Received::Down(NodeId(2))).await;
     let mut again = Node::start(2, true).await;
     again.transport.learn_address(NodeId(1), near.address.unwrap());
     near.transport.learn_address(NodeId(2), again.address.unwrap());
     // There is no connection yet: it is dropped, and one is opened.
     outbox.put(&near.transport, NodeId(2), &numbered(2)).unwrap();
-    near.hears(Heard::Up(NodeId(2))).await;
-    again.hears(Heard::Up(NodeId(1))).await;
+    near.hears(Received::Up(NodeId(2))).await;
+    again.hears(Received::Up(NodeId(1))).await;
     outbox.put(&near.transport, NodeId(2), &numbered(3)).unwrap();
-    outbox.send_off(Departure::WithOthers);
+    outbox.send_off(FlushMode::Coalesce);
     again.hears(numbered_from(1, 3)).await;
 }
 
@@ -254,16 +254,16 @@ async fn what_callers_leave_to_who_reads_their_replies_is_sent_however_that_ends
     let mut client = Node::start(1, false).await;
     let mut server = Node::start(2, true).await;
     client.transport.learn_address(NodeId(2), server.address.unwrap());
-    client.hears(Heard::Up(NodeId(2))).await;
-    server.hears(Heard::Up(NodeId(1))).await;
+    client.hears(Received::Up(NodeId(2))).await;
+    server.hears(Received::Up(NodeId(1))).await;
     let replies = REPLIES.map(|replies| str::from_utf8(replies).unwrap());
     server.sends(1, replies[0]);
     client.hears(frame_from(2, replies[0])).await;
-    client.hears(Heard::SendGathered(true)).await;
-    client.hears(Heard::SendGathered(false)).await;
+    client.hears(Received::SendGathered(true)).await;
+    client.hears(Received::SendGathered(false)).await;
     server.sends(1, replies[1]);
-    client.hears(Heard::SendGathered(false)).await;
-    client.hears(Heard::Down(NodeId(2))).await;
+    client.hears(Received::SendGathered(false)).await;
+    client.hears(Received::Down(NodeId(2))).await;
 }
 
 #[tokio::test]
@@ -297,21 +297,21 @@ async fn what_goes_through_the_stages_is_counted() {
 async fn a_client_is_answered_on_its_own_connection() {
     let (mut client, mut node) = (Node::start(1, false).await, Node::start(2, true).await);
     client.transport.learn_address(NodeId(2), node.address.unwrap());
-    client.hears(Heard::Up(NodeId(2))).await;
-    node.hears(Heard::Up(NodeId(1))).await;
+    client.hears(Received::Up(NodeId(2))).await;
+    node.hears(Received::Up(NodeId(1))).await;
     client.sends(2, "ask");
     node.hears(frame_from(1, "ask")).await;
     node.sends(1, "answer");
     client.hears(frame_from(2, "answer")).await;
     client.transport.close();
-    node.hears(Heard::Down(NodeId(1))).await;
+    node.hears(Received::Down(NodeId(1))).await;
 }
 
 #[tokio::test]
 async fn a_peer_that_is_not_there_is_reported_and_can_come_back() {
     let (mut near, mut far) = (Node::start(1, true).await, Node::start(2, true).await);
     near.sends(2, "lost");
-    near.hears(Heard::Down(NodeId(2))).await;
+    near.hears(Received::Down(NodeId(2))).await;
     near.transport.learn_address(NodeId(2), far.address.unwrap());
     near.connects(&mut far, 2, 1).await;
     near.sends(2, "arrives");
@@ -323,7 +323,7 @@ async fn control_frames_wait_for_the_connection() {
     let (near, mut far) = (Node::start(1, true).await, Node::start(2, true).await);
     near.transport.learn_address(NodeId(2), far.address.unwrap());
     near.transport.send(NodeId(2), Class::Control, b"report").unwrap();
-    far.hears(Heard::Up(NodeId(1))).await;
+    far.hears(Received::Up(NodeId(1))).await;
     far.hears(frame_from(1, "report")).await;
 }
 
@@ -331,7 +331,7 @@ async fn control_frames_wait_for_the_connection() {
 async fn both_directions_fall_together() {
     let (mut near, far) = pair().await;
     far.transport.close();
-    near.hears(Heard::Down(NodeId(2))).await;
+    near.hears(Received::Down(NodeId(2))).await;
 }
 
 #[tokio::test]
@@ -370,20 +370,20 @@ async fn garbage_ends_its_own_connection_only() {
 async fn nonsense_ends_the_connection_and_the_next_one_is_read_after_a_pause() {
     let (mut client, mut node) = (Node::start(1, false).await, Node::start(2, true).await);
     client.transport.learn_address(NodeId(2), node.address.unwrap());
-    client.hears(Heard::Up(NodeId(2))).await;
-    node.hears(Heard::Up(NodeId(1))).await;
-    let mut pause = distrust::PAUSE_MIN;
+    client.hears(Received::Up(NodeId(2))).await;
+    node.hears(Received::Up(NodeId(1))).await;
+    let mut pause = peer_penalty::PAUSE_MIN;
     for _ in 0..3 {
         let began = Instant::now();
         for text in ["before", "nonsense", "behind"] {
             client.sends(2, text);
         }
         node.hears(frame_from(1, "before")).await;
-        node.hears(Heard::Down(NodeId(1))).await;
-        client.hears(Heard::Down(NodeId(2))).await;
+        node.hears(Received::Down(NodeId(1))).await;
+        client.hears(Received::Down(NodeId(2))).await;
         // It dials again by itself.
-        client.hears(Heard::Up(NodeId(2))).await;
-        node.hears(Heard::Up(NodeId(1))).await;
+        client.hears(Received::Up(NodeId(2))).await;
+        node.hears(Received::Up(NodeId(1))).await;
         client.sends(2, "again");
         node.hears(frame_from(1, "again")).await;
         assert!(began.elapsed() >= pause, "{:?} is too soon", began.elapsed());

@@ -9,8 +9,8 @@ use elastin_types::{ActorId, ActorStats, Caller, NodeId, PerResource, ServerStat
 
 use super::admission::WaitingQuery;
 use super::event::{LemCommand, LemEvent};
-use super::moving::Moves;
-use super::placing::Placing;
+use super::execution::Moves;
+use super::placement::Placing;
 use super::promises::Promises;
 use super::relations::Relations;
 use super::reservations::Reservations;

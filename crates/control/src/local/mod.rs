@@ -10,20 +10,20 @@
 //! ```
 
 mod admission;
+mod colocate_agreement;
 mod companions;
 mod event;
+mod execution;
 mod lem;
-mod moving;
-mod parting;
 mod period;
-mod placing;
+mod placement;
 mod promises;
 mod relations;
 mod report;
 mod reservations;
 mod round;
-mod separating;
-mod settling;
+mod separation;
+mod split_unit;
 mod units;
 
 pub use event::{LemCommand, LemEvent, MoveId};

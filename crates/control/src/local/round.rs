@@ -7,8 +7,8 @@ use elastin_policy::Fired;
 use elastin_types::{ActorId, NodeId, ServerState, Time};
 
 use super::Lem;
+use super::colocate_agreement::OpenSettle;
 use super::event::LemCommand;
-use super::settling::OpenSettle;
 use crate::arbitrate::{best_first, is_better};
 use crate::settings::{PROMISE_PERIODS, part};
 use crate::{

@@ -1,12 +1,12 @@
 //! What operators can ask of a cluster. The requests are plain data: the command line, the embedded cluster and tests make
 //! them, and every node serves them, over the cluster's own connections.
 
-mod office;
-mod patience;
+mod retry;
+mod service;
 
-pub(crate) use patience::until_arrived;
+pub(crate) use retry::until_arrived;
 
-pub(crate) use office::{Asker, Errand, Moves, Office, answer, moved};
+pub(crate) use service::{AdminService, AdminTask, Asker, Moves, answer, moved};
 
 use elastin_protocol::MoveError;
 use elastin_types::{ActorId, NodeId};

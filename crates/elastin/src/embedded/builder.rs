@@ -15,16 +15,16 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::earlier;
+use super::previous_run;
 use super::supervisor::Supervisor;
 use super::{Embedded, REQUEST_TIME_MAX};
 use crate::PolicySource;
-use crate::known_by;
 use crate::member::{Member, MemberOptions};
 use crate::metrics::{Measures, MetricsError, MetricsServer};
 use crate::provision::ProcessProvisioner;
 use crate::settings::ClusterSettings;
 use crate::status::Status;
+use crate::trust;
 use crate::{App, AppError};
 
 /// The elasticity period of an embedded cluster, unless it or its policy sets another.
@@ -226,7 +226,7 @@ impl EmbeddedBuilder {
             servers_max: self.servers_max,
         };
         let failed = |error: anyhow::Error| EmbeddedError::Supervisor(error);
-        earlier::end_leases(&*coordination)
+        previous_run::end_leases(&*coordination)
             .await
             .map_err(|error| failed(error.into()))?;
         settings
@@ -234,7 +234,7 @@ impl EmbeddedBuilder {
             .await
             .map_err(|error| failed(error.into()))?;
         // An earlier life had another secret.
-        known_by::agree(&coordination, &security).await.map_err(failed)?;
+        trust::agree(&coordination, &security).await.map_err(failed)?;
         let options = MemberOptions::new(
             "supervisor",
             Role::Supervisor,

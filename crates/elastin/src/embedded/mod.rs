@@ -4,7 +4,7 @@
 //! and starts and ends servers. Nothing needs to be installed.
 
 mod builder;
-mod earlier;
+mod previous_run;
 mod supervisor;
 
 use std::net::SocketAddr;

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use elastin_cluster::{Class, Heard, Role, Roster};
+use elastin_cluster::{Class, MembershipUpdate, Role, Roster};
 use elastin_control::{ControlMessage, GemCommand, GemEvent};
 use elastin_policy::Policy;
 use elastin_types::{ActorId, Caller, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, Asker, Errand, Office, answer};
-use crate::control::{members_of, new_actor, sleep_until_due};
-use crate::global::Global;
-use crate::member::{Below, Member};
+use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, AdminService, AdminTask, Asker, answer};
+use crate::elasticity::control::{members_of, new_actor, sleep_until_due};
+use crate::elasticity::global::Global;
+use crate::member::{Member, NodeEvent};
 use crate::provision::{Exited, ProcessProvisioner};
 use crate::settings::ClusterSettings;
 use crate::status::Status;
@@ -74,7 +74,7 @@ pub(super) struct Supervisor {
     member: Member,
     provisioner: ProcessProvisioner,
     global: Global,
-    office: Office,
+    admin: AdminService,
     status: Arc<Mutex<Status>>,
     roster: Roster,
     awaited: Vec<Awaited>,
@@ -98,7 +98,7 @@ impl Supervisor {
             member,
             provisioner,
             global,
-            office: Office::default(),
+            admin: AdminService::default(),
             status,
             roster: Roster::default(),
             awaited: Vec::new(),
@@ -132,8 +132,8 @@ impl Supervisor {
             tokio::select! {
                 Some(below) = below.recv() => self.hear(below),
                 Some(heard) = heard.recv() => match heard {
-                    Heard::Roster(roster) => self.meet(roster),
-                    Heard::Evicted => return tracing::error!("the supervisor lost its own lease: the cluster ends"),
+                    MembershipUpdate::Roster(roster) => self.meet(roster),
+                    MembershipUpdate::Evicted => return tracing::error!("the supervisor lost its own lease: the cluster ends"),
                 },
                 Some(exited) = exited.recv() => self.bury(exited),
                 request = asked.recv() => match request {
@@ -151,9 +151,9 @@ impl Supervisor {
         }
     }
 
-    fn hear(&mut self, below: Below) {
+    fn hear(&mut self, below: NodeEvent) {
         match below {
-            Below::Frame {
+            NodeEvent::Frame {
                 from,
                 class: Class::Control,
                 payload,
@@ -163,16 +163,16 @@ impl Supervisor {
                     self.hear_control(from, frame);
                 }
             }
-            Below::Frame { from, payload, .. } => {
-                let errand = self.office.hear(&self.member.peer, &self.roster, from, &payload);
-                self.run_errand(errand);
+            NodeEvent::Frame { from, payload, .. } => {
+                let task = self.admin.hear(&self.member.peer, &self.roster, from, &payload);
+                self.run_errand(task);
             }
-            Below::NeedPlacement {
+            NodeEvent::NeedPlacement {
                 actor,
                 caller,
                 caller_node,
             } => self.place(actor, caller, caller_node),
-            Below::MoveEnded { .. } => unreachable!("the supervisor hosts no actors"),
+            NodeEvent::MoveEnded { .. } => unreachable!("the supervisor hosts no actors"),
         }
     }
 
@@ -201,11 +201,11 @@ impl Supervisor {
     }
 
     /// What an operator wants of the supervisor itself.
-    fn run_errand(&mut self, errand: Option<Errand>) {
-        let (asker, result) = match errand {
-            Some(Errand::Status { asker }) => (asker, Ok(AdminReply::Servers(self.status.lock().servers()))),
+    fn run_errand(&mut self, task: Option<AdminTask>) {
+        let (asker, result) = match task {
+            Some(AdminTask::Status { asker }) => (asker, Ok(AdminReply::Servers(self.status.lock().servers()))),
             // It hosts no actors, and ends only with its cluster.
-            Some(Errand::Move { asker, .. } | Errand::Drain { asker }) => (asker, Err(AdminError::WrongNode)),
+            Some(AdminTask::Move { asker, .. } | AdminTask::Drain { asker }) => (asker, Err(AdminError::WrongNode)),
             None => return,
         };
         answer(&self.member.peer, asker, result);
@@ -265,7 +265,7 @@ impl Supervisor {
             .set_servers(servers.map(|(node, record)| (*node, record.name.clone(), record.draining)));
         self.roster = roster;
         self.tell(GemEvent::Members(members_of(&self.roster)));
-        self.office.meet(&self.member.peer, &self.roster);
+        self.admin.meet(&self.member.peer, &self.roster);
         let all_there = |awaited: &Awaited| awaited.names.iter().all(|name| self.roster.named(name).is_some());
         let (there, awaited) = std::mem::take(&mut self.awaited).into_iter().partition(all_there);
         self.awaited = awaited;
@@ -371,8 +371,8 @@ impl Supervisor {
         match self.roster.named(&server) {
             Some(to) => {
                 let what = AdminRequest::Move { actor, to };
-                let errand = self.office.ask(&self.member.peer, &self.roster, asker, what);
-                self.run_errand(errand);
+                let task = self.admin.ask(&self.member.peer, &self.roster, asker, what);
+                self.run_errand(task);
             }
             None => crate::admin::answer(&self.member.peer, asker, Err(AdminError::NoSuchServer(server))),
         }
@@ -383,7 +383,7 @@ impl Supervisor {
             Some(node) => {
                 // Nobody waits for the answer: that it is gone shows in the roster.
                 let (answer, _) = oneshot::channel();
-                self.office
+                self.admin
                     .ask_of(&self.member.peer, node, Asker::Local(answer), AdminRequest::Drain);
             }
             None => tracing::warn!(server, "there is no such server to drain"),

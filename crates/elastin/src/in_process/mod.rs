@@ -77,7 +77,7 @@ pub struct InProcessBuilder {
     period: Option<Duration>,
     lease: Option<Duration>,
     fake_time: bool,
-    patience: Duration,
+    retry_limit: Duration,
 }
 
 impl InProcessBuilder {
@@ -88,7 +88,7 @@ impl InProcessBuilder {
             period: None,
             lease: None,
             fake_time: false,
-            patience: PATIENCE,
+            retry_limit: PATIENCE,
         }
     }
 
@@ -121,8 +121,8 @@ impl InProcessBuilder {
 
     /// Sets how long the cluster may take, in real time, to do what is due at one moment before
     /// [`advance`](InProcess::advance) gives up; half a minute, unless it is said.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn retry_limit(mut self, retry_limit: Duration) -> Self {
+        self.retry_limit = retry_limit;
         self
     }
 
@@ -165,7 +165,7 @@ impl InProcessBuilder {
             tasks,
             servers,
             fake: self.fake_time.then_some(clock),
-            patience: self.patience,
+            retry_limit: self.retry_limit,
         })
     }
 }
@@ -183,7 +183,7 @@ pub struct InProcess {
     servers: Servers,
     /// The clock of them all, if it can be moved ahead.
     fake: Option<Clock>,
-    patience: Duration,
+    retry_limit: Duration,
 }
 
 impl InProcess {

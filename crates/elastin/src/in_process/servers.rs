@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use elastin_clock::Clock;
-use elastin_cluster::{Peer, Planted, Security};
+use elastin_cluster::{NodeDriver, Planted, Security};
 use elastin_runtime::Runtime;
 use tokio::sync::oneshot;
 
@@ -13,7 +13,7 @@ use super::tasks::Tasks;
 use crate::App;
 use crate::address::Stores;
 use crate::member::LOOPBACK;
-use crate::node::{self, NodeOptions, Place};
+use crate::server::{self, NodeOptions, Place};
 
 /// The servers of a cluster, and what a further one is started with.
 pub(super) struct Servers {
@@ -31,7 +31,7 @@ pub(super) struct Servers {
 pub(super) struct Running {
     pub(super) tokio: Tasks,
     pub(super) runtime: Runtime,
-    pub(super) peer: Peer,
+    pub(super) peer: NodeDriver,
     pub(super) ended: tokio::task::JoinHandle<anyhow::Result<()>>,
 }
 
@@ -60,11 +60,11 @@ impl Servers {
             metrics: None,
             clock: self.clock.of(&name),
         };
-        let hand_over = move |runtime: &Runtime, peer: &Peer| {
+        let hand_over = move |runtime: &Runtime, peer: &NodeDriver| {
             let _ = joining.send((runtime.clone(), peer.clone()));
         };
         let never = std::future::pending;
-        let server = node::serve(self.app.clone(), place, options, never(), never(), hand_over);
+        let server = server::serve(self.app.clone(), place, options, never(), never(), hand_over);
         let ended = tokio.handle().spawn(server);
         match tokio::time::timeout(JOIN_TIME_MAX, joined).await {
             Ok(Ok((runtime, peer))) => {

@@ -15,8 +15,8 @@
 
 use std::time::{Duration, Instant};
 
-use elastin_clock::{Clock, Stirring};
-use elastin_cluster::Peer;
+use elastin_clock::{Clock, SleepState};
+use elastin_cluster::NodeDriver;
 use elastin_runtime::Runtime;
 use elastin_types::Time;
 
@@ -67,7 +67,7 @@ struct Part<'a> {
     name: &'a str,
     tasks: &'a Tasks,
     runtime: Runtime,
-    peer: Peer,
+    peer: NodeDriver,
 }
 
 /// What has happened so far: if it is the same in two looks, nothing has happened in between.
@@ -150,8 +150,8 @@ impl InProcess {
             match look(clock, &parts) {
                 Ok((next, happened)) if before == Some(happened) => return Ok(next),
                 Ok((_, happened)) => before = Some(happened),
-                Err(who) if began.elapsed() > self.patience => {
-                    let waited = self.patience;
+                Err(who) if began.elapsed() > self.retry_limit => {
+                    let waited = self.retry_limit;
                     return Err(TimeError::Busy { who, waited });
                 }
                 Err(_) => before = None,
@@ -201,9 +201,9 @@ impl InProcess {
 
 /// When the next thing is due, and what has happened so far; or who is not quiet.
 fn look(clock: &Clock, parts: &[Part<'_>]) -> Result<(Time, Happened), String> {
-    let (next, naps) = match clock.stirring() {
-        Stirring::Asleep { until, naps } => (until, naps),
-        Stirring::Awake { who } => return Err(who),
+    let (next, naps) = match clock.sleep_state() {
+        SleepState::Asleep { until, naps } => (until, naps),
+        SleepState::Awake { who } => return Err(who),
     };
     let mut happened = Happened {
         naps,

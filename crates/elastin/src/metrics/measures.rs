@@ -1,6 +1,6 @@
 //! What is measured of a process, as plain data.
 
-use elastin_cluster::PeerMeasures;
+use elastin_cluster::NodeDriverMeasures;
 use elastin_runtime::{Stats, TypeTotals};
 use elastin_stores::StoreMeasures;
 use elastin_types::ServerStats;
@@ -15,7 +15,7 @@ pub(crate) struct Measures {
     /// Its state store.
     pub(crate) store: StoreMeasures,
     /// Its part in the cluster, and the stages that receive and send.
-    pub(crate) peer: PeerMeasures,
+    pub(crate) peer: NodeDriverMeasures,
     /// How many servers there are, if this process supervises them.
     pub(crate) servers: Option<u64>,
 }

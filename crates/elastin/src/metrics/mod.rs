@@ -6,14 +6,14 @@
 
 mod http;
 mod measures;
-mod of_server;
+mod server;
 mod text;
 mod writer;
 
 pub use http::MetricsError;
 pub(crate) use http::MetricsServer;
 pub(crate) use measures::{Measures, ServerMeasures};
-pub(crate) use of_server::{LastPeriod, ServerMetrics};
+pub(crate) use server::{LastPeriod, ServerMetrics};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use elastin_cluster::{PeerMeasures, StageMeasures};
+use elastin_cluster::{NodeDriverMeasures, StageMeasures};
 use elastin_runtime::{Stats, TypeTotals};
 use elastin_stores::StoreMeasures;
 use elastin_types::{NodeId, PerResource, ServerState, ServerStats, Usage};
@@ -90,7 +90,7 @@ fn measures() -> Measures {
         turns,
         busy: Duration::from_millis(1500),
     };
-    let mut peer = PeerMeasures::default();
+    let mut peer = NodeDriverMeasures::default();
     peer.node.turned_away.by_actor = 2;
     peer.node.turned_away.by_link = 5;
     peer.transport.sent = StageMeasures {

@@ -2,7 +2,7 @@
 //!
 //! INVARIANT: every label has a bounded set of values: names that the program has, never keys of actors.
 
-use elastin_cluster::{PeerMeasures, StageMeasures};
+use elastin_cluster::{NodeDriverMeasures, StageMeasures};
 use elastin_stores::{STORE_TIMES, StoreMeasures};
 use elastin_types::Resource;
 
@@ -30,7 +30,7 @@ pub(crate) fn render(measures: &Measures) -> String {
     text.into_string()
 }
 
-fn overload_family(text: &mut Text, full_mailboxes: u64, peer: &PeerMeasures) {
+fn overload_family(text: &mut Text, full_mailboxes: u64, peer: &NodeDriverMeasures) {
     let name = "elastin_overloads_total";
     let turned_away = &peer.node.turned_away;
     text.family(name, "counter", "Messages turned away, by what was full.");
@@ -39,7 +39,7 @@ fn overload_family(text: &mut Text, full_mailboxes: u64, peer: &PeerMeasures) {
     text.value(name, &[("by", "directory")], turned_away.by_directory);
 }
 
-fn stage_families(text: &mut Text, peer: &PeerMeasures) {
+fn stage_families(text: &mut Text, peer: &NodeDriverMeasures) {
     let transport = &peer.transport;
     text.single(
         "elastin_links",
@@ -61,10 +61,10 @@ fn stage_families(text: &mut Text, peer: &PeerMeasures) {
         peer.events_queued,
     );
     text.single(
-        "elastin_receive_looked_seconds_total",
+        "elastin_receive_busy_poll_seconds_total",
         "counter",
         "Processor time spent on looking for frames instead of sleeping. It does not count as used.",
-        transport.looked.as_secs_f64(),
+        transport.busy_poll_time.as_secs_f64(),
     );
     text.single(
         "elastin_receive_refused_total",

@@ -175,7 +175,7 @@ fn run_function(actor: &Path, handler: &Handler<'_>) -> (TokenStream, TokenStrea
     // Parameters may have any names, also those that stand here: these are seen by nothing that the user wrote.
     let held = Ident::new("held", Span::mixed_site());
     let state = Ident::new("state", Span::mixed_site());
-    let owned = quote!(::std::boxed::Box<::elastin::__private::Body<#actor>>);
+    let owned = quote!(::std::boxed::Box<::elastin::__private::Instance<#actor>>);
     if !handler.may_wait() {
         let (name, borrow) = if handler.shared {
             (quote!(read_plain), quote!(&))
@@ -193,12 +193,12 @@ fn run_function(actor: &Path, handler: &Handler<'_>) -> (TokenStream, TokenStrea
     }
     let (kind, mutable, borrow, lend) = if handler.shared {
         let lend = quote_spanned! { function.span() =>
-            fn lend(#held: #owned) -> ::elastin::__private::Lent {
-                ::elastin::__private::Lent::new(#held)
+            fn lend(#held: #owned) -> ::elastin::__private::SharedInstance {
+                ::elastin::__private::SharedInstance::new(#held)
             }
         };
-        let borrow = quote!(&#held.body::<#actor>().state);
-        (quote!(::elastin::__private::Lent), None, borrow, Some(lend))
+        let borrow = quote!(&#held.instance::<#actor>().state);
+        (quote!(::elastin::__private::SharedInstance), None, borrow, Some(lend))
     } else {
         (owned, Some(quote!(mut)), quote!(&mut #held.state), None)
     };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use elastin_types::ActorType;
 
-use super::world::World;
-use super::{Claim, Report, sense};
+use super::joint::World;
+use super::{Claim, Report, satisfiability};
 use crate::{Balance, Behaviour, Diagnostic};
 
 /// A behaviour by its rule and its place in the rule.
@@ -325,12 +325,12 @@ fn bounds_of_two_rules(report: &mut Report<'_>, balances: &[(At, &Balance)]) {
                 if at.0 == other_at.0 || balance.resource != other.resource {
                     continue;
                 }
-                let Some((upper, lower)) = sense::too_close(balance.upper, other.lower) else {
+                let Some((upper, lower)) = satisfiability::too_close(balance.upper, other.lower) else {
                     continue;
                 };
                 if reported.insert((*at, *other_at)) && reported.len() <= crate::DIAGNOSTICS_MAX {
                     let span = report.behaviour_span(*at);
-                    let warning = sense::no_room(upper, lower, span, balance.resource.name())
+                    let warning = satisfiability::no_room(upper, lower, span, balance.resource.name())
                         .also(report.behaviour_span(*other_at), "with the lower bound of this");
                     report.add(warning);
                 }

@@ -5,18 +5,18 @@
 
 mod conflict;
 mod interval;
-mod sense;
+mod joint;
+mod satisfiability;
 mod shadow;
-mod sight;
+mod visibility;
 mod witness;
-mod world;
 
 use elastin_types::Schema;
 
 use crate::ast::{Ast, RuleAst};
 use crate::diagnostic::FOUND_MAX;
 use crate::{DIAGNOSTICS_MAX, Diagnostic, Policy, Span};
-use world::{Space, Together, World};
+use joint::{Space, Together, World};
 
 /// How many combinations of alternatives of rules are looked at in all. Rules are only compared where they speak of the
 /// same types, so that a policy comes near this only if hundreds of rules are about one type.
@@ -31,11 +31,11 @@ pub(crate) fn warnings(policy: &Policy, ast: &Ast, schema: &Schema) -> Vec<Diagn
         effort: 0,
     };
     for (index, rule) in ast.rules.iter().enumerate() {
-        sense::check(policy, index, rule, &mut report);
+        satisfiability::check(policy, index, rule, &mut report);
     }
     conflict::check(&mut report);
     shadow::check(&mut report);
-    sight::check(&mut report);
+    visibility::check(&mut report);
     if report.is_exhausted() {
         let message = "so many rules are about the same types that not all of them were searched for conflicts";
         report.add(Diagnostic::warning("many-rules", Span::default(), message));

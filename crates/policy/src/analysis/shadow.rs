@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use elastin_types::ActorType;
 
 use super::Report;
-use super::world::{Instance, Space};
+use super::joint::{Instance, Space};
 use crate::{Atom, Behaviour, Diagnostic, Policy, Rule};
 
 pub(super) fn check(report: &mut Report<'_>) {

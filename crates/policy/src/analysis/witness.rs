@@ -12,7 +12,7 @@ use elastin_types::{
     ServerState, ServerStats, Snapshot, Time, Usage,
 };
 
-use super::world::{Key, Space, World, WorldCaller};
+use super::joint::{Key, Space, World, WorldCaller};
 use crate::{Atom, Index, Policy, Statistic};
 
 /// An hour, so that a few calls per hour are still a whole number.

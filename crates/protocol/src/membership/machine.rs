@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use elastin_types::{NodeId, Time};
 
-use super::hold::Hold;
+use super::pending_writes::PendingWrites;
 use super::published::{Published, VIEW_KEY};
-use super::wishes::Wishes;
+use super::slot_hold::Hold;
 use super::{MemberRecord, MembershipCommand, MembershipEnd, MembershipEvent, RequestId, Role, Roster};
 use crate::bug::{Bug, Planted};
 use crate::store::{Commit, CoordinationRequest, Entry, KeyState, LeaseId, Revision};
@@ -51,7 +51,7 @@ pub struct Membership {
     hold: Hold,
     /// Members of the view that have certainly stopped, remembered because their records go with their leases.
     stopped: BTreeSet<NodeId>,
-    wishes: Wishes,
+    pending_writes: PendingWrites,
     retry_at: Option<Time>,
     /// It has stopped acting, and waits for its farewell to be noted.
     leaving: bool,
@@ -67,7 +67,7 @@ enum Asked {
     KeepAlive(KeepAliveId),
     Read,
     Publish,
-    Wish(NodeId),
+    PendingWrite(NodeId),
     Farewell,
     Revoke,
 }
@@ -94,7 +94,7 @@ impl Membership {
             published: None,
             hold: Hold::default(),
             stopped: BTreeSet::new(),
-            wishes: Wishes::default(),
+            pending_writes: PendingWrites::default(),
             retry_at: None,
             leaving: false,
             ended: false,
@@ -152,9 +152,9 @@ impl Membership {
                 self.on_watched(now, batch);
             }
             MembershipEvent::Watched { .. } => {}
-            MembershipEvent::Drain { node, draining } => self.wishes.drain(node, draining),
-            MembershipEvent::Suspect { node } => self.wishes.end(node, false),
-            MembershipEvent::Stopped { node } => self.wishes.end(node, true),
+            MembershipEvent::Drain { node, draining } => self.pending_writes.drain(node, draining),
+            MembershipEvent::Suspect { node } => self.pending_writes.end(node, false),
+            MembershipEvent::Stopped { node } => self.pending_writes.end(node, true),
             MembershipEvent::Leave if self.leaving => {}
             MembershipEvent::Leave => self.leave(out),
             MembershipEvent::Timer => {}
@@ -371,7 +371,7 @@ impl Membership {
     }
 
     fn ask_for_wishes(&mut self, out: &mut Vec<MembershipCommand>) {
-        if !self.wishes.are_left() {
+        if !self.pending_writes.are_left() {
             return;
         }
         let (entries, roster) = (&self.entries, &self.roster);
@@ -380,8 +380,8 @@ impl Membership {
             let entry = entries.get(&MemberRecord::key(&record.name))?;
             Some((entry, record))
         };
-        for (node, what) in self.wishes.requests(entry_of) {
-            self.submit(Asked::Wish(node), what, out);
+        for (node, what) in self.pending_writes.requests(entry_of) {
+            self.submit(Asked::PendingWrite(node), what, out);
         }
     }
 }

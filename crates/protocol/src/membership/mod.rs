@@ -17,12 +17,12 @@
 //! it what came of them. While coordination is away nothing changes until the lease may have run out; then the node is
 //! fenced, and when coordination is back it goes on, or ends if its lease has gone.
 
-mod hold;
 mod machine;
 mod message;
+mod pending_writes;
 mod published;
 mod record;
-mod wishes;
+mod slot_hold;
 
 pub use machine::Membership;
 pub use message::{MembershipCommand, MembershipEnd, MembershipEvent, RequestId, WatchId};

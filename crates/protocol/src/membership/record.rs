@@ -1,4 +1,4 @@
-//! What members say of themselves.
+//! What members send of themselves.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ pub struct MemberRecord {
     /// other in another way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
-    /// The versions of the wire that it speaks, from the oldest to the newest; `None` if it does not say it.
+    /// The versions of the wire that it speaks, from the oldest to the newest; `None` if it does not send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_versions: Option<(u16, u16)>,
 }

@@ -30,16 +30,16 @@ impl Node {
     /// A caller here made a call: it will get an outcome. A tell gets none.
     pub(super) fn expect_outcome(&mut self, message: &Message) {
         let CallId { origin, sequence } = message.header.call;
-        if message.header.one_way || origin != self.links.me || self.calls.contains_key(&sequence) {
+        if message.header.one_way || origin != self.sessions.me || self.calls.contains_key(&sequence) {
             return;
         }
         let deadline = message.header.deadline;
         if let Some(at) = deadline {
-            self.links.timers.set(at, Due::Call(sequence));
+            self.sessions.timers.set(at, Due::Call(sequence));
         }
         let call = PendingCall {
             deadline,
-            at: self.links.me,
+            at: self.sessions.me,
             or_at: Vec::new(),
         };
         self.calls.insert(sequence, call);
@@ -47,7 +47,7 @@ impl Node {
 
     /// A call is known to be at this node, and nowhere else.
     pub(super) fn call_is_at(&mut self, call: CallId, node: NodeId) {
-        if call.origin == self.links.me
+        if call.origin == self.sessions.me
             && let Some(pending) = self.calls.get_mut(&call.sequence)
         {
             pending.at = node;
@@ -57,7 +57,7 @@ impl Node {
 
     /// A call may have come to this node.
     pub(super) fn call_may_be_at(&mut self, call: CallId, node: NodeId) {
-        if call.origin == self.links.me
+        if call.origin == self.sessions.me
             && let Some(pending) = self.calls.get_mut(&call.sequence)
             && pending.at != node
             && !pending.or_at.contains(&node)
@@ -78,7 +78,7 @@ impl Node {
         sequences.sort_unstable();
         for sequence in sequences {
             self.call_is_lost(CallId {
-                origin: self.links.me,
+                origin: self.sessions.me,
                 sequence,
             });
         }
@@ -98,7 +98,7 @@ impl Node {
 
     /// A call was lost on its way, or with its node.
     pub(super) fn call_is_lost(&mut self, call: CallId) {
-        let error = match self.links.planted.is(Bug::DenyLost) {
+        let error = match self.sessions.planted.is(Bug::DenyLost) {
             true => CallError::NotDelivered(NotDelivered::Unreachable),
             false => CallError::Unknown(Unknown::NodeLost),
         };
@@ -109,7 +109,7 @@ impl Node {
     pub(super) fn call_is_late(&mut self, sequence: u64, at: Time) {
         if self.calls.get(&sequence).is_some_and(|call| call.deadline == Some(at)) {
             let call = CallId {
-                origin: self.links.me,
+                origin: self.sessions.me,
                 sequence,
             };
             self.complete(call, Err(CallError::DeadlineExceeded));
@@ -119,50 +119,50 @@ impl Node {
     /// A call of a caller here has ended. A second word about it is ignored.
     pub(super) fn complete(&mut self, call: CallId, outcome: Outcome) {
         if self.forget_call(call) {
-            self.links.command(Command::Complete { call, outcome });
+            self.sessions.command(Command::Complete { call, outcome });
         }
     }
 
     /// Nobody here waits for this call any more; true if somebody did.
     pub(super) fn forget_call(&mut self, call: CallId) -> bool {
-        if call.origin != self.links.me {
+        if call.origin != self.sessions.me {
             return false;
         }
         let Some(pending) = self.calls.remove(&call.sequence) else {
             return false;
         };
         if let Some(at) = pending.deadline {
-            self.links.timers.unset(at, Due::Call(call.sequence));
+            self.sessions.timers.unset(at, Due::Call(call.sequence));
         }
         true
     }
 
     /// A call that was delivered here has ended: its origin is told.
     pub(super) fn reply(&mut self, call: CallId, outcome: Outcome) {
-        if call.origin == self.links.me {
+        if call.origin == self.sessions.me {
             self.complete(call, outcome);
         } else {
-            self.links.say(call.origin, Body::Reply { call, outcome });
+            self.sessions.send(call.origin, Body::Reply { call, outcome });
         }
     }
 
     /// Whether a caller here waits for this call.
     pub(super) fn is_pending(&self, call: CallId) -> bool {
-        call.origin == self.links.me && self.calls.contains_key(&call.sequence)
+        call.origin == self.sessions.me && self.calls.contains_key(&call.sequence)
     }
 
     /// A message will not run, and its origin is told why. A tell of a caller here is answered too: its caller is the only
     /// one who can still be told.
     pub(super) fn turn_away(&mut self, message: Arc<Message>, error: CallError) {
         let call = message.header.call;
-        if call.origin != self.links.me {
+        if call.origin != self.sessions.me {
             let (actor, error) = (message.target.clone(), Box::new(error));
-            self.links.say(call.origin, Body::TurnedAway { actor, call, error });
+            self.sessions.send(call.origin, Body::TurnedAway { actor, call, error });
             return;
         }
         if message.header.one_way {
             let outcome = Err(error);
-            self.links.command(Command::Complete { call, outcome });
+            self.sessions.command(Command::Complete { call, outcome });
         } else {
             self.complete(call, Err(error));
         }

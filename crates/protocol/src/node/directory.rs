@@ -8,19 +8,19 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDel
 use super::Node;
 use super::measures::Full;
 use crate::bug::Bug;
+use crate::directory_entry::{DirectoryEntry, HostedAt};
 use crate::hosted::FIRST_ATTEMPT_AFTER_MOVE;
 use crate::slots::{Question, SlotPhase};
-use crate::whereabouts::{HostedAt, Whereabouts};
 use crate::{Body, Command, DirectoryBody, Slot};
 
 impl Node {
     /// A message came to be passed on to its actor; to the owner of the slot, if that is another node by now.
     pub(super) fn ask_directory(&mut self, message: Arc<Message>) {
-        let owner = self.links.directory_of(&message.target);
-        if owner != self.links.me {
-            self.say_passed_on(&message, owner);
+        let owner = self.sessions.directory_of(&message.target);
+        if owner != self.sessions.me {
+            self.report_passed_on(&message, owner);
             let epoch = None;
-            self.links.say(owner, Body::Message { message, epoch });
+            self.sessions.send(owner, Body::Message { message, epoch });
             return;
         }
         let slot = Slot::of(&message.target);
@@ -28,7 +28,7 @@ impl Node {
         match &mut owned.phase {
             SlotPhase::Open => self.pass_to_host(message),
             SlotPhase::Awaiting { queue, .. } | SlotPhase::Recovering { queue, .. } => {
-                if queue.len() < self.links.limits.held_per_actor {
+                if queue.len() < self.sessions.limits.held_per_actor {
                     queue.push_back(Question::Pass(message));
                 } else {
                     self.turn_away_from(Full::Directory, message);
@@ -37,14 +37,14 @@ impl Node {
         }
     }
 
-    fn say_passed_on(&mut self, message: &Message, to: NodeId) {
+    fn report_passed_on(&mut self, message: &Message, to: NodeId) {
         let (actor, call) = (message.target.clone(), message.header.call);
-        self.links.say(call.origin, Body::PassedOn { actor, call, to });
+        self.sessions.send(call.origin, Body::PassedOn { actor, call, to });
     }
 
     fn pass(&mut self, message: Arc<Message>, to: NodeId, epoch: ActivationEpoch) {
-        self.say_passed_on(&message, to);
-        self.links.say(to, Body::Passed { message, epoch });
+        self.report_passed_on(&message, to);
+        self.sessions.send(to, Body::Passed { message, epoch });
     }
 
     pub(super) fn slot_queue(&mut self, slot: Slot) -> &mut VecDeque<Question> {
@@ -54,7 +54,7 @@ impl Node {
         }
     }
 
-    fn entry(&mut self, actor: &ActorId) -> Option<&mut Whereabouts> {
+    fn entry(&mut self, actor: &ActorId) -> Option<&mut DirectoryEntry> {
         self.slots.get_mut(&Slot::of(actor))?.entries.get_mut(actor)
     }
 
@@ -67,19 +67,19 @@ impl Node {
 
     /// The node that an actor is on, as the part of the directory that this node owns has it.
     pub fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
-        let whereabouts = self.slots.get(&Slot::of(actor))?.entries.get(actor)?;
-        whereabouts.hosted_at().map(|at| at.node)
+        let entry = self.slots.get(&Slot::of(actor))?.entries.get(actor)?;
+        entry.hosted_at().map(|at| at.node)
     }
 
     /// Passes a message on to where the actor is, or finds a place for it first.
     pub(super) fn pass_to_host(&mut self, message: Arc<Message>) {
-        let held_max = self.links.limits.held_per_actor;
+        let held_max = self.sessions.limits.held_per_actor;
         let known = self.entry(&message.target);
         if let Some(at) = known.as_ref().and_then(|known| known.hosted_at()) {
-            if !self.links.is_dead(at.node) {
+            if !self.sessions.is_dead(at.node) {
                 return self.pass(message, at.node, at.epoch);
             }
-        } else if let Some(placing) = known.and_then(Whereabouts::as_placing) {
+        } else if let Some(placing) = known.and_then(DirectoryEntry::as_placing) {
             if placing.held.len() < held_max {
                 placing.held.push_back(message);
             } else {
@@ -95,26 +95,26 @@ impl Node {
         };
         let held = VecDeque::from([message]);
         let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has it");
-        owned.entries.insert(&actor, Whereabouts::placing(held));
-        self.links.command(command);
+        owned.entries.insert(&actor, DirectoryEntry::placing(held));
+        self.sessions.command(command);
     }
 
     /// Placement has answered.
     pub(super) fn on_placed(&mut self, actor: ActorId, node: Option<NodeId>) {
-        let Some(placing) = self.entry(&actor).and_then(Whereabouts::as_placing) else {
+        let Some(placing) = self.entry(&actor).and_then(DirectoryEntry::as_placing) else {
             // The slot went to another owner, who asks for itself.
             return;
         };
         let held = std::mem::take(&mut placing.held);
         let slot = Slot::of(&actor);
-        let view = self.links.view();
+        let view = self.sessions.view();
         let node = node.filter(|node| view.may_take_actors(*node));
         // Placement may not know yet who has come and who has gone.
         match node.or_else(|| view.any_place(slot)) {
             Some(node) => {
                 let owned = self.slots.get_mut(&slot).expect("it has the entry");
                 let epoch = owned.grant();
-                if self.links.planted.is(Bug::ReuseEpoch) {
+                if self.sessions.planted.is(Bug::ReuseEpoch) {
                     owned.counter -= 1;
                 }
                 let attempts_void = 0;
@@ -123,9 +123,9 @@ impl Node {
                     epoch,
                     attempts_void,
                 };
-                owned.entries.insert(&actor, Whereabouts::hosted(at));
-                self.links
-                    .say(node, Body::Directory(DirectoryBody::Grant { actor, epoch }));
+                owned.entries.insert(&actor, DirectoryEntry::hosted(at));
+                self.sessions
+                    .send(node, Body::Directory(DirectoryBody::Grant { actor, epoch }));
                 for message in held {
                     self.pass(message, node, epoch);
                 }
@@ -186,15 +186,15 @@ impl Node {
             let owned = self.slots.get_mut(&Slot::of(&actor)).expect("it has the entry");
             owned.entries.remove(&actor);
         }
-        self.links
-            .say(from, Body::Directory(DirectoryBody::EndNoted { actor, epoch }));
+        self.sessions
+            .send(from, Body::Directory(DirectoryBody::EndNoted { actor, epoch }));
     }
 
     /// The target of a move has the image and wants to be the host: the compare-and-swap that decides every move.
     fn on_commit(&mut self, target: NodeId, actor: ActorId, source: NodeId, epoch: ActivationEpoch, attempt: u32) {
         let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has looked");
-        let (mut may, mut was_given_anew) = (self.links.planted.is(Bug::CommitBlindly), false);
-        if let Some(at) = owned.entries.get(&actor).and_then(Whereabouts::hosted_at) {
+        let (mut may, mut was_given_anew) = (self.sessions.planted.is(Bug::CommitBlindly), false);
+        if let Some(at) = owned.entries.get(&actor).and_then(DirectoryEntry::hosted_at) {
             may |= at.node == source && at.epoch == epoch && attempt >= at.attempts_void;
             // The source was gone, and the target was to begin anew; it asks because it has not heard of that, and must not
             // take what it asks about for decided: the source may have called the move off and gone on before it died.
@@ -202,10 +202,10 @@ impl Node {
         }
         if !may && was_given_anew {
             let (by, now) = (owned.epoch, owned.grant());
-            return self.say(target, &actor, (epoch, attempt), (source, now), by);
+            return self.send(target, &actor, (epoch, attempt), (source, now), by);
         }
         if !may {
-            return self.say_decided(target, &actor, epoch, attempt, source);
+            return self.report_decided(target, &actor, epoch, attempt, source);
         }
         let now = owned.grant();
         let at = HostedAt {
@@ -213,9 +213,9 @@ impl Node {
             epoch: now,
             attempts_void: FIRST_ATTEMPT_AFTER_MOVE,
         };
-        owned.entries.insert(&actor, Whereabouts::hosted(at));
-        self.say_decided(source, &actor, epoch, attempt, source);
-        self.say_decided(target, &actor, epoch, attempt, source);
+        owned.entries.insert(&actor, DirectoryEntry::hosted(at));
+        self.report_decided(source, &actor, epoch, attempt, source);
+        self.report_decided(target, &actor, epoch, attempt, source);
     }
 
     /// The source of a move wants it called off.
@@ -226,27 +226,27 @@ impl Node {
             && at.epoch == epoch
         {
             at.attempts_void = at.attempts_void.max(attempt.saturating_add(1));
-            *known = Whereabouts::hosted(at);
+            *known = DirectoryEntry::hosted(at);
         }
-        self.say_decided(source, &actor, epoch, attempt, source);
+        self.report_decided(source, &actor, epoch, attempt, source);
     }
 
     /// Says where an actor is now. If it is nowhere, the activation that was to move is over, and whoever hears it finds
     /// no place named that it could act on.
-    fn say_decided(&mut self, to: NodeId, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, source: NodeId) {
+    fn report_decided(&mut self, to: NodeId, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, source: NodeId) {
         let owned = self.slots.get_mut(&Slot::of(actor)).expect("the caller has looked");
         let by = owned.epoch;
-        let (node, now) = match owned.entries.get(actor).and_then(Whereabouts::hosted_at) {
+        let (node, now) = match owned.entries.get(actor).and_then(DirectoryEntry::hosted_at) {
             Some(at) => (at.node, at.epoch),
             // The activation ended while it was being moved, as far as the directory knows: to the source this means that
             // it must not go on, to the target that it must not begin.
             None => (source, owned.grant()),
         };
-        self.say(to, actor, (epoch, attempt), (node, now), by);
+        self.send(to, actor, (epoch, attempt), (node, now), by);
     }
 
     /// Says that an actor is at this place now, to one who has asked about this attempt.
-    fn say(
+    fn send(
         &mut self,
         to: NodeId,
         actor: &ActorId,
@@ -262,6 +262,6 @@ impl Node {
             now,
             by,
         };
-        self.links.say(to, Body::Directory(body));
+        self.sessions.send(to, Body::Directory(body));
     }
 }

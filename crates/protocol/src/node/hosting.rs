@@ -30,7 +30,7 @@ impl Node {
     /// Takes a message from another node that is meant for this activation, if that is here or certain to come. If it came
     /// through the directory, `from` is who passed it on.
     pub(super) fn accept(&mut self, message: Arc<Message>, meant: ActivationEpoch, from: Option<NodeId>) {
-        if !message.header.one_way && self.links.is_full(message.header.call.origin) {
+        if !message.header.one_way && self.sessions.is_full(message.header.call.origin) {
             // So much waits for that node already that a reply would only make it worse.
             return self.turn_away_from(Full::Link, message);
         }
@@ -42,7 +42,7 @@ impl Node {
             };
         };
         let epoch = hosted.epoch();
-        let meant = match self.links.planted.is(Bug::TakeAnyEpoch) && hosted.phase().takes_mail() {
+        let meant = match self.sessions.planted.is(Bug::TakeAnyEpoch) && hosted.phase().takes_mail() {
             true => epoch,
             false => meant,
         };
@@ -51,24 +51,24 @@ impl Node {
                 if passed {
                     // Said when it is known that the mail did not bounce.
                     self.landing.push((message.target.clone(), message.header.call, meant));
-                    self.links.timers.set(self.links.now, Due::Landing);
+                    self.sessions.timers.set(self.sessions.now, Due::Landing);
                 }
                 self.deliver(epoch, message);
             }
             Phase::Closed | Phase::Active | Phase::MovingOut(_) if epoch > meant => {
-                let place = Some((self.links.me, epoch));
+                let place = Some((self.sessions.me, epoch));
                 self.give_back(message, place);
             }
             Phase::Activating if epoch == meant => {
                 if passed {
-                    self.say_landed(&message, meant);
+                    self.report_landed(&message, meant);
                 }
                 self.hold(message, false);
             }
             // It is meant for what this activation becomes: the move is decided, even if this node has not heard of it.
             Phase::MovingIn(incoming) if epoch < meant && incoming.released => {
                 if passed {
-                    self.say_landed(&message, meant);
+                    self.report_landed(&message, meant);
                 }
                 self.hold(message, false);
             }
@@ -85,30 +85,30 @@ impl Node {
     /// Returns a message to its origin.
     pub(super) fn give_back(&mut self, message: Arc<Message>, place: Option<(NodeId, ActivationEpoch)>) {
         let origin = message.header.call.origin;
-        self.links.say(origin, Body::Returned { message, place });
+        self.sessions.send(origin, Body::Returned { message, place });
     }
 
-    fn say_landed(&mut self, message: &Message, epoch: ActivationEpoch) {
+    fn report_landed(&mut self, message: &Message, epoch: ActivationEpoch) {
         let (actor, call) = (message.target.clone(), message.header.call);
-        self.links.say(call.origin, Body::Landed { actor, call, epoch });
+        self.sessions.send(call.origin, Body::Landed { actor, call, epoch });
     }
 
     /// No mail bounces any more that was delivered before this event: those who wait for it are told.
-    pub(super) fn say_all_landed(&mut self) {
+    pub(super) fn report_all_landed(&mut self) {
         for (actor, call, epoch) in std::mem::take(&mut self.landing) {
-            self.links.say(call.origin, Body::Landed { actor, call, epoch });
+            self.sessions.send(call.origin, Body::Landed { actor, call, epoch });
         }
     }
 
     /// Keeps a message from another node, whose origin must not take it for settled because it is acknowledged.
     fn keep(&mut self, message: Arc<Message>, passed: bool) {
-        if !passed && !self.links.planted.is(Bug::KeepSilently) {
+        if !passed && !self.sessions.planted.is(Bug::KeepSilently) {
             let (actor, call, caller) = (
                 message.target.clone(),
                 message.header.call,
                 message.header.caller.clone(),
             );
-            self.links.say(call.origin, Body::Kept { actor, call, caller });
+            self.sessions.send(call.origin, Body::Kept { actor, call, caller });
         }
         self.hold(message, true);
     }
@@ -117,13 +117,13 @@ impl Node {
         if message.header.request.is_some() && !self.is_to_run(&message) {
             return;
         }
-        self.links.command(Command::Deliver { epoch, message });
+        self.sessions.command(Command::Deliver { epoch, message });
     }
 
     /// Keeps a message until it is clear what becomes of the actor.
     pub(super) fn hold(&mut self, message: Arc<Message>, passed: bool) {
         let hosted = self.hosted.get_mut(&message.target).expect("the caller has looked");
-        if hosted.held().len() >= self.links.limits.held_per_actor {
+        if hosted.held().len() >= self.sessions.limits.held_per_actor {
             self.turn_away_from(Full::Actor, message);
         } else {
             hosted.held_mut().push_back(Held { message, passed });
@@ -132,11 +132,11 @@ impl Node {
 
     /// What was held for an actor that is not here after all finds its way again, in order.
     pub(super) fn send_elsewhere(&mut self, held: VecDeque<Held>, place: Option<(NodeId, ActivationEpoch)>) {
-        if self.links.planted.is(Bug::ForgetHeld) {
+        if self.sessions.planted.is(Bug::ForgetHeld) {
             return;
         }
         for Held { message, passed } in held {
-            if message.header.call.origin == self.links.me && !passed {
+            if message.header.call.origin == self.sessions.me && !passed {
                 self.send_own(message);
             } else {
                 self.give_back(message, place);
@@ -180,8 +180,8 @@ impl Node {
             epoch,
             source,
         };
-        self.links.command(command);
-        let here = Place::Host(self.links.me, epoch);
+        self.sessions.command(command);
+        let here = Place::Host(self.sessions.me, epoch);
         self.leave_path(&actor, here);
     }
 
@@ -195,7 +195,7 @@ impl Node {
             .collect();
         for call in calls {
             let actor = actor.clone();
-            self.links.say(call.origin, Body::Landed { actor, call, epoch });
+            self.sessions.send(call.origin, Body::Landed { actor, call, epoch });
         }
     }
 
@@ -237,12 +237,12 @@ impl Node {
         let path = self.routes.get(actor).map(|route| &route.path);
         if matches!(path, Some(Path::Direct { leaving: None, .. })) {
             // A message that was on its way through the directory has landed elsewhere, at an activation before this one.
-            return self.leave_path(actor, Place::Host(self.links.me, epoch));
+            return self.leave_path(actor, Place::Host(self.sessions.me, epoch));
         }
-        if path.is_none() || self.links.planted.is(Bug::OpenTooEarly) {
+        if path.is_none() || self.sessions.planted.is(Bug::OpenTooEarly) {
             hosted.set_phase(Phase::Active);
             let actor = actor.clone();
-            self.links.command(Command::Open { actor, epoch });
+            self.sessions.command(Command::Open { actor, epoch });
         }
     }
 
@@ -261,7 +261,7 @@ impl Node {
     pub(super) fn on_bounced(&mut self, epoch: ActivationEpoch, message: Arc<Message>) {
         self.landing.retain(|(_, call, _)| *call != message.header.call);
         self.on_passivated(message.target.clone(), epoch);
-        if message.header.call.origin == self.links.me {
+        if message.header.call.origin == self.sessions.me {
             self.send_own(message);
         } else {
             self.give_back(message, None);
@@ -273,9 +273,9 @@ impl Node {
         self.set_phase(&actor, Phase::Leaving);
         self.requests.forget_actor(&actor);
         let epoch = self.hosted[&actor].epoch();
-        let owner = self.links.directory_of(&actor);
-        self.links
-            .say(owner, Body::Directory(DirectoryBody::Ended { actor, epoch }));
+        let owner = self.sessions.directory_of(&actor);
+        self.sessions
+            .send(owner, Body::Directory(DirectoryBody::Ended { actor, epoch }));
     }
 
     /// The directory knows that the activation is over: what came meanwhile finds the actor's next one.
@@ -303,7 +303,7 @@ impl Node {
         }
     }
 
-    /// Slots have new owners. Those who have something to say to an old one say it to the new one, and what waits for an
+    /// Slots have new owners. Those who have something to send to an old one send it to the new one, and what waits for an
     /// old one's word goes to the new one.
     pub(super) fn hosted_follow_owners(&mut self, changed: impl Fn(&ActorId) -> bool) {
         let concerned: Vec<ActorId> = self.limbo.iter().filter(|actor| changed(actor)).cloned().collect();

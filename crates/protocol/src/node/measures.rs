@@ -33,7 +33,7 @@ pub struct TurnedAway {
 pub struct NodeMeasures {
     /// What was turned away since the node began.
     pub turned_away: TurnedAway,
-    /// How often peers said what only servers and owners of slots say, and were neither.
+    /// How often peers said what only servers and owners of slots send, and were neither.
     pub refused: u64,
     /// Frames that were sent to peers and are not acknowledged.
     pub unacknowledged: usize,
@@ -44,7 +44,7 @@ pub struct NodeMeasures {
 impl Node {
     /// What is measured of this node.
     pub fn measures(&self) -> NodeMeasures {
-        let (unacknowledged, unacknowledged_bytes) = self.links.credit_in_use();
+        let (unacknowledged, unacknowledged_bytes) = self.sessions.credit_in_use();
         NodeMeasures {
             turned_away: self.turned_away,
             refused: self.refused,

@@ -8,35 +8,30 @@
 //! `directory` (slots owned here), `slot_changes` (how they change hands), `ending` (what becomes of a client's calls).
 
 mod calls;
-mod changes;
+mod dedup;
 mod directory;
-mod ending;
-mod granting;
-mod group_moves;
-mod hearing;
+mod evicted;
+mod frames;
+mod grants;
 mod hosting;
-mod many_moves;
+mod leave;
 mod measures;
-mod moving_in;
-mod moving_out;
-mod parting;
-mod releasing;
-mod repeating;
-mod sending;
-mod settling;
+mod migration;
+mod routing;
 mod sizes;
-mod slot_changes;
+mod slot_transfer;
+mod view_change;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, NotDelivered, SlotEpoch, Time};
 
-use crate::host_map::HostMap;
+use crate::collections::host_map::HostMap;
+use crate::dedup_table::DedupTable;
 use crate::hosted::Hosted;
-use crate::links::Links;
-use crate::requests::Requests;
 use crate::route::Route;
+use crate::sessions::Sessions;
 use crate::slots::OwnedSlot;
 use crate::timers::Due;
 use crate::{Command, Event, Map, MoveId, NodeConfig, Slot, View};
@@ -45,17 +40,17 @@ pub use measures::{NodeMeasures, TurnedAway};
 pub use sizes::TableSizes;
 
 use calls::PendingCall;
-use many_moves::WaitingMove;
-use parting::Parting;
-use repeating::OpenRequest;
-use settling::SettlingMove;
+use dedup::OpenRequest;
+use leave::DrainPhase;
+use migration::queue::WaitingMove;
+use migration::settle::SettlingMove;
 
 /// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
 /// slots that the view gives it.
 #[derive(Debug)]
 pub struct Node {
     hosts: bool,
-    links: Links,
+    sessions: Sessions,
     /// Calls of callers here, by sequence number.
     calls: Map<u64, PendingCall>,
     routes: Map<ActorId, Route>,
@@ -67,8 +62,8 @@ pub struct Node {
     routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
     hosted: HostMap<Hosted>,
     /// What the actors here know of requests that may come again.
-    requests: Requests,
-    /// Requests of callers here that may be made again.
+    requests: DedupTable,
+    /// DedupTable of callers here that may be made again.
     open_requests: BTreeMap<u64, OpenRequest>,
     last_request: u64,
     /// Messages that came through the directory and were delivered in the last event, and may bounce.
@@ -100,10 +95,10 @@ pub struct Node {
     /// Slots for which everybody is about to be asked what is there.
     recovery_wanted: BTreeSet<Slot>,
     turned_away: TurnedAway,
-    /// How often peers said what they may not say.
+    /// How often peers said what they may not send.
     refused: u64,
     /// Whether this node is about to go.
-    parting: Parting,
+    parting: DrainPhase,
     /// Peers that are about to go: no path leads to them.
     parting_peers: BTreeSet<NodeId>,
     /// Whether this node is no longer a member.
@@ -115,14 +110,14 @@ impl Node {
     pub fn new(config: NodeConfig) -> Self {
         Self {
             hosts: config.hosts,
-            links: Links::new(config.me, config.limits),
+            sessions: Sessions::new(config.me, config.limits),
             calls: Map::default(),
             routes: Map::default(),
             busy_routes: BTreeSet::new(),
             blocked_routes: BTreeSet::new(),
             routes_waiting: BTreeMap::new(),
             hosted: HostMap::default(),
-            requests: Requests::default(),
+            requests: DedupTable::default(),
             open_requests: BTreeMap::new(),
             last_request: 0,
             landing: Vec::new(),
@@ -141,7 +136,7 @@ impl Node {
             recovery_wanted: BTreeSet::new(),
             turned_away: TurnedAway::default(),
             refused: 0,
-            parting: Parting::No,
+            parting: DrainPhase::No,
             parting_peers: BTreeSet::new(),
             evicted: false,
         }
@@ -150,22 +145,22 @@ impl Node {
     /// Plants a bug, to see whether it is found.
     #[cfg(feature = "planted-bugs")]
     pub fn plant(&mut self, bug: crate::Bug) {
-        self.links.planted.bug = Some(bug);
+        self.sessions.planted.bug = Some(bug);
     }
 
     /// This node.
     pub fn me(&self) -> NodeId {
-        self.links.me
+        self.sessions.me
     }
 
     /// The cluster as this node knows it.
     pub fn view(&self) -> Option<&View> {
-        self.links.view.as_ref()
+        self.sessions.view.as_ref()
     }
 
     /// When [`Event::Timer`] is wanted next.
     pub fn next_timer(&self) -> Option<Time> {
-        self.links.timers.next()
+        self.sessions.timers.next()
     }
 
     /// The activations on this node that take mail, in no particular order.
@@ -178,18 +173,18 @@ impl Node {
     ///
     /// A panic is a bug here, and leaves the node in no defined state: its driver must stop it for good.
     pub fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Command>) {
-        self.links.now = self.links.now.max(now);
-        std::mem::swap(&mut self.links.out, out);
-        self.links.look_at_lease(matches!(event, Event::Timer));
+        self.sessions.now = self.sessions.now.max(now);
+        std::mem::swap(&mut self.sessions.out, out);
+        self.sessions.look_at_lease(matches!(event, Event::Timer));
         if !matches!(event, Event::Bounced { .. }) {
-            self.links.nothing_bounces();
-            self.say_all_landed();
+            self.sessions.nothing_bounces();
+            self.report_all_landed();
         }
         self.dispatch(event);
         self.begin_waiting_moves();
         self.drain_loopback();
         self.tell_settled();
-        std::mem::swap(&mut self.links.out, out);
+        std::mem::swap(&mut self.sessions.out, out);
     }
 
     fn dispatch(&mut self, event: Event) {
@@ -203,10 +198,10 @@ impl Node {
                 self.forget_call(call);
             }
             Event::Frame { from, frame } => self.on_frame(from, frame),
-            Event::LinkUp { peer } => self.links.link_up(peer),
-            Event::LinkDown { peer } => self.links.link_down(peer),
+            Event::LinkUp { peer } => self.sessions.link_up(peer),
+            Event::LinkDown { peer } => self.sessions.link_down(peer),
             Event::View(view) => self.on_view(view),
-            Event::MayActUntil(until) => self.links.may_act_until(until),
+            Event::MayActUntil(until) => self.sessions.may_act_until(until),
             Event::Activated { actor, epoch, result } => self.on_activated(actor, epoch, result),
             Event::Frozen { actor, epoch, image } => self.on_frozen(actor, epoch, image),
             Event::Released { actor, epoch, queue } => self.on_released(actor, epoch, queue),
@@ -229,7 +224,7 @@ impl Node {
             self.stamp(Arc::make_mut(&mut message));
         }
         self.expect_outcome(&message);
-        if self.links.view.is_none() {
+        if self.sessions.view.is_none() {
             return self.turn_away(message, CallError::NotDelivered(NotDelivered::Unreachable));
         }
         self.send_own(message);
@@ -249,11 +244,11 @@ impl Node {
     }
 
     fn on_timer(&mut self) {
-        while let Some((at, due)) = self.links.timers.take_due(self.links.now) {
+        while let Some((at, due)) = self.sessions.timers.take_due(self.sessions.now) {
             match due {
                 Due::Call(sequence) => self.call_is_late(sequence, at),
-                Due::Acknowledge(peer) => self.links.acknowledge_due(peer),
-                Due::Retransmit(peer) => self.links.retransmit_due(peer),
+                Due::Acknowledge(peer) => self.sessions.acknowledge_due(peer),
+                Due::Retransmit(peer) => self.sessions.retransmit_due(peer),
                 Due::Move(actor) => self.move_is_late(&actor, at),
                 Due::Stage(actor) => self.stage(&actor),
                 // Every event does these first or last.

@@ -18,9 +18,9 @@ pub struct TableSizes {
     pub held: usize,
     /// Messages held for the one actor that has most.
     pub held_most: usize,
-    /// Requests that actors here remember.
+    /// DedupTable that actors here remember.
     pub requests: usize,
-    /// Requests that the one actor remembers that has most.
+    /// DedupTable that the one actor remembers that has most.
     pub requests_most: usize,
     /// Frames not acknowledged.
     pub unacknowledged: usize,
@@ -56,7 +56,7 @@ impl Node {
             held_most: hosted.chain(routes).max().unwrap_or(0),
             requests: self.requests.len(),
             requests_most: self.requests.most(),
-            unacknowledged: self.links.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
+            unacknowledged: self.sessions.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
             entries: self.slots.values().map(|slot| slot.entries.len()).sum(),
             entry_bytes: self.slots.values().map(|slot| slot.entries.bytes()).sum(),
             owned_slots: self.slots.len(),

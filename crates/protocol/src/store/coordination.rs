@@ -28,7 +28,7 @@ pub const LEASE_TTL_MIN: Duration = Duration::from_millis(10);
 /// Keeps what a cluster must agree on. All requests are atomic and see all that was done before them.
 ///
 /// - Every [`Done`] is called exactly once, and a write is durable before it is called with `Ok`.
-/// - Requests that one thread submits one after the other take effect in that order.
+/// - DedupTable that one thread submits one after the other take effect in that order.
 pub trait Coordination: Send + Sync {
     /// Hands in one request.
     fn submit(&self, request: CoordinationRequest, done: Done<CoordinationReply, CoordinationError>);

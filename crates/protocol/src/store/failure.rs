@@ -30,7 +30,7 @@ pub enum StoreFailure {
         /// What the system said.
         reason: String,
     },
-    /// The store's file does not hold what was written to it. Requests that need the damaged part fail; don't retry,
+    /// The store's file does not hold what was written to it. DedupTable that need the damaged part fail; don't retry,
     /// restore the file.
     #[error("the store's file is damaged: {what}")]
     Corrupt {

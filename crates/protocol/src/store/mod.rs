@@ -1,6 +1,6 @@
 //! What Elastin keeps outside its nodes: the traits of the state store and of coordination, and what they mean.
 //!
-//! Requests and replies are plain data, so that the wire, the simulator and every implementation share one vocabulary:
+//! DedupTable and replies are plain data, so that the wire, the simulator and every implementation share one vocabulary:
 //!
 //! ```text
 //!   caller ── StateRequest ──────► StateStore   ── done(Result<StateReply, StateError>) ──► caller

@@ -22,7 +22,7 @@ pub const SCAN_BYTES_MAX: usize = 4 << 20;
 /// Keeps the state of actors and the values that an application shares. All requests are atomic.
 ///
 /// - Every [`Done`] is called exactly once, and a write is durable before it is called with `Ok`.
-/// - Requests that one thread submits one after the other take effect in that order.
+/// - DedupTable that one thread submits one after the other take effect in that order.
 /// - The epoch stored for an actor only grows; a write with a lower one is refused.
 pub trait StateStore: Send + Sync {
     /// Hands in one request.

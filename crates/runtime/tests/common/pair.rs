@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use elastin_actor::ReplySlot;
-use elastin_runtime::{Builder, Grant, Mail, Outside, Runtime, SaveDone, StateImage};
+use elastin_actor::ReplySender;
+use elastin_runtime::{Builder, Grant, InboundMessage, Remote, Runtime, SaveDone, StateImage};
 use elastin_types::{ActivationEpoch, ActorId, CallId, Message, NodeId, Outcome};
 use parking_lot::Mutex;
 
@@ -21,7 +21,7 @@ pub(crate) struct Place {
 pub(crate) struct Pair {
     runtimes: [OnceLock<Runtime>; 2],
     directory: Mutex<BTreeMap<ActorId, Place>>,
-    replies: Mutex<BTreeMap<CallId, ReplySlot>>,
+    replies: Mutex<BTreeMap<CallId, ReplySender>>,
 }
 
 struct Side {
@@ -84,13 +84,13 @@ impl Pair {
     }
 
     /// Keeps the slots here, as a real node would, so that replies have to find their way by the call's id.
-    fn remember(&self, mail: Vec<Mail>) -> Vec<Mail> {
+    fn remember(&self, mail: Vec<InboundMessage>) -> Vec<InboundMessage> {
         let mut replies = self.replies.lock();
-        let forget = |mail: Mail| {
+        let forget = |mail: InboundMessage| {
             if let Some(reply) = mail.reply {
                 replies.insert(mail.message.header.call, reply);
             }
-            Mail::from(mail.message)
+            InboundMessage::from(mail.message)
         };
         mail.into_iter().map(forget).collect()
     }
@@ -103,14 +103,14 @@ impl Pair {
     }
 }
 
-impl Outside for Side {
+impl Remote for Side {
     fn may_activate_here(&self, _actor: &ActorId) -> Option<Grant> {
         None
     }
 
-    fn send(&self, message: Arc<Message>, reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySender>) {
         let mut directory = self.pair.directory.lock();
-        let mail = self.pair.remember(vec![Mail { message, reply }]).remove(0);
+        let mail = self.pair.remember(vec![InboundMessage { message, reply }]).remove(0);
         let actor = mail.message.target.clone();
         match directory.get(&actor) {
             Some(place) => {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use elastin_actor::ReplySlot;
-use elastin_runtime::{Grant, Outside, SaveDone, StateImage};
+use elastin_actor::ReplySender;
+use elastin_runtime::{Grant, Remote, SaveDone, StateImage};
 use elastin_types::{ActivationEpoch, ActorId, CallId, Message, Outcome};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -30,7 +30,7 @@ impl SlowStore {
     }
 }
 
-impl Outside for SlowStore {
+impl Remote for SlowStore {
     fn may_activate_here(&self, actor: &ActorId) -> Option<Grant> {
         let kept = self.kept.lock().get(actor).cloned();
         Some(Grant {
@@ -39,7 +39,7 @@ impl Outside for SlowStore {
         })
     }
 
-    fn send(&self, message: Arc<Message>, _reply: Option<ReplySlot>) {
+    fn send(&self, message: Arc<Message>, _reply: Option<ReplySender>) {
         panic!("every actor is here, but {message:?} left");
     }
 

@@ -24,7 +24,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
 use crate::tls::StoreTls;
-use opening::{PATIENCE, open, open_patiently};
+use opening::{PATIENCE, open, open_with_retries};
 use session::{Session, unreachable_because};
 use tls::Tls;
 
@@ -108,7 +108,7 @@ impl PostgresState {
         if !is_plain(schema) {
             return Err(PostgresError::SchemaName(schema.to_owned()));
         }
-        let session = open_patiently(&config, tls.as_ref(), schema, patience)
+        let session = open_with_retries(&config, tls.as_ref(), schema, patience)
             .await
             .map_err(|failed| PostgresError::Unusable(failed.to_string()))?;
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);

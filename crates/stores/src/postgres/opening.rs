@@ -86,7 +86,7 @@ pub(super) async fn open(config: &Config, tls: Option<&Tls>, schema: &str) -> Re
 }
 
 /// The same, again and again for so long while the server can't be reached: it may well be started at the same time.
-pub(super) async fn open_patiently(
+pub(super) async fn open_with_retries(
     config: &Config,
     tls: Option<&Tls>,
     schema: &str,

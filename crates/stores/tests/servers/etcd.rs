@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_backends::{Certificates, EtcdCluster, Proxy, free_port};
 use elastin_protocol::store::conformance::coordination_scripts;
 use elastin_protocol::store::{
     Change, Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, KeyState, LeaseId,
@@ -11,6 +10,7 @@ use elastin_protocol::store::{
 };
 use elastin_stores::StoreTls;
 use elastin_stores::etcd::{EtcdConfig, EtcdCoordination, EtcdError};
+use elastin_test_servers::{Certificates, EtcdCluster, Proxy, free_port};
 
 use crate::blocking::{CoordinationUnderTest, Watching, ask_coordination};
 use crate::store_tls;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use elastin_backends::{EtcdCluster, Proxy};
 use elastin_protocol::store::{
     Commit, CoordinationError, CoordinationReply, CoordinationRequest, Revision, StoreFailure,
 };
+use elastin_test_servers::{EtcdCluster, Proxy};
 
 use crate::blocking::{Watching, ask_coordination};
 use crate::etcd::{blocking, connect, connect_as, get, revision_of, value_of};

@@ -12,7 +12,7 @@ mod postgres_opening;
 mod torn;
 
 /// What a client needs that trusts these certificates' authority, with or without a certificate of its own.
-fn store_tls(certificates: &elastin_backends::Certificates, identity: bool) -> elastin_stores::StoreTls {
+fn store_tls(certificates: &elastin_test_servers::Certificates, identity: bool) -> elastin_stores::StoreTls {
     let text = |file| std::fs::read_to_string(file).expect("the files are there");
     elastin_stores::StoreTls {
         authority: text(certificates.authority()),

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use elastin_backends::{Certificates, PostgresServer, Proxy};
 use elastin_protocol::store::conformance::state_scripts;
 use elastin_protocol::store::{StateError, StateReply, StateRequest, StateStore};
 use elastin_stores::postgres::{PostgresError, PostgresState};
 use elastin_stores::{StateStoreExt, StoreTls};
+use elastin_test_servers::{Certificates, PostgresServer, Proxy};
 use elastin_types::{ActivationEpoch, ActorId, ActorType, NodeId, SlotEpoch};
 
 use crate::blocking::{LIMIT, StateUnderTest, ask_state};

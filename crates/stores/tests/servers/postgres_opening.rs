@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use elastin_backends::PostgresServer;
 use elastin_protocol::store::{StateError, StateReply, StateRequest};
 use elastin_stores::StateStoreExt;
 use elastin_stores::postgres::PostgresState;
+use elastin_test_servers::PostgresServer;
 use elastin_types::{ActivationEpoch, ActorId, ActorType};
 use tokio::task::JoinSet;
 use tokio_postgres::NoTls;

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use elastin_backends::Proxy;
 use elastin_protocol::store::conformance::{CoordinationSubject, StateSubject, coordination_scripts, state_scripts};
 use elastin_protocol::store::{
     Coordination, CoordinationError, CoordinationReply, CoordinationRequest, Revision, StateError, StateReply,
     StateRequest, StateStore, WatchBatch,
 };
+use elastin_test_servers::Proxy;
 use elastin_types::{ActorId, ActorType};
 
 use crate::blocking::{CoordinationUnderTest, LIMIT, StateUnderTest, ask_coordination, ask_state};

@@ -6,7 +6,6 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use elastin_backends::Proxy;
 use elastin_protocol::store::{
     Change, Commit, Coordination, CoordinationError, CoordinationReply, CoordinationRequest, Done, HISTORY_CHANGES_MAX,
     KeyState, LeaseId, Revision, StateError, StateReply, StateRequest, StateStore, StoreFailure, WRITES_MAX,
@@ -16,6 +15,7 @@ use elastin_stores::memory::{MemoryCoordination, MemoryState};
 use elastin_stores::secret::{Secret, Side};
 use elastin_stores::served::{ConnectError, ServeError, Server, StoreClient, serve};
 use elastin_stores::{CoordinationExt, StateStoreExt};
+use elastin_test_servers::Proxy;
 use elastin_types::{ActivationEpoch, ActorId, ActorType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

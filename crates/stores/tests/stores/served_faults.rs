@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use elastin_backends::Proxy;
 use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState};
 use elastin_stores::memory::{MemoryCoordination, MemoryState};
 use elastin_stores::served::{Server, StoreClient};
+use elastin_test_servers::Proxy;
 use tokio::runtime::Handle;
 
 use crate::blocking::LIMIT;

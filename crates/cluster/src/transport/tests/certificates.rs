@@ -33,9 +33,9 @@ async fn gets_through(dialler: Security, acceptor: Security) -> bool {
     let mut far = Node::start_secured(2, true, acceptor).await;
     near.transport.learn_address(NodeId(2), far.address.unwrap());
     let first = timeout(Duration::from_secs(10), near.heard.recv()).await.unwrap();
-    let through = first == Some(Heard::Up(NodeId(2)));
+    let through = first == Some(Received::Up(NodeId(2)));
     if through {
-        far.hears(Heard::Up(NodeId(1))).await;
+        far.hears(Received::Up(NodeId(1))).await;
     } else {
         assert!(far.heard.try_recv().is_err(), "the other end was told of a stranger");
     }
@@ -72,7 +72,7 @@ async fn client(id: u64, security: &Security, node: &Node) -> Node {
 impl Node {
     /// It is cut off: it finds out after the greeting, which says who it is.
     async fn is_cut_off(&mut self) {
-        while self.heard.recv().await != Some(Heard::Down(NodeId(2))) {}
+        while self.heard.recv().await != Some(Received::Down(NodeId(2))) {}
     }
 }
 
@@ -87,7 +87,7 @@ async fn a_clients_certificate_does_not_speak_for_a_node() {
     impostor.transport.close();
     // Somebody else gets through, and nobody was heard of before.
     let _client = client(4, &certificates(&authority, "test", false), &node).await;
-    node.hears(Heard::Up(NodeId(4))).await;
+    node.hears(Received::Up(NodeId(4))).await;
 }
 
 #[tokio::test]
@@ -101,16 +101,16 @@ async fn nobody_takes_the_place_of_a_client_with_another_certificate() {
 
     // Before it is known whose certificate it is, somebody else may be there.
     let mut impostor = client(1, &other, &node).await;
-    node.hears(Heard::Up(NodeId(1))).await;
+    node.hears(Received::Up(NodeId(1))).await;
     node.transport
         .learn_certificate(NodeId(1), &own.own_certificate().unwrap());
-    node.hears(Heard::Down(NodeId(1))).await;
-    impostor.hears(Heard::Up(NodeId(2))).await;
+    node.hears(Received::Down(NodeId(1))).await;
+    impostor.hears(Received::Up(NodeId(2))).await;
     timeout(Duration::from_secs(10), impostor.is_cut_off()).await.unwrap();
 
     let mut client = client(1, &own, &node).await;
-    client.hears(Heard::Up(NodeId(2))).await;
-    node.hears(Heard::Up(NodeId(1))).await;
+    client.hears(Received::Up(NodeId(2))).await;
+    node.hears(Received::Up(NodeId(1))).await;
     // The impostor dials again and again; the client is not disturbed.
     for _ in 0..2 {
         timeout(Duration::from_secs(10), impostor.is_cut_off()).await.unwrap();

@@ -30,7 +30,7 @@ impl Stuck {
         };
         let (mut reader, mut writer) = stream.split();
         handshake::accept(&mut reader, &mut writer, &identity).await.unwrap();
-        near.hears(Heard::Up(NodeId(id))).await;
+        near.hears(Received::Up(NodeId(id))).await;
         (listener, Some(stream))
     }
 }
@@ -64,7 +64,7 @@ async fn a_peer_that_is_stuck_holds_up_no_other() {
             quick.sends(1, &text);
             // A peer that does not greet in time is given up, which is no frame.
             let mut heard = near.heard.recv().await;
-            if heard == Some(Heard::Down(NodeId(2))) {
+            if heard == Some(Received::Down(NodeId(2))) {
                 heard = near.heard.recv().await;
             }
             assert_eq!(heard, Some(frame_from(3, &text)), "{stuck:?}");

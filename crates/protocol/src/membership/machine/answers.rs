@@ -50,14 +50,14 @@ impl Membership {
             ) => {
                 self.on_entries(entries, revision, more, out);
             }
-            (Asked::Publish | Asked::Wish(_), Ok(CoordinationReply::Committed { revision })) => {
+            (Asked::Publish | Asked::PendingWrite(_), Ok(CoordinationReply::Committed { revision })) => {
                 self.committed = self.committed.max(revision);
-                if let Asked::Wish(node) = asked {
-                    self.wishes.answered(node);
+                if let Asked::PendingWrite(node) = asked {
+                    self.pending_writes.answered(node);
                 }
             }
-            (Asked::Wish(node), result) => {
-                self.wishes.answered(node);
+            (Asked::PendingWrite(node), result) => {
+                self.pending_writes.answered(node);
                 if result.is_err() {
                     self.retry_at = Some(now + RETRY_AFTER);
                 }

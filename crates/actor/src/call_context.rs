@@ -1,0 +1,347 @@
+//! What flows from a turn to the calls it makes, and what a message carries besides its arguments.
+//!
+//! Both are made at every call, so they are small: what most calls don't have is behind one shared pointer, a chain has no
+//! id before somebody could compare it, and the full [`Header`] is only made of a message that leaves the process.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use elastin_types::{CallId, Caller, ChainId, Header, Message, NodeId, RequestContext, TenantId, Time, TraceContext};
+
+use crate::host::Host;
+
+/// How many values call context along with a call at most: it is copied into every message that leaves the node.
+const VALUES_MAX: usize = 32;
+
+/// The deadline of a call that has none.
+pub(crate) const NEVER: Time = Time(u64::MAX);
+
+/// What a call adds to what flows along. Boxed, because most calls add nothing.
+pub(crate) type AddedValues = Option<Box<Added>>;
+
+/// What a call adds to what flows along.
+#[derive(Debug, Default)]
+pub(crate) struct Added {
+    /// Values of the request context.
+    pub(crate) values: Vec<(Box<str>, Box<str>)>,
+    /// Its place in a trace, instead of that of the turn that makes it.
+    pub(crate) trace: Option<TraceContext>,
+}
+
+/// A chain of nested calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Chain(ChainId);
+
+impl Chain {
+    /// A chain without an id. INVARIANT: it gets one before a call of it waits anywhere but on the stack of the turn that
+    /// made it, so no two turns that could wait for each other lack it.
+    const NEW: Self = Self(ChainId(CallId {
+        origin: NodeId(u64::MAX),
+        sequence: u64::MAX,
+    }));
+}
+
+/// What flows from a turn to the calls it makes.
+#[derive(Clone, Debug)]
+pub(crate) struct CallContext {
+    chain: Chain,
+    /// [`NEVER`] if there is none.
+    pub(crate) deadline: Time,
+    pub(crate) tenant: TenantId,
+    extras: Option<Arc<Extras>>,
+}
+
+/// What few calls have.
+#[derive(Clone, Debug, Default)]
+struct Extras {
+    trace: Option<TraceContext>,
+    source_time_ms: u64,
+    values: Option<RequestContext>,
+}
+
+impl CallContext {
+    /// What flows from nowhere.
+    pub(crate) const fn new(tenant: TenantId) -> Self {
+        Self {
+            chain: Chain::NEW,
+            deadline: NEVER,
+            tenant,
+            extras: None,
+        }
+    }
+
+    /// The chain's id, if it has one.
+    #[inline]
+    pub(crate) fn chain(&self) -> Option<ChainId> {
+        (self.chain != Chain::NEW).then_some(self.chain.0)
+    }
+
+    /// Gives the chain an id.
+    pub(crate) fn set_chain(&mut self, chain: ChainId) {
+        self.chain = Chain(chain);
+    }
+
+    /// The same on a chain of its own and without a deadline: nobody waits for a tell, so it can't close a cycle with the
+    /// turn that sent it, and may outlast it.
+    #[inline]
+    pub(crate) fn apart(&self) -> Self {
+        Self {
+            extras: self.extras.clone(),
+            ..Self::new(self.tenant)
+        }
+    }
+
+    /// Adds values to those that call context along.
+    #[inline]
+    pub(crate) fn add(&mut self, added: AddedValues) {
+        if let Some(added) = added {
+            self.add_extras(*added);
+        }
+    }
+
+    #[cold]
+    fn add_extras(&mut self, added: Added) {
+        let mut extras = self.extras.take().map_or_else(Extras::default, Arc::unwrap_or_clone);
+        if !added.values.is_empty() {
+            extras.values = Some(with_added(extras.values.as_ref(), added.values));
+        }
+        extras.trace = added.trace.or(extras.trace);
+        self.extras = Some(Arc::new(extras));
+    }
+
+    /// Its place in a trace.
+    #[inline]
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.extras.as_ref()?.trace
+    }
+
+    /// From here on it is another place in the trace.
+    pub(crate) fn set_trace(&mut self, trace: TraceContext) {
+        let mut extras = self.extras.take().map_or_else(Extras::default, Arc::unwrap_or_clone);
+        extras.trace = Some(trace);
+        self.extras = Some(Arc::new(extras));
+    }
+
+    /// The values that call context along.
+    pub(crate) fn values(&self) -> Option<&RequestContext> {
+        self.extras.as_ref()?.values.as_ref()
+    }
+
+    /// Lets go of everything that is not plain data.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        if self.extras.is_some() {
+            self.extras = None;
+        }
+    }
+
+    fn of_header(header: &Header) -> (Self, Origin) {
+        let has_extras = header.trace.is_some() || header.source_time_ms != 0 || header.context.is_some();
+        let extras = has_extras.then(|| {
+            Arc::new(Extras {
+                trace: header.trace,
+                source_time_ms: header.source_time_ms,
+                values: header.context.clone(),
+            })
+        });
+        let call_context = Self {
+            chain: Chain(header.chain),
+            deadline: header.deadline.unwrap_or(NEVER),
+            tenant: header.tenant,
+            extras,
+        };
+        let origin = Origin {
+            caller: header.caller.clone(),
+            from: header.call.origin,
+        };
+        (call_context, origin)
+    }
+}
+
+/// The values that call context along with a call: those of the turn that makes it, with those of the call itself in their place or
+/// added. The first ones go when there are too many.
+fn with_added(inherited: Option<&RequestContext>, added: Vec<(Box<str>, Box<str>)>) -> RequestContext {
+    let is_added = |name: &str| added.iter().any(|(new, _)| **new == *name);
+    let kept = inherited.into_iter().flat_map(|values| values.iter());
+    let mut values: Vec<_> = kept.filter(|(name, _)| !is_added(name)).cloned().collect();
+    values.extend(added);
+    let surplus = values.len().saturating_sub(VALUES_MAX);
+    values.split_off(surplus).into()
+}
+
+/// Who called, and from where.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) caller: Caller,
+    /// The caller's node, or [`HERE`].
+    pub(crate) from: NodeId,
+}
+
+/// Stands for this node, so that nobody needs to ask which one that is.
+pub(crate) const HERE: NodeId = NodeId(u64::MAX);
+
+/// What a message carries besides its arguments.
+#[derive(Debug)]
+pub struct MessageContext(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    /// It was sent in this process.
+    Here {
+        caller: Caller,
+        call_context: CallContext,
+        one_way: bool,
+    },
+    /// It came from elsewhere, and may have to go on as it came. Of the message only the header is left.
+    Received(Arc<Message>),
+}
+
+impl MessageContext {
+    #[inline]
+    pub(crate) fn here(caller: Caller, call_context: CallContext, one_way: bool) -> Self {
+        Self(Inner::Here {
+            caller,
+            call_context,
+            one_way,
+        })
+    }
+
+    /// What something that nobody called carries: it runs on the actor's own account, and no reply is wanted.
+    pub fn own(caller: Caller, tenant: TenantId) -> Self {
+        Self::here(caller, CallContext::new(tenant), true)
+    }
+
+    /// What a message from elsewhere carries, whose arguments are not needed any more.
+    pub(crate) fn received(mut message: Arc<Message>) -> Self {
+        if let Some(message) = Arc::get_mut(&mut message) {
+            message.body = Bytes::new();
+        }
+        Self(Inner::Received(message))
+    }
+
+    /// Whether nobody waits for a reply.
+    #[inline]
+    pub fn one_way(&self) -> bool {
+        match &self.0 {
+            Inner::Here { one_way, .. } => *one_way,
+            Inner::Received(message) => message.header.one_way,
+        }
+    }
+
+    /// Who sent it.
+    pub fn caller(&self) -> &Caller {
+        match &self.0 {
+            Inner::Here { caller, .. } => caller,
+            Inner::Received(message) => &message.header.caller,
+        }
+    }
+
+    /// The chain of calls that it belongs to, unless nobody else can belong to it.
+    #[inline]
+    pub fn chain(&self) -> Option<ChainId> {
+        match &self.0 {
+            Inner::Here { call_context, .. } => call_context.chain(),
+            Inner::Received(message) => Some(message.header.chain),
+        }
+    }
+
+    /// Whether its deadline has passed. The clock is only read if it has one.
+    #[inline]
+    pub fn has_expired(&self, now: impl FnOnce() -> Time) -> bool {
+        let deadline = match &self.0 {
+            Inner::Here { call_context, .. } => call_context.deadline,
+            Inner::Received(message) => message.header.deadline.unwrap_or(NEVER),
+        };
+        deadline != NEVER && deadline <= now()
+    }
+
+    /// When the caller stops waiting.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Time {
+        match &self.0 {
+            Inner::Here { call_context, .. } => call_context.deadline,
+            Inner::Received(message) => message.header.deadline.unwrap_or(NEVER),
+        }
+    }
+
+    /// Takes it apart for the turn that is about to run.
+    #[inline]
+    pub(crate) fn into_call_context(self) -> (CallContext, Origin) {
+        match self.0 {
+            Inner::Here {
+                caller, call_context, ..
+            } => (call_context, Origin { caller, from: HERE }),
+            Inner::Received(message) => CallContext::of_header(&message.header),
+        }
+    }
+
+    /// The header with which it leaves this process.
+    pub(crate) fn into_header(self, host: &dyn Host) -> Header {
+        let (caller, call_context, one_way) = match self.0 {
+            Inner::Received(message) => return Arc::unwrap_or_clone(message).header,
+            Inner::Here {
+                caller,
+                call_context,
+                one_way,
+            } => (caller, call_context, one_way),
+        };
+        let call = host.next_call();
+        let extras = call_context.extras.as_deref();
+        Header {
+            call,
+            chain: call_context.chain().unwrap_or(ChainId(call)),
+            caller,
+            tenant: call_context.tenant,
+            deadline: (call_context.deadline != NEVER).then_some(call_context.deadline),
+            one_way,
+            expected_cost: None,
+            trace: extras.and_then(|extras| extras.trace),
+            source_time_ms: extras.map_or(0, |extras| extras.source_time_ms),
+            context: extras.and_then(|extras| extras.values.clone()),
+            request: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(name: &str, value: &str) -> (Box<str>, Box<str>) {
+        (Box::from(name), Box::from(value))
+    }
+
+    fn added(values: Vec<(Box<str>, Box<str>)>) -> AddedValues {
+        let trace = None;
+        Some(Box::new(Added { values, trace }))
+    }
+
+    #[test]
+    fn values_flow_along_and_are_replaced() {
+        let mut call_context = CallContext::new(TenantId(0));
+        call_context.add(None);
+        assert!(call_context.values().is_none());
+        call_context.add(added(vec![value("user", "ada"), value("page", "1")]));
+        let mut inner = call_context.clone();
+        inner.add(added(vec![value("user", "eve")]));
+        let expected: RequestContext = vec![value("page", "1"), value("user", "eve")].into();
+        assert_eq!(inner.values(), Some(&expected));
+        assert_eq!(
+            call_context.values().map(|values| &*values[0].1),
+            Some("ada"),
+            "nothing flows back"
+        );
+        let many = (0..VALUES_MAX).map(|index| value(&index.to_string(), "")).collect();
+        inner.add(added(many));
+        let values = inner.values().expect("there are values");
+        assert_eq!(values.len(), VALUES_MAX);
+        assert!(values.iter().all(|(name, _)| **name != *"user"));
+    }
+
+    #[test]
+    fn what_every_call_carries_is_small() {
+        // Every byte here is copied at every call: think twice before these numbers grow.
+        assert!(size_of::<CallContext>() <= 40, "{}", size_of::<CallContext>());
+        assert!(size_of::<MessageContext>() <= 80, "{}", size_of::<MessageContext>());
+    }
+}

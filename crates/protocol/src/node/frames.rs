@@ -1,0 +1,124 @@
+//! What peers send, and what this node says to itself.
+
+use elastin_types::NodeId;
+
+use super::Node;
+use crate::authorization::may_say;
+use crate::{Body, DirectoryBody, Frame};
+
+impl Node {
+    /// Handles what a peer (or this node itself) said.
+    pub(super) fn on_body(&mut self, from: NodeId, body: Body) {
+        match body {
+            Body::Message { message, epoch: None } => self.ask_directory(message),
+            Body::Message {
+                message,
+                epoch: Some(epoch),
+            } => self.accept(message, epoch, None),
+            Body::Passed { message, epoch } => self.accept(message, epoch, Some(from)),
+            Body::PassedOn { actor, call, to } => self.on_passed_on(actor, call, to),
+            Body::Landed { actor, call, epoch } => self.on_landed(from, actor, call, epoch),
+            Body::Kept { actor, call, caller } => self.on_kept(&actor, call, caller),
+            Body::Returned { message, place } => self.on_returned(from, message, place),
+            Body::TurnedAway { actor, call, error } => self.on_turned_away(&actor, call, *error),
+            Body::Reply { call, outcome } => self.complete(call, outcome),
+            Body::Ping => self.sessions.acknowledge_soon(from),
+            Body::ViewIs { .. } => {}
+            Body::Move(body) => self.on_move_body(from, body),
+            Body::Directory(body) => self.on_directory_body(from, body),
+            Body::Leaving => self.on_parting(from),
+            Body::Parted => self.on_parted(from),
+        }
+    }
+
+    pub(super) fn on_directory_body(&mut self, from: NodeId, body: DirectoryBody) {
+        match body {
+            DirectoryBody::Grant { actor, epoch } => self.on_grant(actor, epoch),
+            DirectoryBody::EndNoted { actor, epoch } => self.on_end_noted(actor, epoch),
+            DirectoryBody::Decided {
+                actor,
+                epoch,
+                attempt,
+                node,
+                now,
+                by,
+            } => {
+                if self.is_listened_to(&actor, by) {
+                    self.on_decided_out(&actor, epoch, attempt, node, now);
+                    self.on_decided_in(&actor, epoch, attempt, node, now);
+                }
+            }
+            DirectoryBody::Recover { slots } => self.on_recover(from, slots),
+            DirectoryBody::Ended { .. }
+            | DirectoryBody::Commit { .. }
+            | DirectoryBody::Abort { .. }
+            | DirectoryBody::HandOver { .. }
+            | DirectoryBody::Recovered { .. } => self.on_question(from, body),
+        }
+    }
+
+    /// A frame came from a peer.
+    pub(super) fn on_frame(&mut self, from: NodeId, frame: Frame) {
+        if self.sessions.is_dead(from) {
+            return;
+        }
+        match self.sessions.take_frame(from, frame) {
+            // By far the most frequent case: nothing waits, and it is the next one.
+            Some((acknowledged, body)) => self.handle_frame(from, acknowledged, body),
+            None => self.handle_waiting(from),
+        }
+        self.end_of_frames(from);
+    }
+
+    /// Handles what a peer has said and what has waited, as far as this node knows the view that it was said in.
+    pub(super) fn handle_frames(&mut self, from: NodeId) {
+        self.handle_waiting(from);
+        self.end_of_frames(from);
+    }
+
+    fn handle_waiting(&mut self, from: NodeId) {
+        while let Some((acknowledged, body)) = self.sessions.next_frame(from) {
+            self.handle_frame(from, acknowledged, body);
+        }
+    }
+
+    #[inline]
+    fn handle_frame(&mut self, from: NodeId, acknowledged: u64, body: Body) {
+        if may_say(self.sessions.view(), from, &body) {
+            self.on_body(from, body);
+        } else {
+            self.refused += 1;
+            self.sessions.refuse(from);
+        }
+        // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged; that mail
+        // bounces follows too, so a frame that delivered some is acknowledged with the next event at the earliest.
+        self.drain_loopback();
+        if self.sessions.frame_done(from, acknowledged) {
+            self.on_acknowledged(from);
+        }
+    }
+
+    /// Nothing more of what a peer has said can be handled now.
+    fn end_of_frames(&mut self, from: NodeId) {
+        if self.sessions.take_later_acknowledgement(from) {
+            self.on_acknowledged(from);
+        }
+        self.sessions.acknowledge(from);
+    }
+
+    /// A peer has handled more of what this node said.
+    pub(super) fn on_acknowledged(&mut self, peer: NodeId) {
+        self.settle_routes_waiting_for(peer);
+        self.stages_go_on(peer);
+        self.drain_loopback();
+    }
+
+    /// Handles what this node has said to itself.
+    pub(super) fn drain_loopback(&mut self) {
+        while let Some(body) = self.sessions.next_loopback() {
+            self.on_body(self.sessions.me, body);
+            self.sessions.loopback_done();
+            self.settle_routes_waiting_for(self.sessions.me);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Many moves away from this node: they wait for their turn, and each ends for itself.
+
+use elastin_types::NodeId;
+use std::time::Duration;
+
+use crate::hosted::Phase;
+use crate::node::Node;
+use crate::timers::Due;
+use crate::{Command, MoveError, PlannedMove};
+
+/// How long to wait before a target that has too much to do is asked again: some moves take about that long.
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// A move that waits to begin.
+#[derive(Debug)]
+pub(in crate::node) struct WaitingMove {
+    planned: PlannedMove,
+    tries: u32,
+}
+
+impl Node {
+    /// Somebody wants many actors moved.
+    pub(in crate::node) fn on_moves(&mut self, moves: Vec<PlannedMove>) {
+        for planned in moves {
+            if self.moves_waiting.len() < self.sessions.limits.moves_waiting {
+                self.moves_waiting.push_back(WaitingMove { planned, tries: 0 });
+            } else {
+                let result = Err(MoveError::TooMany(self.sessions.me));
+                self.sessions.command(Command::MoveEnded { id: planned.id, result });
+            }
+        }
+    }
+
+    /// A target has too much to do now.
+    pub(in crate::node) fn move_later(&mut self, planned: PlannedMove, tries: u32) {
+        self.moves_waiting.push_back(WaitingMove { planned, tries });
+        let paused_until = self.sessions.now + AGAIN_AFTER;
+        self.moves_paused_until = Some(paused_until);
+        self.sessions.timers.set(paused_until, Due::MovesAgain);
+    }
+
+    /// Begins as many of the waiting moves as may be under way. What can't begin has ended.
+    pub(in crate::node) fn begin_waiting_moves(&mut self) {
+        if self.moves_paused_until.is_some_and(|until| self.sessions.now < until) {
+            return;
+        }
+        self.moves_paused_until = None;
+        while self.may_begin_move()
+            && let Some(WaitingMove { planned, tries }) = self.moves_waiting.pop_front()
+        {
+            let PlannedMove { id, actor, to } = planned;
+            if let Err(error) = self.begin_move(id, &actor, to, Some(tries + 1)) {
+                self.sessions.command(Command::MoveEnded { id, result: Err(error) });
+            }
+        }
+    }
+
+    fn may_begin_move(&self) -> bool {
+        let limits = &self.sessions.limits;
+        self.moving_out.len() < limits.moves_out && self.bytes_moving_out() < limits.move_bytes
+    }
+
+    /// The bytes of images that are on their way from here.
+    fn bytes_moving_out(&self) -> usize {
+        let bytes = self.moving_out.iter().map(|actor| match self.hosted[actor].phase() {
+            Phase::MovingOut(out) => out.image_bytes,
+            _ => 0,
+        });
+        bytes.sum()
+    }
+
+    /// The bytes of images that have come here for actors that are not active yet.
+    pub(in crate::node) fn bytes_moving_in(&self) -> usize {
+        let bytes = self.moving_in.iter().map(|actor| match self.hosted[actor].phase() {
+            Phase::MovingIn(incoming) => incoming.image.len(),
+            _ => 0,
+        });
+        bytes.sum()
+    }
+
+    /// A node died: what was to go there stays.
+    pub(in crate::node) fn waiting_moves_lost_with(&mut self, node: NodeId) {
+        let (lost, waiting) = std::mem::take(&mut self.moves_waiting)
+            .into_iter()
+            .partition(|waiting: &WaitingMove| waiting.planned.to == node);
+        self.moves_waiting = waiting;
+        for WaitingMove { planned, .. } in lost {
+            let result = Err(MoveError::TargetLost);
+            self.sessions.command(Command::MoveEnded { id: planned.id, result });
+        }
+    }
+}

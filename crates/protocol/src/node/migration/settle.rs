@@ -1,0 +1,128 @@
+//! When a moved actor may run at its new host: as soon as everything that it sent from here has a place in its receivers'
+//! queues, so that what it sends from there can't come before.
+
+use elastin_types::{ActivationEpoch, ActorId, Caller, Message, NodeId};
+
+use crate::bug::Bug;
+use crate::node::Node;
+use crate::{Body, MoveBody, MoveStep};
+
+/// A move away from here after which the actor may not run yet, because what it sent from here has not settled.
+#[derive(Debug)]
+pub(in crate::node) struct SettlingMove {
+    to: NodeId,
+    epoch: ActivationEpoch,
+    attempt: u32,
+    /// Something of it that had not settled when it was last looked for: until it has, nothing else need be looked for.
+    awaits: Option<Unsettled>,
+}
+
+/// Where something that an actor has sent is on its way.
+#[derive(Debug)]
+enum Unsettled {
+    /// In a frame to this peer that is not acknowledged; the last such one.
+    Frame(NodeId, u64),
+    /// Held at this node on the path to this actor, or known to be kept or passed on elsewhere.
+    Route(ActorId),
+    /// Held at this node, for this actor that is to come or has just gone.
+    Held(ActorId),
+}
+
+impl SettlingMove {
+    pub(in crate::node) fn new(to: NodeId, epoch: ActivationEpoch, attempt: u32) -> Self {
+        let awaits = None;
+        Self {
+            to,
+            epoch,
+            attempt,
+            awaits,
+        }
+    }
+
+    pub(in crate::node) fn goes_to(&self, node: NodeId) -> bool {
+        self.to == node
+    }
+}
+
+fn is_from(sender: &ActorId, message: &Message) -> bool {
+    matches!(&message.header.caller, Caller::Actor(caller) if caller == sender)
+}
+
+impl Node {
+    /// Tells the new hosts of those whose own messages have all found their place that they may run.
+    pub(in crate::node) fn tell_settled(&mut self) {
+        if self.settling.is_empty() {
+            return;
+        }
+        let mut settling = std::mem::take(&mut self.settling);
+        settling.retain(|actor, moved| {
+            let awaited = moved
+                .awaits
+                .take()
+                .filter(|unsettled| self.is_unsettled(actor, unsettled));
+            moved.awaits = awaited.or_else(|| self.find_unsettled(actor));
+            if moved.awaits.is_some() && !self.sessions.planted.is(Bug::SkipSettling) {
+                return true;
+            }
+            let body = MoveBody {
+                actor: actor.clone(),
+                epoch: moved.epoch,
+                attempt: moved.attempt,
+                step: MoveStep::Settled,
+            };
+            self.sessions.send(moved.to, Body::Move(body));
+            false
+        });
+        self.settling = settling;
+    }
+
+    fn is_unsettled(&self, sender: &ActorId, unsettled: &Unsettled) -> bool {
+        match unsettled {
+            Unsettled::Frame(peer, number) => self.sessions.acknowledged(*peer) < *number,
+            Unsettled::Route(actor) => self.is_on_route(sender, actor),
+            Unsettled::Held(actor) => self.is_held_for(sender, actor),
+        }
+    }
+
+    fn is_on_route(&self, sender: &ActorId, actor: &ActorId) -> bool {
+        let is_it = |caller: &Caller| matches!(caller, Caller::Actor(caller) if caller == sender);
+        self.routes.get(actor).is_some_and(|route| route.waits_for(is_it))
+    }
+
+    fn is_held_for(&self, sender: &ActorId, actor: &ActorId) -> bool {
+        let hosted = self.hosted.get(actor).filter(|_| self.limbo.contains(actor));
+        hosted.is_some_and(|hosted| hosted.held().any(|held| is_from(sender, &held.message)))
+    }
+
+    /// Something that an actor sent from here and that has no place in its receiver's queue, if there is anything.
+    fn find_unsettled(&self, sender: &ActorId) -> Option<Unsettled> {
+        let is_its = |body: &Body| matches!(body, Body::Message { message, .. } if is_from(sender, message));
+        for (peer, mut bodies) in self.sessions.unacknowledged() {
+            if let Some(last) = bodies.rposition(is_its) {
+                return Some(Unsettled::Frame(
+                    peer,
+                    self.sessions.acknowledged(peer) + last as u64 + 1,
+                ));
+            }
+        }
+        let held = self.limbo.iter().find(|actor| self.is_held_for(sender, actor));
+        if let Some(actor) = held {
+            return Some(Unsettled::Held(actor.clone()));
+        }
+        let route = self.busy_routes.iter().find(|actor| self.is_on_route(sender, actor));
+        route.map(|actor| Unsettled::Route(actor.clone()))
+    }
+
+    /// Asks everybody to whom messages are on their way to acknowledge at once.
+    pub(in crate::node) fn hurry_settling(&mut self) {
+        let is_message = |body: &Body| matches!(body, Body::Message { .. });
+        let peers: Vec<NodeId> = self
+            .sessions
+            .unacknowledged()
+            .filter_map(|(peer, mut bodies)| bodies.any(is_message).then_some(peer))
+            .collect();
+        for peer in peers {
+            self.sessions.send(peer, Body::Ping);
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! How a node speaks: to its peers over sessions, to itself, and to its driver.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use elastin_types::{ActorId, NodeId, Time};
+
+use crate::bug::{Bug, Planted};
+use crate::session::Session;
+use crate::timers::{Due, Timers};
+use crate::{Body, Command, Frame, Limits, View};
+
+/// Calls that travelled no longer ago than this are likely to be followed by others.
+const CALLS_GO_ON: Duration = Duration::from_millis(10);
+
+/// What all parts of a node share.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    pub(crate) me: NodeId,
+    pub(crate) planted: Planted,
+    pub(crate) limits: Limits,
+    /// The time of the event being handled.
+    pub(crate) now: Time,
+    /// The commands of the event being handled.
+    pub(crate) out: Vec<Command>,
+    pub(crate) timers: Timers,
+    pub(crate) view: Option<View>,
+    /// Until when the lease is good.
+    good_until: Time,
+    /// The lease may have run out: nothing leaves.
+    fenced: bool,
+    sessions: BTreeMap<NodeId, Session>,
+    /// Mail was delivered in the event at hand, and may bounce.
+    delivered: bool,
+    /// Peers whose frames were handled after that.
+    may_bounce: Vec<NodeId>,
+    /// Nodes that others have named and that are too new for the view. They may be gone before a view names them.
+    newcomers: BTreeSet<NodeId>,
+    /// What this node says to itself: handled in order before the event ends.
+    loopback: VecDeque<Body>,
+    loopback_sent: u64,
+    loopback_handled: u64,
+}
+
+impl Sessions {
+    pub(crate) fn new(me: NodeId, limits: Limits) -> Self {
+        Self {
+            me,
+            planted: Planted::default(),
+            limits,
+            now: Time::ZERO,
+            out: Vec::new(),
+            timers: Timers::default(),
+            view: None,
+            good_until: Time::ZERO,
+            fenced: true,
+            sessions: BTreeMap::new(),
+            delivered: false,
+            may_bounce: Vec::new(),
+            newcomers: BTreeSet::new(),
+            loopback: VecDeque::new(),
+            loopback_sent: 0,
+            loopback_handled: 0,
+        }
+    }
+
+    /// Wants something done.
+    pub(crate) fn command(&mut self, command: Command) {
+        self.delivered |= matches!(command, Command::Deliver { .. });
+        self.out.push(command);
+    }
+
+    /// An event that is no bounce: all mail that was delivered before has found its activation.
+    pub(crate) fn nothing_bounces(&mut self) {
+        self.delivered = false;
+        while let Some(peer) = self.may_bounce.pop() {
+            let Some(session) = self.sessions.get_mut(&peer) else {
+                continue;
+            };
+            session.settle();
+            if session.acknowledgement_is_urgent() && !self.fenced {
+                session.acknowledge(self.now, &mut self.out);
+            }
+        }
+    }
+
+    /// The view; only called where there is one, because frames wait for a view and callers are turned away without.
+    pub(crate) fn view(&self) -> &View {
+        self.view.as_ref().expect("nothing gets here without a view")
+    }
+
+    /// Whether a node has stopped for good.
+    pub(crate) fn is_dead(&self, node: NodeId) -> bool {
+        self.view.as_ref().is_some_and(|view| view.is_dead(node))
+    }
+
+    /// Who owns the actor's slot.
+    pub(crate) fn directory_of(&self, actor: &ActorId) -> NodeId {
+        self.view().directory_of(actor).node
+    }
+
+    /// Says something to a node and returns its number in what was said to it. The dead hear nothing.
+    pub(crate) fn send(&mut self, to: NodeId, body: Body) -> u64 {
+        if to == self.me {
+            self.loopback.push_back(body);
+            self.loopback_sent += 1;
+            return self.loopback_sent;
+        }
+        if self.is_dead(to) {
+            return 0;
+        }
+        let revision = self.revision();
+        let session = self
+            .sessions
+            .entry(to)
+            .or_insert_with(|| Session::new(to, self.planted));
+        if session.announced < revision {
+            session.announced = revision;
+            session.send(self.now, Body::ViewIs { revision }, self.fenced, &mut self.out);
+        }
+        let number = session.send(self.now, body, self.fenced, &mut self.out);
+        if session.retransmit_timer.is_none() {
+            session.retransmit_timer = Some(session.acknowledged());
+            self.timers
+                .set(self.now + self.limits.retransmit_after, Due::Retransmit(to));
+        }
+        number
+    }
+
+    /// The number up to which a node has handled what was said to it; everything, if it is dead.
+    pub(crate) fn acknowledged(&self, node: NodeId) -> u64 {
+        if node == self.me {
+            return self.loopback_handled;
+        }
+        match self.sessions.get(&node) {
+            Some(session) => session.acknowledged(),
+            None if self.is_dead(node) => u64::MAX,
+            None => 0,
+        }
+    }
+
+    /// Whether so much is on its way to a node that callers must be turned away.
+    pub(crate) fn is_full(&self, node: NodeId) -> bool {
+        self.sessions.get(&node).is_some_and(|session| {
+            session.unacknowledged().len() >= self.limits.unacknowledged_per_peer
+                || session.unacknowledged_bytes() >= self.limits.unacknowledged_bytes_per_peer
+        })
+    }
+
+    /// What was said to all peers and is not acknowledged: frames, and the bytes of their payload.
+    pub(crate) fn credit_in_use(&self) -> (usize, usize) {
+        self.sessions.values().fold((0, 0), |(frames, bytes), session| {
+            (
+                frames + session.unacknowledged().len(),
+                bytes + session.unacknowledged_bytes(),
+            )
+        })
+    }
+
+    /// Whether calls have travelled between this node and a peer just now.
+    pub(crate) fn carries_calls(&self, peer: NodeId) -> bool {
+        let carried_at = self.sessions.get(&peer).and_then(Session::carried_call_at);
+        carried_at.is_some_and(|at| self.now.since(at) <= CALLS_GO_ON)
+    }
+
+    /// The peers with whom something is under way, and what.
+    pub(crate) fn unacknowledged(
+        &self,
+    ) -> impl Iterator<Item = (NodeId, impl ExactSizeIterator<Item = &Body> + DoubleEndedIterator)> {
+        self.sessions
+            .iter()
+            .map(|(peer, session)| (*peer, session.unacknowledged()))
+    }
+
+    /// Everybody there is a session with.
+    pub(crate) fn peers(&self) -> Vec<NodeId> {
+        self.sessions.keys().copied().collect()
+    }
+
+    /// Somebody has named a node.
+    pub(crate) fn notice(&mut self, node: NodeId) {
+        if node.0 > self.revision() {
+            self.newcomers.insert(node);
+        }
+    }
+
+    /// The nodes that were too new for the views before this one, and no longer are.
+    pub(crate) fn take_newcomers(&mut self, revision: u64) -> BTreeSet<NodeId> {
+        let later = self.newcomers.split_off(&NodeId(revision + 1));
+        std::mem::replace(&mut self.newcomers, later)
+    }
+
+    /// The next thing that this node said to itself. [`Sessions::loopback_done`] must follow when it was handled.
+    pub(crate) fn next_loopback(&mut self) -> Option<Body> {
+        self.loopback.pop_front()
+    }
+
+    pub(crate) fn loopback_done(&mut self) {
+        self.loopback_handled += 1;
+    }
+
+    /// Takes in a frame. If what it says can be handled at once, gives it as [`Sessions::next_frame`] would; else there may be
+    /// something to be handled all the same.
+    pub(crate) fn take_frame(&mut self, from: NodeId, mut frame: Frame) -> Option<(u64, Body)> {
+        if let Some(body) = &mut frame.body {
+            body.change_clock(frame.sent_at, self.now);
+        }
+        let known = self.known_revision();
+        let session = self
+            .sessions
+            .entry(from)
+            .or_insert_with(|| Session::new(from, self.planted));
+        if self.planted.is(Bug::AcknowledgeTooEarly) {
+            session.take_acknowledgement(frame.acknowledged);
+        }
+        session.take(self.now, frame, &self.limits, known)
+    }
+
+    /// The next thing a peer said that can be handled now, and its acknowledgement. [`Sessions::frame_done`] must follow when
+    /// it was handled.
+    pub(crate) fn next_frame(&mut self, from: NodeId) -> Option<(u64, Body)> {
+        let known = self.known_revision();
+        self.sessions.get_mut(&from)?.next(known)
+    }
+
+    /// Says to the driver that a peer has said what it may not send; once is enough.
+    pub(crate) fn refuse(&mut self, from: NodeId) {
+        if let Some(session) = self.sessions.get_mut(&from)
+            && !std::mem::replace(&mut session.is_refused, true)
+        {
+            self.out.push(Command::Refused { from });
+        }
+    }
+
+    /// A frame was handled; true if its acknowledgement is news.
+    pub(crate) fn frame_done(&mut self, from: NodeId, acknowledged: u64) -> bool {
+        let session = self
+            .sessions
+            .get_mut(&from)
+            .expect("it lives as long as its frames are handled");
+        let is_news = session.handled(acknowledged);
+        if !self.delivered {
+            session.settle();
+        } else if self.may_bounce.last() != Some(&from) {
+            self.may_bounce.push(from);
+        }
+        is_news
+    }
+
+    /// Whether a peer has acknowledged something apart from what it said.
+    pub(crate) fn take_later_acknowledgement(&mut self, from: NodeId) -> bool {
+        self.sessions
+            .get_mut(&from)
+            .is_some_and(Session::take_later_acknowledgement)
+    }
+
+    /// Acknowledges what was handled, at once if it is urgent, else within the usual time.
+    pub(crate) fn acknowledge(&mut self, peer: NodeId) {
+        let Some(session) = self.sessions.get_mut(&peer) else {
+            return;
+        };
+        if self.fenced || !session.owes_acknowledgement() {
+            return;
+        }
+        if session.acknowledgement_is_urgent() && session.is_settled() {
+            session.acknowledge(self.now, &mut self.out);
+            return;
+        }
+        let at = match session.acknowledge_now {
+            // As soon as it is known that nothing bounces.
+            true => self.now,
+            // If so many were handled that it is urgent, the next event does it.
+            false => self.now + self.limits.acknowledge_after,
+        };
+        if session.acknowledges_at.is_none_or(|earlier| at < earlier) {
+            session.acknowledges_at = Some(at);
+            self.timers.set(at, Due::Acknowledge(peer));
+        }
+    }
+
+    /// The peer waits for an acknowledgement.
+    pub(crate) fn acknowledge_soon(&mut self, peer: NodeId) {
+        if let Some(session) = self.sessions.get_mut(&peer) {
+            session.acknowledge_now = true;
+        }
+    }
+
+    pub(crate) fn acknowledge_due(&mut self, peer: NodeId) {
+        let Some(session) = self.sessions.get_mut(&peer) else {
+            return;
+        };
+        session.acknowledges_at = None;
+        if !self.fenced && session.owes_acknowledgement() {
+            session.acknowledge(self.now, &mut self.out);
+        }
+    }
+
+    pub(crate) fn retransmit_due(&mut self, peer: NodeId) {
+        let Some(session) = self.sessions.get_mut(&peer) else {
+            return;
+        };
+        let before = session.retransmit_timer.take();
+        if session.unacknowledged().len() == 0 {
+            return;
+        }
+        if before == Some(session.acknowledged()) && !self.fenced {
+            session.hangs(self.now, &mut self.out);
+        }
+        session.retransmit_timer = Some(session.acknowledged());
+        self.timers
+            .set(self.now + self.limits.retransmit_after, Due::Retransmit(peer));
+    }
+
+    pub(crate) fn link_up(&mut self, peer: NodeId) {
+        if self.fenced || self.is_dead(peer) {
+            return;
+        }
+        let session = self
+            .sessions
+            .entry(peer)
+            .or_insert_with(|| Session::new(peer, self.planted));
+        session.connected(self.now, &mut self.out);
+    }
+
+    pub(crate) fn link_down(&mut self, peer: NodeId) {
+        if let Some(session) = self.sessions.get_mut(&peer) {
+            session.disconnected();
+        }
+    }
+
+    /// Looks whether the lease may have run out by now.
+    pub(crate) fn look_at_lease(&mut self, by_timer: bool) {
+        if self.planted.is(Bug::TrustLeaseTimer) && !by_timer {
+            return;
+        }
+        self.fenced |= self.now >= self.good_until;
+    }
+
+    /// The lease is good until then: what was kept back leaves.
+    pub(crate) fn may_act_until(&mut self, until: Time) {
+        self.good_until = until;
+        let was_fenced = std::mem::replace(&mut self.fenced, self.now >= until);
+        if !was_fenced || self.fenced {
+            return;
+        }
+        for session in self.sessions.values_mut() {
+            session.connected(self.now, &mut self.out);
+            if session.owes_acknowledgement() {
+                session.acknowledge(self.now, &mut self.out);
+            }
+        }
+    }
+
+    /// Ends the session with a dead peer and returns what certainly never left.
+    pub(crate) fn end(&mut self, peer: NodeId) -> Vec<Body> {
+        match self.sessions.remove(&peer) {
+            Some(mut session) => session.take_never_sent(),
+            None => Vec::new(),
+        }
+    }
+
+    /// What was sent in views up to this one can be handled; without a view nothing can.
+    fn known_revision(&self) -> Option<u64> {
+        match self.planted.is(Bug::IgnoreViews) {
+            true => self.view.as_ref().map(|_| u64::MAX),
+            false => self.view.as_ref().map(|view| view.revision),
+        }
+    }
+
+    fn revision(&self) -> u64 {
+        self.view.as_ref().map_or(0, |view| view.revision)
+    }
+}

@@ -1,0 +1,178 @@
+//! The messages that wait for an actor, oldest first.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+
+use elastin_actor::{Posted, Turn};
+
+/// A turn whatever its function.
+pub(crate) type AnyTurn<A> = Pin<Box<dyn Turn<A>>>;
+
+/// How many turns that are over an actor keeps, so that later messages need no allocation: a visit's worth.
+const POOLED_TURNS_MAX: usize = 128;
+
+/// The messages that wait for an actor.
+///
+/// A worker takes what is there as one batch, without the lock runs some of it, and gives back the rest. Two buffers take
+/// turns, so that neither side allocates.
+pub(crate) struct Mailbox<A> {
+    /// Older than all of `back`.
+    front: VecDeque<AnyTurn<A>>,
+    back: VecDeque<AnyTurn<A>>,
+    /// Turns that are over, whose allocations later messages use.
+    turn_pool: Vec<AnyTurn<A>>,
+    /// The empty buffer of the batch that was taken last, for the next one.
+    buffer: Vec<AnyTurn<A>>,
+}
+
+/// What a worker took out of a queue: turns that wait. Those that are over stay with it, for their allocations.
+pub(crate) struct Batch<A> {
+    turns: VecDeque<AnyTurn<A>>,
+    over: Vec<AnyTurn<A>>,
+}
+
+impl<A> Mailbox<A> {
+    pub(crate) fn new() -> Self {
+        Self {
+            front: VecDeque::new(),
+            back: VecDeque::new(),
+            turn_pool: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.front.len() + self.back.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.front.is_empty() && self.back.is_empty()
+    }
+
+    /// Takes in a message.
+    #[inline]
+    pub(crate) fn push(&mut self, message: &mut dyn Posted<A>) {
+        let spare = self.turn_pool.pop();
+        let filled = spare.and_then(|mut spare| message.put_into(spare.as_mut()).then_some(spare));
+        self.back.push_back(filled.unwrap_or_else(|| message.boxed()));
+    }
+
+    /// Takes in a turn that comes before all that wait.
+    pub(crate) fn push_front(&mut self, turn: AnyTurn<A>) {
+        self.front.push_front(turn);
+    }
+
+    /// Takes out all that wait, to be run. What is not run comes back with [`give_back`](Mailbox::give_back).
+    pub(crate) fn take_batch(&mut self) -> Batch<A> {
+        if self.front.is_empty() {
+            std::mem::swap(&mut self.front, &mut self.back);
+        }
+        Batch {
+            turns: std::mem::take(&mut self.front),
+            over: std::mem::take(&mut self.buffer),
+        }
+    }
+
+    /// Takes out all that wait, in exchange for a batch that is over.
+    pub(crate) fn exchange(&mut self, batch: &mut Batch<A>) {
+        let next = self.take_batch();
+        self.give_back(std::mem::replace(batch, next));
+    }
+
+    /// Takes back what is left of a batch: it is older than all that came since.
+    pub(crate) fn give_back(&mut self, batch: Batch<A>) {
+        let Batch { mut turns, mut over } = batch;
+        // The one that has fewer is the empty one almost always, and then nothing is copied.
+        if self.turn_pool.len() < over.len() {
+            std::mem::swap(&mut self.turn_pool, &mut over);
+        }
+        let room = POOLED_TURNS_MAX - self.turn_pool.len();
+        self.turn_pool.extend(over.drain(..).take(room));
+        self.buffer = over;
+        // Something may have been put in front while the batch was out: a hook of an activation that waits for this visit.
+        turns.extend(self.front.drain(..));
+        self.front = turns;
+    }
+
+    /// The oldest.
+    pub(crate) fn front(&self) -> Option<&AnyTurn<A>> {
+        self.front.front().or_else(|| self.back.front())
+    }
+
+    /// Takes out the oldest, to be run.
+    pub(crate) fn pop_front(&mut self) -> Option<AnyTurn<A>> {
+        self.front.pop_front().or_else(|| self.back.pop_front())
+    }
+
+    /// All that wait, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &AnyTurn<A>> {
+        self.front.iter().chain(&self.back)
+    }
+
+    /// Keeps a turn that is over, for its allocation.
+    pub(crate) fn keep(&mut self, over: AnyTurn<A>) {
+        if self.turn_pool.len() < POOLED_TURNS_MAX {
+            self.turn_pool.push(over);
+        }
+    }
+
+    /// Takes the turns out that a predicate names, which is shown each with those before it that stay.
+    pub(crate) fn take_matching(&mut self, matches: impl Fn(&AnyTurn<A>, &[AnyTurn<A>]) -> bool) -> Vec<AnyTurn<A>> {
+        if !self.iter().any(|turn| matches(turn, &[])) {
+            return Vec::new();
+        }
+        let (mut taken, mut others) = (Vec::new(), Vec::with_capacity(self.len()));
+        for turn in self.front.drain(..).chain(self.back.drain(..)) {
+            let place = match matches(&turn, &others) {
+                true => &mut taken,
+                false => &mut others,
+            };
+            place.push(turn);
+        }
+        self.front = others.into();
+        taken
+    }
+}
+
+impl<A> IntoIterator for Mailbox<A> {
+    type Item = AnyTurn<A>;
+    type IntoIter = std::iter::Chain<
+        std::collections::vec_deque::IntoIter<AnyTurn<A>>,
+        std::collections::vec_deque::IntoIter<AnyTurn<A>>,
+    >;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.front.into_iter().chain(self.back)
+    }
+}
+
+impl<A> Batch<A> {
+    /// The next turn to run.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<AnyTurn<A>> {
+        self.turns.pop_front()
+    }
+
+    /// Puts a turn back that was not run.
+    pub(crate) fn put_back(&mut self, turn: AnyTurn<A>) {
+        self.turns.push_front(turn);
+    }
+
+    /// Keeps a turn that is over, for its allocation.
+    #[inline]
+    pub(crate) fn keep(&mut self, over: AnyTurn<A>) {
+        if self.over.len() < POOLED_TURNS_MAX {
+            self.over.push(over);
+        }
+    }
+
+    /// How many turns have not run yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// The turns that have not run.
+    pub(crate) fn into_waiting(self) -> VecDeque<AnyTurn<A>> {
+        self.turns
+    }
+}

@@ -1,0 +1,147 @@
+//! What all parts of a runtime share; also the host that references are bound to.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use elastin_actor::{Host, ReplySender, WakeId};
+use elastin_clock::Clock;
+use elastin_types::{ActorId, CallError, CallId, Message, NodeId, NotDelivered, Outcome, Rejected, Schema, Time};
+use parking_lot::Mutex;
+
+use crate::active_set::ActiveSet;
+use crate::call_numbers::CallNumbers;
+use crate::cell::erased::ErasedCell;
+use crate::registry::Registry;
+use crate::scheduler::Scheduler;
+use crate::scheduler::caller_resume::ResumeWatchdog;
+use crate::timers::{Due, Timers};
+use crate::{Remote, Settings};
+
+/// What all parts of a runtime share.
+pub(crate) struct RuntimeInner {
+    pub(crate) me: Weak<RuntimeInner>,
+    pub(crate) settings: Settings,
+    pub(crate) schema: Schema,
+    pub(crate) clock: Clock,
+    pub(crate) registry: Registry,
+    pub(crate) busy: ActiveSet,
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) timers: Arc<Timers>,
+    pub(crate) watch: Arc<ResumeWatchdog>,
+    pub(crate) outside: Arc<dyn Remote>,
+    /// Replies that wait for the fence to be lifted.
+    pub(crate) held: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    pub(crate) stopped: AtomicBool,
+    pub(crate) calls: CallNumbers,
+    pub(crate) turns: AtomicU64,
+    pub(crate) panics: AtomicU64,
+    /// Calls and tells that found a mailbox full.
+    pub(crate) overloads: AtomicU64,
+    pub(crate) activations: AtomicU64,
+}
+
+impl RuntimeInner {
+    /// The local cell of an actor; `None` for a type that is not registered and for a key that is too long.
+    pub(crate) fn cell(&self, actor: &ActorId) -> Option<Arc<dyn ErasedCell>> {
+        actor.key.check().ok()?;
+        let shared = || self.me.upgrade().expect("a runtime that is used exists");
+        self.registry.get_or_insert(actor, shared)
+    }
+
+    /// Runs something that lets a reply leave: now, or when the fence is lifted.
+    pub(crate) fn when_unfenced(&self, reply: impl FnOnce() + Send + 'static) {
+        if !self.scheduler.is_fenced() {
+            return reply();
+        }
+        let mut held = self.held.lock();
+        // Looked at again under the lock: who lifts the fence takes what is held after that.
+        if self.scheduler.is_fenced() {
+            held.push(Box::new(reply));
+            return;
+        }
+        drop(held);
+        reply();
+    }
+
+    pub(crate) fn may_act_until(&self, until: Time) {
+        self.scheduler.set_good_until(until);
+        self.fence(self.clock.now() >= until);
+    }
+
+    pub(crate) fn fence(&self, fenced: bool) {
+        self.scheduler.set_fenced(fenced);
+        if !fenced {
+            let held = std::mem::take(&mut *self.held.lock());
+            for reply in held {
+                reply();
+            }
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+impl Host for RuntimeInner {
+    fn node(&self) -> NodeId {
+        self.settings.node
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn next_call(&self) -> CallId {
+        CallId {
+            origin: self.settings.node,
+            sequence: self.calls.next(),
+        }
+    }
+
+    fn resolve(&self, actor: &ActorId) -> Option<Box<dyn Any>> {
+        self.cell(actor).map(ErasedCell::target)
+    }
+
+    fn send(&self, message: Arc<Message>, reply: Option<ReplySender>) {
+        let refused = if self.is_stopped() {
+            CallError::NotDelivered(NotDelivered::ShuttingDown)
+        } else if let Err(long) = message.target.key.check() {
+            CallError::Rejected(Rejected::KeyTooLong { bytes: long.bytes })
+        } else {
+            return self.outside.send(message, reply);
+        };
+        if let Some(reply) = reply {
+            reply.complete(Err(refused));
+        }
+    }
+
+    fn keeps_deadlines(&self) -> bool {
+        self.outside.keeps_deadlines()
+    }
+
+    fn give_up(&self, call: CallId) {
+        self.outside.give_up(call);
+    }
+
+    fn reply(&self, call: CallId, outcome: Outcome) {
+        if let Some(shared) = self.me.upgrade() {
+            self.when_unfenced(move || shared.outside.reply(call, outcome));
+        }
+    }
+
+    fn wake_at(&self, at: Time, waker: Waker) -> WakeId {
+        self.timers.at(at, Due::Wake(waker))
+    }
+
+    fn cancel_wake(&self, wake: WakeId) {
+        self.timers.cancel(wake);
+    }
+
+    fn default_deadline(&self) -> Option<Duration> {
+        self.settings.default_deadline
+    }
+}

@@ -1,0 +1,457 @@
+//! What strangers, and members that talk nonsense, do to a server that serves calls: nothing. They are refused or cut off and
+//! logged, and the calls of others go on over the connections that they have.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use elastin::{Authority, Embedded};
+use elastin_cluster::{
+    Certificates, Frames, ReceiveOutcome, Receiver, Security, Transport, TransportConfig, WIRE_VERSIONS,
+};
+use elastin_protocol::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep, Slot};
+use elastin_runtime::InlineTask;
+use elastin_stores::secret::{Nonce, Proof, Secret, Side, nonce};
+use elastin_test_servers::{Proxy, free_port};
+use elastin_testkit::{Caller, app, wait_for};
+use elastin_types::{
+    ActivationEpoch, ActorId, ActorType, CallId, Caller as Sender, Header, Message, Method, NodeId, SlotEpoch, Time,
+};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// No machine is so slow.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Where the server listens: nobody else uses this address of the loopback interface, so a port that was free stays so.
+const HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// A node that does not exist.
+const NOBODY: u64 = u64::MAX;
+/// The classes of frames that are spoken of here.
+const HANDSHAKE: u8 = 0;
+const PROTOCOL: u8 = 1;
+
+/// A cluster with one server, which members reach through a proxy, and somebody who calls it all the time.
+struct Served {
+    cluster: Embedded,
+    proxy: Proxy,
+    server: SocketAddr,
+    caller: Caller,
+    files: TempDir,
+}
+
+impl Served {
+    async fn start(encrypted: bool) -> Served {
+        let files = tempfile::tempdir().unwrap();
+        let server = SocketAddr::from((HOST, free_port()));
+        let proxy = Proxy::start(server).unwrap();
+        let program = logging_program(&files);
+        let mut builder = app().embedded().servers(1).data(files.path()).program(program);
+        if encrypted {
+            builder = builder.encrypted();
+        }
+        let (listen, advertise) = (server.to_string(), proxy.address().to_string());
+        let arguments = ["node", "--listen", &listen, "--advertise", &advertise];
+        let cluster = builder.node_arguments(arguments).start().await.unwrap();
+        let caller = Caller::start(cluster.client().await.unwrap());
+        caller.goes_on().await;
+        Served {
+            cluster,
+            proxy,
+            server,
+            caller,
+            files,
+        }
+    }
+
+    /// Waits until the server has logged something.
+    async fn logs(&self, words: &str) {
+        let log = self.files.path().join("log");
+        wait_for(words, || fs::read_to_string(&log).is_ok_and(|log| log.contains(words))).await;
+    }
+
+    /// What the server answers to somebody who says this and no more, until it closes the connection.
+    async fn answers(&self, words: &[u8]) -> Vec<u8> {
+        let stranger = TcpStream::connect(self.server).await.unwrap();
+        end_with(stranger, words).await
+    }
+
+    /// A greeting to the server.
+    fn greeting(&self, versions: (u16, u16), cluster: &str) -> Greeting {
+        Greeting {
+            versions,
+            cluster: cluster.to_owned(),
+            to: self.cluster.servers()[0].node.0,
+            nonce: nonce(),
+        }
+    }
+
+    /// A connection of somebody who has the cluster's secret.
+    async fn greeted(&self) -> TcpStream {
+        let secret = Secret::read(&self.files.path().join("secret")).unwrap();
+        let greeting = self.greeting(WIRE_VERSIONS, app().cluster_name());
+        let mut stream = TcpStream::connect(self.server).await.unwrap();
+        stream.write_all(&greeting.frame()).await.unwrap();
+        let mut length = [0; 4];
+        within(stream.read_exact(&mut length)).await.unwrap();
+        let mut answer = vec![0; u32::from_le_bytes(length) as usize];
+        within(stream.read_exact(&mut answer)).await.unwrap();
+        // It is a welcome, of this version, with a nonce and a proof.
+        let (welcome, _, theirs, _): (u8, u16, Nonce, Option<Proof>) = postcard::from_bytes(&answer[1..]).unwrap();
+        assert_eq!(welcome, 0);
+        let proof = secret.prove(Side::Dialler, &greeting.subject(), &greeting.nonce, &theirs);
+        stream.write_all(&frame(HANDSHAKE, &encoded(&proof))).await.unwrap();
+        stream
+    }
+
+    /// Ends everything: all calls went well, and nobody's connection broke since there were so many.
+    async fn end(self, connections: usize) {
+        self.caller.end().await;
+        assert_eq!(self.proxy.heard().len(), connections, "a connection was made again");
+        self.cluster.shutdown().await;
+    }
+}
+
+/// The program of servers, with warnings in a file.
+fn logging_program(files: &TempDir) -> std::path::PathBuf {
+    let (program, log) = (files.path().join("server"), files.path().join("log"));
+    let server = env!("CARGO_BIN_EXE_testkit-server");
+    let script = format!("#!/bin/sh\nRUST_LOG=warn exec {server} \"$@\" 2>> {}\n", log.display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// What a node says first.
+struct Greeting {
+    versions: (u16, u16),
+    cluster: String,
+    to: u64,
+    nonce: Nonce,
+}
+
+impl Greeting {
+    fn frame(&self) -> Vec<u8> {
+        let magic = *b"ELASTIN\0";
+        let hello = (magic, self.versions, &self.cluster, NOBODY, self.to, self.nonce);
+        frame(HANDSHAKE, &encoded(&hello))
+    }
+
+    /// What a proof is about.
+    fn subject(&self) -> Vec<u8> {
+        encoded(&(self.versions, &self.cluster, NOBODY, self.to))
+    }
+}
+
+fn encoded(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_stdvec(value).unwrap()
+}
+
+fn frame(class: u8, payload: &[u8]) -> Vec<u8> {
+    let length = payload.len() as u32 + 1;
+    [&length.to_le_bytes(), &[class][..], payload].concat()
+}
+
+async fn within<T>(event: impl Future<Output = T>) -> T {
+    tokio::time::timeout(WAIT_MAX, event).await.expect("it comes in time")
+}
+
+/// Says this and no more; what is answered until the connection is closed.
+async fn end_with(mut stream: TcpStream, words: &[u8]) -> Vec<u8> {
+    let mut heard = Vec::new();
+    // A reset is as good an end as a close, whenever it comes.
+    if stream.write_all(words).await.is_ok() {
+        let _ = stream.shutdown().await;
+        let _ = within(stream.read_to_end(&mut heard)).await;
+    }
+    heard
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_greet_as_a_member_does_is_refused() {
+    let served = Served::start(false).await;
+    let connections = served.proxy.heard().len();
+    let name = app().cluster_name().to_owned();
+
+    assert_eq!(served.answers(b"GET / HTTP/1.1\r\n\r\n").await, b"");
+    served
+        .logs("the other side is no node: a greeting of 542393671 bytes")
+        .await;
+    assert_eq!(served.answers(&u32::MAX.to_le_bytes()).await, b"");
+    served.logs("a greeting of 4294967295 bytes").await;
+    assert_eq!(served.answers(&frame(HANDSHAKE, b"no greeting")).await, b"");
+    let greeting = served.greeting(WIRE_VERSIONS, &name).frame();
+    assert_eq!(served.answers(&greeting[..greeting.len() - 1]).await, b"");
+    served.logs("the connection failed: early eof").await;
+    served.caller.goes_on().await;
+
+    // Those who could be nodes are told why they are refused.
+    let newer = served.greeting((90, 91), &name).frame();
+    assert!(!served.answers(&newer).await.is_empty());
+    served
+        .logs("refused: it speaks wire versions 90 to 91, the peer speaks")
+        .await;
+    let astray = served.greeting(WIRE_VERSIONS, "another").frame();
+    assert!(!served.answers(&astray).await.is_empty());
+    served
+        .logs(&format!("refused: the peer belongs to cluster `{name}`"))
+        .await;
+    served.end(connections).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_join_that_was_overheard_gets_nowhere() {
+    for (encrypted, refusal) in [
+        (false, "it does not have the cluster's secret"),
+        (true, "cannot decrypt peer's message"),
+    ] {
+        let served = Served::start(encrypted).await;
+        let heard = served.proxy.heard();
+        // All that the members have said so far, calls included, which must not run again.
+        for words in &heard {
+            served.answers(words).await;
+        }
+        served.logs(refusal).await;
+        served.end(heard.len()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_talks_nonsense_is_cut_off() {
+    let served = Served::start(false).await;
+    let connections = served.proxy.heard().len();
+
+    end_with(served.greeted().await, &u32::MAX.to_le_bytes()).await;
+    served.logs("dropped a connection").await;
+    served.logs("a frame of 4294967295 bytes is larger than").await;
+    end_with(served.greeted().await, &frame(99, b"")).await;
+    served.logs("a frame of unknown class 99").await;
+    served.caller.goes_on().await;
+
+    // This one ends by itself, in the middle of a frame.
+    let truncated = frame(PROTOCOL, &[0; 100]);
+    end_with(served.greeted().await, &truncated[..50]).await;
+    end_with(served.greeted().await, &frame(PROTOCOL, &[0xff; 100])).await;
+    served.logs("a frame that can't be decoded").await;
+    served.end(connections).await;
+}
+
+/// An activation that never was.
+const NEVER: ActivationEpoch = ActivationEpoch {
+    slot: SlotEpoch(u32::MAX),
+    counter: u32::MAX,
+};
+
+fn nobodys_actor() -> ActorId {
+    ActorId::new(ActorType::of("Nonsense"), 1)
+}
+
+fn call(origin: NodeId) -> CallId {
+    CallId { origin, sequence: 1 }
+}
+
+/// A call to an actor of a type that there is not.
+fn message(origin: NodeId) -> Arc<Message> {
+    Arc::new(Message {
+        target: nobodys_actor(),
+        header: Header::of_call(call(origin), Sender::Client(origin)),
+        method: Method::of("nonsense"),
+        body: bytes::Bytes::from_static(&[0xff; 100]),
+    })
+}
+
+/// What makes sense to a decoder and to nobody else, said by somebody who is no server.
+fn nonsense(server: NodeId) -> Vec<Body> {
+    let (actor, epoch) = (nobodys_actor(), NEVER);
+    let step = |step: MoveStep| {
+        Body::Move(MoveBody {
+            actor: nobodys_actor(),
+            epoch,
+            attempt: u32::MAX,
+            step,
+        })
+    };
+    let slots: Vec<(Slot, SlotEpoch)> = Slot::all().map(|slot| (slot, NEVER.slot)).collect();
+    let entries = vec![Entry {
+        actor: actor.clone(),
+        node: NodeId(NOBODY),
+        epoch,
+        attempts_void: u32::MAX,
+    }];
+    vec![
+        Body::Directory(DirectoryBody::HandOver {
+            slots: slots.clone(),
+            entries: entries.clone(),
+            last: Some(true),
+        }),
+        Body::Directory(DirectoryBody::Recover { slots: slots.clone() }),
+        Body::Directory(DirectoryBody::Recovered { entries, done: slots }),
+        Body::Directory(DirectoryBody::Grant {
+            actor: actor.clone(),
+            epoch,
+        }),
+        Body::Directory(DirectoryBody::Abort {
+            actor,
+            epoch,
+            attempt: u32::MAX,
+        }),
+        step(MoveStep::Offer),
+        step(MoveStep::Accept),
+        step(MoveStep::Cancel),
+        step(MoveStep::Settled),
+        Body::Leaving,
+        Body::Parted,
+        // A reply to a call that the server never made, and a call in the name of another.
+        Body::Reply {
+            call: call(server),
+            outcome: Ok(bytes::Bytes::new()),
+        },
+        Body::Message {
+            message: message(server),
+            epoch: None,
+        },
+        Body::Passed {
+            message: message(server),
+            epoch,
+        },
+        // What it may say: a call to nobody.
+        Body::Message {
+            message: message(NodeId(NOBODY)),
+            epoch: Some(epoch),
+        },
+        Body::Message {
+            message: message(NodeId(NOBODY)),
+            epoch: None,
+        },
+        Body::Ping,
+    ]
+}
+
+/// A frame of the protocol, as it is sent.
+fn spoken(number: u64, acknowledged: u64, body: Option<Body>) -> Vec<u8> {
+    let said = Frame {
+        number,
+        acknowledged,
+        sent_at: Time::ZERO,
+        body,
+    };
+    frame(PROTOCOL, &encoded(&said))
+}
+
+/// What the numbers of frames say; their bodies are of no interest.
+#[derive(Deserialize)]
+struct Numbers {
+    _number: u64,
+    acknowledged: u64,
+}
+
+/// Waits until the server has handled so many frames.
+async fn acknowledges(stream: &mut TcpStream, count: u64) {
+    loop {
+        let mut length = [0; 4];
+        within(stream.read_exact(&mut length)).await.unwrap();
+        let mut heard = vec![0; u32::from_le_bytes(length) as usize];
+        within(stream.read_exact(&mut heard)).await.unwrap();
+        let numbers: Numbers = postcard::from_bytes(&heard[1..]).unwrap();
+        if heard[0] == PROTOCOL && numbers.acknowledged == count {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_says_what_is_none_of_its_business_is_not_listened_to() {
+    let served = Served::start(false).await;
+    let connections = served.proxy.heard().len();
+    let server = served.cluster.servers()[0].node;
+    let mut stream = served.greeted().await;
+
+    // Numbers from nowhere: frames far ahead, and acknowledgements of what was never said.
+    for (number, acknowledged) in [(u64::MAX, u64::MAX), (0, u64::MAX), (1 << 40, 7)] {
+        for body in [None, Some(Body::Ping)] {
+            stream.write_all(&spoken(number, acknowledged, body)).await.unwrap();
+        }
+    }
+    let words = nonsense(server);
+    let count = words.len() as u64;
+    for (number, body) in (1..).zip(words) {
+        let words = spoken(number, u64::MAX, Some(body));
+        stream.write_all(&words).await.unwrap();
+    }
+    acknowledges(&mut stream, count).await;
+    served.logs("a peer says what only servers say").await;
+    served.caller.goes_on().await;
+
+    // A slot that is none: the last one, with its number changed to one that is as long.
+    let slots = vec![(Slot::new(4095), NEVER.slot)];
+    let body = Body::Directory(DirectoryBody::Recover { slots });
+    let mut words = spoken(count + 1, 0, Some(body));
+    let at = words.windows(2).position(|bytes| bytes == [0xff, 0x1f]).unwrap();
+    words[at + 1] = 0x7f;
+    stream.write_all(&words).await.unwrap();
+    let mut rest = Vec::new();
+    // A reset is as good an end as a close.
+    let _ = within(stream.read_to_end(&mut rest)).await;
+    served.logs("a frame that can't be decoded").await;
+    served.end(connections).await;
+}
+
+/// Only notices that nobody talks to it.
+struct Alone(Notify);
+
+impl Receiver for Alone {
+    fn frames(&self, _: NodeId, frames: &mut Frames<'_>, _: Option<&Waker>) -> Option<ReceiveOutcome> {
+        assert_eq!(frames.count(), 0, "nobody talks to a stranger");
+        None
+    }
+
+    fn run(&self, _: InlineTask) {}
+
+    fn catch_up(&self) {}
+
+    fn flush_batch(&self, _: bool) -> bool {
+        false
+    }
+
+    fn link_up(&self, peer: NodeId) {
+        panic!("{peer} has welcomed a stranger");
+    }
+
+    fn link_down(&self, _: NodeId) {
+        self.0.notify_one();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_another_authority_is_refused() {
+    let served = Served::start(true).await;
+    let connections = served.proxy.heard().len();
+    let name = app().cluster_name().to_owned();
+    let theirs = tempfile::tempdir().unwrap();
+    let authority = Authority::create(&name).unwrap();
+    authority.issue("stranger", true, theirs.path()).unwrap();
+    let certificates = Certificates::read(theirs.path(), &name).unwrap();
+    let config = TransportConfig {
+        looks: true,
+        cluster: name,
+        me: NodeId(NOBODY),
+        security: Security::Certificates(Arc::new(certificates)),
+        listener: None,
+        versions: WIRE_VERSIONS,
+    };
+    let alone = Arc::new(Alone(Notify::new()));
+    let stranger = Transport::start(config, alone.clone());
+    stranger.learn_address(served.cluster.servers()[0].node, served.server);
+    // It tries again by itself.
+    for _ in 0..3 {
+        within(alone.0.notified()).await;
+    }
+    served.logs("refused a connection").await;
+    stranger.close();
+    served.end(connections).await;
+}
