@@ -139,7 +139,7 @@ pub enum MoveStep {
     /// Target to source: no.
     Refuse(MoveError),
     /// Source to target, before the state image: what the actor knows of requests that may come again.
-    DedupTable(Vec<MovedRequest>),
+    Requests(Vec<MovedRequest>),
     /// Source to target: a part of the state image, in order.
     Stage {
         /// The part.
@@ -277,7 +277,7 @@ impl Body {
             Body::Reply { outcome, .. } => outcome.as_ref().map_or(0, |reply| reply.len()),
             Body::Move(MoveBody { step, .. }) => match step {
                 MoveStep::Stage { chunk, .. } => chunk.len(),
-                MoveStep::DedupTable(requests) => requests.iter().map(MovedRequest::bytes).sum(),
+                MoveStep::Requests(requests) => requests.iter().map(MovedRequest::bytes).sum(),
                 MoveStep::Release { queue, .. } => queue.iter().map(|message| message.body.len()).sum(),
                 _ => 0,
             },

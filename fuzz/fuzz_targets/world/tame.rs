@@ -24,7 +24,7 @@ pub(super) fn body(body: &mut Body) {
             }
         }
         Body::Directory(said) => directory(said),
-        Body::Reply { .. } | Body::Ping | Body::ViewIs { .. } | Body::Parting | Body::Parted => {}
+        Body::Reply { .. } | Body::Ping | Body::ViewIs { .. } | Body::Leaving | Body::Parted => {}
     }
 }
 

@@ -116,7 +116,7 @@ impl Node {
             self.sessions.limits.chunk_bytes,
             MovedRequest::bytes,
         ) {
-            self.tell_target(actor, MoveStep::DedupTable(requests));
+            self.tell_target(actor, MoveStep::Requests(requests));
         }
     }
 }

@@ -25,7 +25,7 @@ impl Node {
             MoveStep::Offer => self.on_offer(from, actor, epoch, attempt),
             MoveStep::Accept => self.on_accept(from, actor, epoch, attempt),
             MoveStep::Refuse(why) => self.on_refuse(&actor, epoch, attempt, why),
-            MoveStep::DedupTable(requests) => self.on_requests(&actor, epoch, attempt, requests),
+            MoveStep::Requests(requests) => self.on_requests(&actor, epoch, attempt, requests),
             MoveStep::Stage { chunk, last } => self.on_stage(&actor, epoch, attempt, chunk, last),
             MoveStep::Cancel => self.on_cancel(&actor, epoch, attempt),
             MoveStep::Release { to_epoch, queue, last } => {
