@@ -59,24 +59,24 @@ impl Random {
 
 /// All frames of a connection, up to the first that is none: it ends there.
 fn read<'a>(arriving: impl IntoIterator<Item = &'a [u8]>, at_once: usize) -> Read {
-    let (mut input, mut heard) = (Vec::new(), Vec::new());
+    let (mut input, mut received) = (Vec::new(), Vec::new());
     for piece in arriving {
         input.extend_from_slice(piece);
         loop {
             let mut frames = Frames::new(&input, at_once);
-            let before = heard.len();
-            heard.extend(frames.by_ref().map(|(class, payload)| (class, payload.to_vec())));
+            let before = received.len();
+            received.extend(frames.by_ref().map(|(class, payload)| (class, payload.to_vec())));
             match frames.end() {
                 Ok(Taken { frames, bytes }) => {
-                    assert_eq!(heard.len() - before, frames);
+                    assert_eq!(received.len() - before, frames);
                     input.drain(..bytes);
                     if frames < at_once {
                         break;
                     }
                 }
-                Err(error) => return (heard, Some(error)),
+                Err(error) => return (received, Some(error)),
             }
         }
     }
-    (heard, None)
+    (received, None)
 }

@@ -14,14 +14,14 @@ fuzz_target!(|said: &[u8]| {
     if let Ok((_, version)) = accepted {
         assert!((WIRE_VERSIONS.0..=WIRE_VERSIONS.1).contains(&version));
     }
-    // Nobody can guess the proof: not even who is welcome otherwise, and says something in its place.
+    // The proof cannot be guessed, not even by a peer whose greeting is otherwise valid.
     let greeted = fuzzing::accept(said, Some(&SECRET));
     assert!(greeted.is_err());
     if accepted.is_err() {
         assert_eq!(
             accepted.map_err(|error| error.to_string()).err(),
             greeted.map_err(|error| error.to_string()).err(),
-            "the secret matters only to who is welcome otherwise"
+            "the secret matters only to peers that are welcome otherwise"
         );
     }
     let dialled = fuzzing::dial(said, Some(&SECRET));

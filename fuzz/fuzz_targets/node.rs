@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
             what @ (0 | 1) => {
                 let (peer, payload) = (input.byte(), input.piece());
                 if let Ok(frame) = postcard::from_bytes::<Frame>(payload) {
-                    world.hears(peer, frame, what == 0);
+                    world.receives(peer, frame, what == 0);
                 }
             }
             2 => world.runtime_answers(input.byte()),

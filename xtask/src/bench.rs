@@ -12,11 +12,19 @@ use crate::run;
 
 const MANIFEST: &str = "bench/Cargo.toml";
 
+/// Programs that building a suite needs, with the Debian package that has them.
+const BUILD_TOOLS: &[(&str, &str, &str)] = &[("remote", "protoc", "protobuf-compiler")];
+
 /// Runs a suite.
 pub(crate) fn bench(suite: &str, arguments: &[&str]) -> Result<()> {
     let suites = suites()?;
     if !suites.iter().any(|known| known == suite) {
         bail!("there is no suite `{suite}`; there are: {}", suites.join(", "));
+    }
+    for (_, program, package) in BUILD_TOOLS.iter().filter(|(of, ..)| *of == suite) {
+        if !run::has_program(program) {
+            bail!("the suite `{suite}` needs `{program}` to be built: apt-get install {package}");
+        }
     }
     let results = run::root().join("target/bench");
     std::fs::create_dir_all(&results)?;

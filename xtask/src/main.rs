@@ -7,6 +7,7 @@ mod bench;
 mod dependencies;
 mod layers;
 mod metadata;
+mod names;
 mod run;
 mod verify;
 

@@ -52,6 +52,13 @@ pub(crate) fn has_cargo_part(part: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
+/// Whether a program can be started.
+pub(crate) fn has_program(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
 /// Installs a component of the toolchain.
 pub(crate) fn install_component(component: &str) -> Result<()> {
     let mut command = Command::new("rustup");

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{bench, dependencies, layers, run};
+use crate::{bench, dependencies, layers, names, run};
 
 /// One thing that is checked.
 struct Step {
     name: &'static str,
-    what: Check,
+    check: Check,
 }
 
 enum Check {
@@ -23,19 +23,23 @@ enum Check {
 const STEPS: &[Step] = &[
     Step {
         name: "format",
-        what: Check::Cargo(&["fmt", "--all", "--check"], &[]),
+        check: Check::Cargo(&["fmt", "--all", "--check"], &[]),
     },
     Step {
         name: "layers",
-        what: Check::Own(layers::check),
+        check: Check::Own(layers::check),
+    },
+    Step {
+        name: "names",
+        check: Check::Own(names::check),
     },
     Step {
         name: "dependencies",
-        what: Check::Own(dependencies::check),
+        check: Check::Own(dependencies::check),
     },
     Step {
         name: "lint",
-        what: Check::Cargo(
+        check: Check::Cargo(
             &[
                 "clippy",
                 "--workspace",
@@ -50,15 +54,15 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "benches",
-        what: Check::Own(bench::check),
+        check: Check::Own(bench::check),
     },
     Step {
         name: "fuzz",
-        what: Check::Own(fuzz_targets),
+        check: Check::Own(fuzz_targets),
     },
     Step {
         name: "test",
-        what: Check::Cargo(
+        check: Check::Cargo(
             &[
                 "test",
                 "--workspace",
@@ -73,7 +77,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "models",
-        what: Check::Cargo(
+        check: Check::Cargo(
             &[
                 "test",
                 "-p",
@@ -89,11 +93,11 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "doctest",
-        what: Check::Cargo(&["test", "--workspace", "--doc", "--quiet"], &[]),
+        check: Check::Cargo(&["test", "--workspace", "--doc", "--quiet"], &[]),
     },
     Step {
         name: "doc",
-        what: Check::Cargo(
+        check: Check::Cargo(
             &["doc", "--workspace", "--no-deps", "--quiet"],
             &[("RUSTDOCFLAGS", "-D warnings")],
         ),
@@ -163,7 +167,7 @@ fn install_missing() -> Result<()> {
 
 impl Step {
     fn check(&self) -> Result<()> {
-        match self.what {
+        match self.check {
             Check::Cargo(arguments, variables) => run::cargo_with(arguments, variables),
             Check::Own(check) => check(),
         }
@@ -182,7 +186,7 @@ mod tests {
         let error = chosen(&["lunt"]).err().unwrap().to_string();
         assert_eq!(
             error,
-            "there is no step `lunt`; the steps are format, layers, dependencies, lint, benches, fuzz, test, models, doctest, doc"
+            "there is no step `lunt`; the steps are format, layers, names, dependencies, lint, benches, fuzz, test, models, doctest, doc"
         );
     }
 }

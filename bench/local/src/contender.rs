@@ -1,4 +1,4 @@
-//! Who is measured.
+//! The contenders.
 
 use std::time::{Duration, Instant};
 
@@ -6,29 +6,29 @@ use anyhow::{Context, Result};
 
 use crate::tokio_peer::{hold, measure};
 use crate::workload::{Row, work};
-use crate::{floor, ours, with_actix, with_coerce, with_kameo, with_ractor, with_xtra};
+use crate::{floor, ours, with_actix, with_coerce, with_kameo, with_murmer, with_orlando, with_ractor, with_xtra};
 
-/// Starts so many actors, calls each once, and keeps them until the closure it is given has run.
+/// Starts this many actors, calls each once, and keeps them until the closure has run.
 pub type Hold = fn(u64, &mut dyn FnMut());
 
-/// Runs so many operations of a row and gives the time they took.
+/// Runs this many operations of a row and returns the time taken.
 pub type Measure = fn(Row, u64) -> Duration;
 
-/// One that is measured.
+/// An implementation to measure.
 pub struct Contender {
     pub name: &'static str,
     pub measure: Measure,
     pub hold: Hold,
-    /// How many actors it holds when memory is measured: enough that what is there once does not count, and few enough for
-    /// the machine.
+    /// The number of actors for measuring memory: enough to make fixed costs negligible, and few enough for the
+    /// machine.
     pub held: u64,
 }
 
 pub const ELASTIN: &str = "elastin";
 pub const FLOOR: &str = "floor";
 
-/// Everybody. Those after the floor are libraries.
-pub const ALL: [Contender; 7] = [
+/// All contenders. Those after the floor are libraries.
+pub const ALL: [Contender; 9] = [
     contender(ELASTIN, ours::measure, ours::hold, 1_000_000),
     contender(FLOOR, measure::<floor::Floor>, hold::<floor::Floor>, 1_000_000),
     contender("actix", with_actix::measure, with_actix::hold, 1_000_000),
@@ -45,6 +45,18 @@ pub const ALL: [Contender; 7] = [
         200_000,
     ),
     contender(
+        "murmer",
+        measure::<with_murmer::Murmer>,
+        hold::<with_murmer::Murmer>,
+        200_000,
+    ),
+    contender(
+        "orlando",
+        measure::<with_orlando::Orlando>,
+        hold::<with_orlando::Orlando>,
+        200_000,
+    ),
+    contender(
         "ractor",
         measure::<with_ractor::Ractor>,
         hold::<with_ractor::Ractor>,
@@ -53,7 +65,7 @@ pub const ALL: [Contender; 7] = [
     contender("xtra", measure::<with_xtra::Xtra>, hold::<with_xtra::Xtra>, 1_000_000),
 ];
 
-/// Ours in other ways.
+/// Variants of ours.
 pub const VARIANTS: [Contender; 3] = [
     contender("elastin, string key", ours::measure, ours::hold_named, 1_000_000),
     contender(
@@ -86,13 +98,18 @@ impl Contender {
         self.name != ELASTIN && self.name != FLOOR
     }
 
-    /// Whether it takes part in a row. actix has no way to tell from another thread that waits for room.
+    /// Whether it takes part in a row. actix has no tell from another thread with back-pressure; murmer and Orlando
+    /// have no one-way messages.
     pub fn runs(&self, row: Row) -> bool {
-        !(self.name == "actix" && row == Row::TellThread)
+        match self.name {
+            "actix" => row != Row::TellThread,
+            "murmer" | "orlando" => !matches!(row, Row::Tell | Row::TellThread | Row::Pipeline),
+            _ => true,
+        }
     }
 }
 
-/// What two cores can do in the pipeline if nothing goes between them.
+/// The limit of two cores in the pipeline, without any communication.
 fn two_cores(_row: Row, operations: u64) -> Duration {
     work();
     let half = || (0..operations).for_each(|_| work());

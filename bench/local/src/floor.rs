@@ -38,12 +38,12 @@ impl Counter for mpsc::Sender<Message> {
     async fn call(&self, kind: Kind) -> u64 {
         let (reply, receiver) = oneshot::channel();
         let reply = Some(reply);
-        self.send(Message { kind, reply }).await.expect("the actor is there");
+        self.send(Message { kind, reply }).await.expect("the actor is running");
         receiver.await.expect("the actor replies")
     }
 
     async fn tell(&self, kind: Kind) {
         let reply = None;
-        self.send(Message { kind, reply }).await.expect("the actor is there");
+        self.send(Message { kind, reply }).await.expect("the actor is running");
     }
 }

@@ -1,4 +1,4 @@
-//! What must be reached.
+//! The goals of each row.
 
 use anyhow::Result;
 use bench_table::{Goal, Row as Line, Samples};
@@ -10,7 +10,7 @@ use crate::workload::Row;
 
 const UNIT: &str = "/µs";
 
-/// Whom a row is compared with.
+/// The contender that a row is compared with.
 enum Against {
     BestLibrary,
     Contender(&'static str),
@@ -20,14 +20,13 @@ use Against::{BestLibrary, Contender};
 
 fn goals(row: Row) -> Vec<(Against, f64)> {
     match row {
-        Row::CallIdle => vec![(BestLibrary, 8.0), (Contender(FLOOR), 4.0)],
-        Row::CallIdleAsync => vec![(BestLibrary, 8.0), (Contender(FLOOR), 4.0)],
-        Row::CallAwaits | Row::CallAwaitsOutside => vec![(BestLibrary, 1.4), (Contender(FLOOR), 0.95)],
-        Row::Tell => vec![(Contender("actix"), 1.5), (Contender("kameo"), 5.0)],
+        Row::CallIdle | Row::CallIdleAsync => vec![(BestLibrary, 4.0), (Contender(FLOOR), 4.0)],
+        Row::CallAwaits | Row::CallAwaitsOutside => vec![(BestLibrary, 1.0), (Contender(FLOOR), 0.95)],
+        Row::Tell => vec![(BestLibrary, 1.0)],
         Row::TellThread => vec![(Contender(FLOOR), 1.0)],
         Row::Pipeline => vec![(Contender("two cores"), 0.8)],
-        Row::Many | Row::ManyOutside => vec![(BestLibrary, 5.0)],
-        Row::ManyAwait | Row::ManyAwaitOutside => vec![(BestLibrary, 1.3)],
+        Row::Many | Row::ManyOutside => vec![(BestLibrary, 1.0)],
+        Row::ManyAwait | Row::ManyAwaitOutside => vec![(BestLibrary, 1.0)],
         Row::Hot | Row::HotOutside => vec![(Contender(FLOOR), 0.9)],
     }
 }
@@ -77,8 +76,8 @@ pub fn of_memory() -> Result<Vec<Line>> {
         Ok(Line::new(title, "B", &ours, name, &theirs).goal(Goal::AtMost(goal)))
     };
     Ok(vec![
-        line("an idle actor with a number key", &ALL[0], 0.3)?,
-        line("an idle actor with a string key", &VARIANTS[0], 0.35)?,
+        line("an idle actor with a number key", &ALL[0], 0.5)?,
+        line("an idle actor with a string key", &VARIANTS[0], 0.5)?,
     ])
 }
 
@@ -91,7 +90,7 @@ fn sample(value: f64) -> Samples {
 /// The most that accounting may cost per turn, in nanoseconds.
 const ACCOUNTING_NS_MAX: f64 = 8.0;
 
-/// What accounting costs: the same calls with and without it, in turn.
+/// The cost of accounting: the same calls with and without it, alternating.
 pub fn of_accounting(rounds: usize) -> Line {
     let (mut cost, mut limit) = (Samples::default(), Samples::default());
     let without = contender::named("elastin, no accounting").expect("it is in the table");

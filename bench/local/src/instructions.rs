@@ -1,6 +1,6 @@
-//! Instructions per operation, counted by valgrind's callgrind: they are the same in every run, where times are not.
+//! Instructions per operation, counted by valgrind's callgrind: unlike times they are the same in every run.
 //!
-//! The suite runs itself under callgrind with two numbers of operations; the difference leaves out what is done once.
+//! The suite runs itself under callgrind with two numbers of operations; the difference excludes setup.
 
 use std::process::Command;
 
@@ -10,10 +10,10 @@ use crate::contender::{Contender, ELASTIN};
 use crate::ours;
 use crate::workload::{MANY, Row};
 
-/// What the first argument of such a process is.
+/// The first argument of the child process.
 pub const CHILD: &str = "operations-child";
 
-/// Fewer and more operations. Enough that turns are sampled as in a long run.
+/// The two numbers of operations. Enough that turns are sampled as in a long run.
 const FEW: u64 = 100 * MANY;
 const MORE: u64 = 140 * MANY;
 
@@ -22,7 +22,7 @@ pub fn measure(contender: &Contender, row: Row) -> Result<Option<f64>> {
     let Some(few) = count(contender, row, FEW)? else {
         return Ok(None);
     };
-    let more = count(contender, row, MORE)?.context("valgrind was there a moment ago")?;
+    let more = count(contender, row, MORE)?.context("valgrind has disappeared")?;
     Ok(Some((more - few) / (MORE - FEW) as f64))
 }
 
@@ -34,13 +34,13 @@ fn count(contender: &Contender, row: Row, operations: u64) -> Result<Option<f64>
     let Ok(output) = command.output() else {
         return Ok(None);
     };
-    let said = String::from_utf8_lossy(&output.stderr);
-    let collected = said.lines().find_map(|line| line.split("Collected :").nth(1));
-    let collected = collected.with_context(|| format!("callgrind counts the instructions; it said {said}"))?;
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    let collected = output_text.lines().find_map(|line| line.split("Collected :").nth(1));
+    let collected = collected.with_context(|| format!("no instruction count in callgrind's output: {output_text}"))?;
     Ok(Some(collected.trim().parse()?))
 }
 
-/// The life of such a process.
+/// Runs the child process.
 pub fn child(contender: &Contender, row: &str, operations: &str) -> Result<()> {
     let row = Row::ALL.iter().find(|known| known.key() == row);
     let measure = match contender.name {

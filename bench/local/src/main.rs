@@ -1,7 +1,7 @@
 //! Calls and tells within one process: Elastin, other actor libraries, and the floor, in one run, alternating.
 //!
-//! `local [ROUNDS] [CONTENDER…] [ROW…] [memory] [instructions]`: five rounds of everybody and everything unless said
-//! otherwise. Values are in operations per microsecond, so that more is better.
+//! `local [ROUNDS] [CONTENDER…] [ROW…] [memory] [instructions]`: by default five rounds of all contenders and rows.
+//! Values are in operations per microsecond, so that more is better.
 
 mod contender;
 mod floor;
@@ -14,6 +14,8 @@ mod tokio_peer;
 mod with_actix;
 mod with_coerce;
 mod with_kameo;
+mod with_murmer;
+mod with_orlando;
 mod with_ractor;
 mod with_xtra;
 mod workload;
@@ -25,7 +27,7 @@ use bench_table::{Samples, Table};
 use contender::{ALL, Contender, ELASTIN, FLOOR};
 use workload::Row;
 
-/// How many rounds there are unless the command line says otherwise.
+/// The default number of rounds.
 const ROUNDS: usize = 5;
 
 /// Samples by row and contender.
@@ -86,7 +88,7 @@ fn suite(wanted: &[&str]) -> Result<()> {
     table.finish("local")
 }
 
-/// Everybody in each row, in turn, again and again, so that a disturbance hits all of them.
+/// Measures all contenders in each row, alternating, so that a disturbance affects all of them.
 fn measure_rows(rounds: usize, rows: &[Row], contenders: &[&Contender]) -> Results {
     let mut results = Results::new();
     for round in 0..rounds {
@@ -120,7 +122,7 @@ fn add(results: &mut Results, row: Row, contender: &Contender, operations: u64) 
     results.entry((row, contender.name)).or_default().add(rate);
 }
 
-/// Prints everybody's times.
+/// Prints the times of all contenders.
 fn print_all(rows: &[Row], contenders: &[&Contender], results: &Results) {
     print!("{:<44}", "ns per operation, median");
     contenders.iter().for_each(|contender| print!("{:>9}", contender.name));

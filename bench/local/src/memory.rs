@@ -1,7 +1,7 @@
-//! How many bytes an idle actor takes that was called once, registry included; of ours also what the node around the runtime keeps of
-//! it: the directory's entry and the host's.
+//! Bytes of an idle actor that was called once, registry included. Ours also includes the state of the node around the
+//! runtime: the entries of the directory and of the host.
 //!
-//! Each contender is measured in a process of its own, so that nothing is left over from another.
+//! Each contender is measured in a process of its own, so that nothing of another is counted.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::contender::Contender;
 
-/// What the first argument of such a process is.
+/// The first argument of the child process.
 pub const CHILD: &str = "memory-child";
 
 /// The bytes per actor of a contender.
@@ -24,7 +24,7 @@ pub fn measure(contender: &Contender) -> Result<f64> {
     Ok(String::from_utf8(child.stdout)?.trim().parse()?)
 }
 
-/// The life of such a process: prints the bytes per actor.
+/// Runs the child process, which prints the bytes per actor.
 pub fn child(contender: &Contender) -> Result<()> {
     let before = resident()?;
     let mut after = Ok(0);
@@ -39,7 +39,7 @@ fn resident() -> Result<u64> {
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))
-        .context("the system tells it")?;
+        .context("VmRSS is missing")?;
     let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kibibytes * 1024)
 }

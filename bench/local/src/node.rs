@@ -1,5 +1,5 @@
-//! What a node keeps of an actor besides what its runtime does: the directory's entry, which says where it is, and what its host knows
-//! of it, with the epoch of its activation.
+//! The state that a node keeps of an actor outside its runtime: the entry of the directory, with its location, and that
+//! of the host, with the epoch of its activation.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use elastin_types::{ActorId, CallId, Caller, Header, Message, Method, NodeId, Sl
 
 const ME: NodeId = NodeId(1);
 
-/// A node that is alone in its cluster: it has the whole directory, and hosts everybody.
+/// A node that is alone in its cluster: it owns the whole directory and hosts all actors.
 pub struct Lone {
     node: Node,
     calls: u64,
@@ -23,8 +23,8 @@ impl Lone {
             limits: Limits::default(),
         });
         let mut lone = Self { node, calls: 0 };
-        lone.happens(Event::MayActUntil(Time(u64::MAX)));
-        lone.happens(Event::View(View {
+        lone.handle_all(Event::MayActUntil(Time(u64::MAX)));
+        lone.handle_all(Event::View(View {
             revision: 1,
             members: [(ME, Member::SERVER)]
                 .into_iter()
@@ -35,12 +35,12 @@ impl Lone {
         lone
     }
 
-    /// How many actors are active.
+    /// The number of active actors.
     pub fn active(&self) -> u64 {
         self.node.active().count() as u64
     }
 
-    /// An actor is called for the first time: it is placed, activated, runs and answers.
+    /// Calls an actor for the first time: it is placed, activated, runs and answers.
     pub fn first_call(&mut self, target: ActorId) {
         self.calls += 1;
         let call = CallId {
@@ -53,32 +53,32 @@ impl Lone {
             method: Method::of("add"),
             body: Bytes::new(),
         };
-        self.happens(Event::Send {
+        self.handle_all(Event::Send {
             message: Arc::new(message),
         });
     }
 
-    /// Takes in an event, and does what the node wants done, until there is nothing more.
-    fn happens(&mut self, event: Event) {
+    /// Handles an event and executes the resulting commands until none is left.
+    fn handle_all(&mut self, event: Event) {
         let mut commands = Vec::new();
         self.node.handle(Time::ZERO, event, &mut commands);
         for command in commands {
             match command {
                 Command::NeedPlacement { actor, .. } => {
                     let node = Some(ME);
-                    self.happens(Event::Placed { actor, node });
+                    self.handle_all(Event::Placed { actor, node });
                 }
                 Command::Activate { actor, epoch, .. } => {
                     let result = Ok(());
-                    self.happens(Event::Activated { actor, epoch, result });
+                    self.handle_all(Event::Activated { actor, epoch, result });
                 }
                 Command::Deliver { message, .. } => {
                     let (call, outcome) = (message.header.call, Ok(Bytes::new()));
-                    self.happens(Event::Replied { call, outcome });
+                    self.handle_all(Event::Replied { call, outcome });
                 }
                 Command::Open { .. } => {}
-                Command::Complete { outcome, .. } => assert!(outcome.is_ok(), "the call ends well: {outcome:?}"),
-                other => unreachable!("a node that is alone does not want {other:?}"),
+                Command::Complete { outcome, .. } => assert!(outcome.is_ok(), "the call failed: {outcome:?}"),
+                other => unreachable!("a lone node does not issue {other:?}"),
             }
         }
     }

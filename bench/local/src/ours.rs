@@ -1,4 +1,4 @@
-//! Elastin, with accounting on, as users run it. Callers are actors, or tasks outside where a row says so.
+//! Elastin, with accounting on, as users run it. Callers are actors, or tasks outside where a row is named so.
 
 use std::time::Duration;
 
@@ -51,9 +51,9 @@ impl Counter for Ref<Count> {
             };
             match called {
                 Ok(count) => return count,
-                // A call does not wait for room in a mailbox that tells have filled.
+                // A call does not wait for space in a mailbox that tells have filled.
                 Err(CallError::Overloaded(_)) => tokio::task::yield_now().await,
-                Err(error) => panic!("the actor is there: {error}"),
+                Err(error) => panic!("the actor is running: {error}"),
             }
         }
     }
@@ -64,7 +64,7 @@ impl Counter for Ref<Count> {
             Kind::Later => self.add_later(1).tell().await,
             Kind::Work => self.add_working(1).tell().await,
         }
-        .expect("the actor is there");
+        .expect("the actor is running");
     }
 }
 
@@ -75,25 +75,25 @@ pub struct Caller {}
 impl Caller {
     async fn call(&mut self, counter: Ref<Count>, calls: u64) {
         for _ in 0..calls {
-            counter.add(1).await.expect("the actor is there");
+            counter.add(1).await.expect("the actor is running");
         }
     }
 
     async fn call_async(&mut self, counter: Ref<Count>, calls: u64) {
         for _ in 0..calls {
-            counter.add_async(1).await.expect("the actor is there");
+            counter.add_async(1).await.expect("the actor is running");
         }
     }
 
     async fn call_later(&mut self, counter: Ref<Count>, calls: u64) {
         for _ in 0..calls {
-            counter.add_later(1).await.expect("the actor is there");
+            counter.add_later(1).await.expect("the actor is running");
         }
     }
 
     async fn tell(&mut self, counter: Ref<Count>, tells: u64) {
         for _ in 0..tells {
-            counter.add(1).tell().await.expect("the actor is there");
+            counter.add(1).tell().await.expect("the actor is running");
         }
         counter.call(Kind::Now).await;
     }
@@ -101,7 +101,7 @@ impl Caller {
     async fn tell_working(&mut self, counter: Ref<Count>, tells: u64) {
         for _ in 0..tells {
             work();
-            counter.add_working(1).tell().await.expect("the actor is there");
+            counter.add_working(1).tell().await.expect("the actor is running");
         }
         counter.call(Kind::Now).await;
     }
@@ -111,7 +111,7 @@ pub fn measure(row: Row, operations: u64) -> Duration {
     measure_with(row, operations, Settings::default())
 }
 
-/// The same without accounting.
+/// Like [`measure`], without accounting.
 pub fn measure_unaccounted(row: Row, operations: u64) -> Duration {
     let profiling = false;
     measure_with(
@@ -124,13 +124,13 @@ pub fn measure_unaccounted(row: Row, operations: u64) -> Duration {
     )
 }
 
-/// The same in a process that callgrind slows down: turns that are brief and short are so by this clock, too.
+/// Like [`measure`], in a process slowed down by callgrind: the limits of inline turns are scaled accordingly.
 pub fn measure_slowed(row: Row, operations: u64) -> Duration {
     const SLOWDOWN: u32 = 100;
     let usual = Settings::default();
     let slowed = Settings {
-        brief_max: usual.brief_max * SLOWDOWN,
-        short_max: usual.short_max * SLOWDOWN,
+        inline_turn_max: usual.inline_turn_max * SLOWDOWN,
+        resume_turn_max: usual.resume_turn_max * SLOWDOWN,
         ..usual
     };
     measure_with(row, operations, slowed)
@@ -147,7 +147,7 @@ fn measure_with(row: Row, operations: u64, settings: Settings) -> Duration {
         let counters: Vec<Ref<Count>> = (0..MANY).map(|key| client.actor(key)).collect();
         let callers: Vec<Ref<Caller>> = (0..MANY).map(|key| client.actor(key)).collect();
         for (caller, counter) in callers.iter().zip(&counters) {
-            caller.call(counter.clone(), 1).await.expect("the actor is there");
+            caller.call(counter.clone(), 1).await.expect("the actor is running");
         }
         let (caller, counter) = (&callers[0], counters[0].clone());
         match row {
@@ -156,8 +156,8 @@ fn measure_with(row: Row, operations: u64, settings: Settings) -> Duration {
             Row::CallAwaits => timed(caller.call_later(counter, operations).into_future()).await,
             Row::Tell => timed(caller.tell(counter, operations).into_future()).await,
             Row::Pipeline => timed(caller.tell_working(counter, operations).into_future()).await,
-            Row::Many | Row::ManyAwait | Row::Hot => timed(everybody(row, &callers, &counters, operations)).await,
-            // A task, as with the others.
+            Row::Many | Row::ManyAwait | Row::Hot => timed(run_callers(row, &callers, &counters, operations)).await,
+            // A task, as with the other contenders.
             _ => tokio::spawn(async move { run(row, &counters, operations).await })
                 .await
                 .expect("the workload does not panic"),
@@ -165,8 +165,8 @@ fn measure_with(row: Row, operations: u64, settings: Settings) -> Duration {
     })
 }
 
-/// Each caller calls its counter, or all the same one.
-async fn everybody(row: Row, callers: &[Ref<Caller>], counters: &[Ref<Count>], operations: u64) {
+/// Each caller calls its own counter, or all call the same one.
+async fn run_callers(row: Row, callers: &[Ref<Caller>], counters: &[Ref<Count>], operations: u64) {
     let start = |(index, caller): (usize, &Ref<Caller>)| {
         let counter = counters[if row == Row::Hot { 0 } else { index }].clone();
         let caller = caller.clone();
@@ -180,13 +180,13 @@ async fn everybody(row: Row, callers: &[Ref<Caller>], counters: &[Ref<Count>], o
     let tasks: Vec<_> = callers.iter().enumerate().map(start).collect();
     for task in tasks {
         let done = task.await.expect("a client does not panic");
-        done.expect("the actor is there");
+        done.expect("the actor is running");
     }
 }
 
-/// Runs something in a runtime.
+/// Runs a closure in a runtime.
 fn within<T>(settings: Settings, work: impl AsyncFnOnce(&Runtime) -> T) -> T {
-    // Clients outside run on as many threads as those of the others do.
+    // Clients outside run on as many threads as those of the other contenders.
     tokio(settings.workers).block_on(async {
         let builder = Runtime::builder().register::<Count>().register::<Caller>();
         let runtime = builder.settings(settings).build().expect("the runtime starts");
@@ -197,16 +197,16 @@ fn within<T>(settings: Settings, work: impl AsyncFnOnce(&Runtime) -> T) -> T {
 }
 
 /// Keeps idle actors with number keys, in a runtime and in the node around it.
-pub fn hold(actors: u64, look: &mut dyn FnMut()) {
-    hold_with(actors, look, |client, key| client.actor(key));
+pub fn hold(actors: u64, inspect: &mut dyn FnMut()) {
+    hold_with(actors, inspect, |client, key| client.actor(key));
 }
 
 /// Keeps idle actors with string keys.
-pub fn hold_named(actors: u64, look: &mut dyn FnMut()) {
-    hold_with(actors, look, |client, key| client.actor(format!("{key:016}")));
+pub fn hold_named(actors: u64, inspect: &mut dyn FnMut()) {
+    hold_with(actors, inspect, |client, key| client.actor(format!("{key:016}")));
 }
 
-fn hold_with(actors: u64, look: &mut dyn FnMut(), make: impl Fn(&Client, u64) -> Ref<Count>) {
+fn hold_with(actors: u64, inspect: &mut dyn FnMut(), make: impl Fn(&Client, u64) -> Ref<Count>) {
     let settings = Settings {
         workers: 1,
         ..Default::default()
@@ -217,17 +217,17 @@ fn hold_with(actors: u64, look: &mut dyn FnMut(), make: impl Fn(&Client, u64) ->
         for key in 0..actors {
             let counter = make(&client, key);
             node.first_call(counter.id().clone());
-            counter.add(1).await.expect("the actor is there");
+            counter.add(1).await.expect("the actor is running");
         }
-        assert_eq!(node.active(), actors, "the node knows them all");
-        // Two periods later, as on any node, what was measured of idle actors is gone.
+        assert_eq!(node.active(), actors, "the node hosts all of them");
+        // Two periods later, as on any node, the measurements of idle actors are gone.
         for _ in 0..2 {
             runtime.snapshot(&Interest::Types {
                 busy: [].into(),
                 always: [].into(),
             });
         }
-        look();
+        inspect();
         drop(node);
     });
 }

@@ -1,15 +1,15 @@
-//! What all contenders that run on tokio share.
+//! Shared code of the contenders that run on tokio.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::workload::{Counter, Kind, MANY, Row, run};
 
-/// A library whose actors run on tokio.
+/// A library with actors on tokio.
 pub trait Library {
     type Counter: Counter;
 
-    /// What its actors need.
+    /// The environment of its actors.
     type System: Send + Sync;
 
     fn system() -> Self::System;
@@ -17,7 +17,7 @@ pub trait Library {
     fn start(system: &Self::System, key: u64) -> impl Future<Output = Self::Counter> + Send;
 }
 
-/// A tokio runtime with that many threads.
+/// A tokio runtime with this many threads.
 pub fn tokio(workers: usize) -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder
@@ -41,7 +41,7 @@ pub fn measure<L: Library>(row: Row, operations: u64) -> Duration {
 }
 
 /// Keeps idle actors.
-pub fn hold<L: Library>(actors: u64, look: &mut dyn FnMut()) {
+pub fn hold<L: Library>(actors: u64, inspect: &mut dyn FnMut()) {
     tokio(1).block_on(async {
         let system = L::system();
         let mut registry = HashMap::new();
@@ -50,6 +50,6 @@ pub fn hold<L: Library>(actors: u64, look: &mut dyn FnMut()) {
             counter.call(Kind::Now).await;
             registry.insert(key, counter);
         }
-        look();
+        inspect();
     });
 }

@@ -1,4 +1,4 @@
-//! actix. Its actors live on the thread they were started on; callers are on the same one, which is its fastest way.
+//! actix. Its actors live on the thread they were started on; callers are on the same one, its fastest configuration.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,13 +57,18 @@ impl Counter for Addr<Count> {
     }
 
     async fn tell(&self, kind: Kind) {
-        static TOLD: AtomicUsize = AtomicUsize::new(0);
+        static RECEIVED: AtomicUsize = AtomicUsize::new(0);
         match kind {
             Kind::Now => self.do_send(Add),
             kind => self.do_send(AddLater(kind)),
         }
+<<<<<<< bench/local/src/with_actix.rs
         // Without this the actor, on the same thread, would never run and its mailbox never end.
-        if TOLD.fetch_add(1, Ordering::Relaxed).is_multiple_of(MAILBOX) {
+        if RECEIVED.fetch_add(1, Ordering::Relaxed).is_multiple_of(MAILBOX) {
+=======
+        // Without this the actor, on the same thread, would never run and its mailbox would grow without bound.
+        if RECEIVED.fetch_add(1, Ordering::Relaxed).is_multiple_of(MAILBOX) {
+>>>>>>> /tmp/p/base/bench/local/src/with_actix.rs
             tokio::task::yield_now().await;
         }
     }
@@ -77,7 +82,7 @@ pub fn measure(row: Row, operations: u64) -> Duration {
 }
 
 /// Keeps idle actors.
-pub fn hold(actors: u64, look: &mut dyn FnMut()) {
+pub fn hold(actors: u64, inspect: &mut dyn FnMut()) {
     System::new().block_on(async {
         let mut registry = HashMap::new();
         for key in 0..actors {
@@ -85,6 +90,6 @@ pub fn hold(actors: u64, look: &mut dyn FnMut()) {
             counter.call(Kind::Now).await;
             registry.insert(key, counter);
         }
-        look();
+        inspect();
     });
 }

@@ -1,4 +1,4 @@
-//! coerce. Its mailboxes have no bound.
+//! coerce, with its unbounded mailbox.
 
 use coerce::actor::context::ActorContext;
 use coerce::actor::message::{Handler, Message};
@@ -50,6 +50,6 @@ impl Counter for LocalActorRef<Count> {
     }
 
     async fn tell(&self, kind: Kind) {
-        self.notify(Add(kind)).expect("the actor is there");
+        self.notify(Add(kind)).expect("the actor is running");
     }
 }

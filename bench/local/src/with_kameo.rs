@@ -39,6 +39,6 @@ impl Counter for ActorRef<Count> {
     }
 
     async fn tell(&self, kind: Kind) {
-        ActorRef::tell(self, Add(kind)).await.expect("the actor is there");
+        ActorRef::tell(self, Add(kind)).await.expect("the actor is running");
     }
 }

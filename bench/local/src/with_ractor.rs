@@ -1,4 +1,4 @@
-//! ractor. Its mailboxes have no bound.
+//! ractor, with its unbounded mailbox.
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, call};
 
@@ -52,6 +52,6 @@ impl Counter for ActorRef<Message> {
     }
 
     async fn tell(&self, kind: Kind) {
-        self.cast(Message(kind, None)).expect("the actor is there");
+        self.cast(Message(kind, None)).expect("the actor is running");
     }
 }

@@ -40,6 +40,6 @@ impl Counter for Address<Count> {
 
     async fn tell(&self, kind: Kind) {
         let sent = self.send(Add(kind)).detach().await;
-        drop(sent.expect("the actor is there"));
+        drop(sent.expect("the actor is running"));
     }
 }

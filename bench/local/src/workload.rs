@@ -1,32 +1,32 @@
-//! What is measured.
+//! The workloads.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How many actors and clients the rows with many have.
+/// The number of actors and clients in the rows with many.
 pub const MANY: u64 = 1000;
 
-/// How many messages a bounded mailbox takes.
+/// The capacity of a bounded mailbox.
 pub const MAILBOX: usize = 1024;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Row {
-    /// One caller, calls one after another, the actor idle.
+    /// One caller, sequential calls, the actor idle.
     CallIdle,
-    /// The same with a handler that is an `async fn` although it never waits.
+    /// The same with a handler that is an `async fn` but never awaits.
     CallIdleAsync,
-    /// The handler awaits once, so the call can't be answered at once.
+    /// The handler awaits once, so the call can't complete inline.
     CallAwaits,
     CallAwaitsOutside,
-    /// One producer tells one actor on one thread, then waits until all is done.
+    /// One producer tells one actor on one thread, then waits until all messages are processed.
     Tell,
     /// The same with the producer on a thread of its own.
     TellThread,
     /// 1 µs of work in the producer and 1 µs in the actor for each message.
     Pipeline,
-    /// 1,000 clients call 1,000 actors; handlers complete at once.
+    /// 1,000 clients call 1,000 actors; handlers complete without awaiting.
     Many,
     ManyOutside,
     /// The same, and the handlers await once.
@@ -91,7 +91,7 @@ impl Row {
         }
     }
 
-    /// How many operations one measurement has, so that it takes some tenths of a second with the slowest.
+    /// The number of operations of a measurement, so that the slowest contender takes some tenths of a second.
     pub fn operations(self) -> u64 {
         match self {
             Row::CallIdle | Row::CallIdleAsync | Row::Tell | Row::TellThread => 500_000,
@@ -102,18 +102,18 @@ impl Row {
         }
     }
 
-    /// How many threads everybody has.
+    /// The number of worker threads of every contender.
     pub fn workers(self) -> usize {
         if self == Row::Tell { 1 } else { 2 }
     }
 
-    /// Whether the instructions of an operation are worth counting: where callers wait for one another in a loop, they are others in
-    /// every run, and under callgrind only one thread runs at a time.
+    /// Whether counting instructions is meaningful. Where callers wait for one another in a loop, the counts differ in
+    /// every run, and callgrind runs only one thread at a time.
     pub fn has_instructions(self) -> bool {
         self.of_peer() != Row::Hot
     }
 
-    /// What a library does in this row: its callers are tasks in any case, and there is one kind of handler.
+    /// The row that a library runs instead: its callers are always tasks, and there is one kind of handler.
     pub fn of_peer(self) -> Row {
         match self {
             Row::CallIdleAsync => Row::CallIdle,
@@ -126,13 +126,13 @@ impl Row {
     }
 }
 
-/// What a handler does besides counting.
+/// The work of a handler besides counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Now,
-    /// It awaits once.
+    /// Awaits once.
     Later,
-    /// It works for 1 µs.
+    /// Works for 1 µs.
     Work,
 }
 
@@ -146,14 +146,14 @@ impl Kind {
     }
 }
 
-/// An actor that counts, as its callers see it.
+/// An actor that counts, from the perspective of its callers.
 pub trait Counter: Clone + Send + Sync + 'static {
     fn call(&self, kind: Kind) -> impl Future<Output = u64> + Send;
 
     fn tell(&self, kind: Kind) -> impl Future<Output = ()> + Send;
 }
 
-/// Runs a row with actors whose callers are tasks. Gives the time without setting up.
+/// Runs a row with tasks as callers. Returns the time without setup.
 pub async fn run<C: Counter>(row: Row, counters: &[C], operations: u64) -> Duration {
     let first = counters[0].clone();
     match row.of_peer() {
@@ -200,7 +200,7 @@ async fn clients<'a, C: Counter>(operations: u64, of: impl Fn(usize) -> &'a C, k
     }
 }
 
-/// Runs a workload and gives the time it took.
+/// Runs a workload and returns the time taken.
 pub async fn timed<T>(work: impl Future<Output = T>) -> Duration {
     let begun = Instant::now();
     work.await;
@@ -219,7 +219,7 @@ pub fn work() {
     step(steps);
 }
 
-/// Never inlined: everybody runs the very same loop, whose speed depends on where in the program it lies.
+/// Never inlined: every contender runs the same loop, whose speed depends on its alignment in the program.
 #[inline(never)]
 fn step(steps: u64) {
     for step in 0..steps {

@@ -1,9 +1,9 @@
-//! The six rules of the Media Service as somebody would write them who needs no others.
+//! The six rules of the Media Service as hand-written code.
 
 use elastin_policy::{Action, Balance, Behaviour, Bound, Facts, Fired, Index, Observed, Policy};
 use elastin_types::{ActorId, ActorType, Method, Resource, Usage};
 
-/// What the rules find, without a policy language. Only the bounds of `balance` are taken from the policy.
+/// Evaluates the rules without the policy language. Only the bounds of `balance` are taken from the policy.
 pub(crate) fn evaluate(policy: &Policy, facts: &Index<'_>) -> Vec<Fired> {
     let mut fired = Vec::new();
     let percent = |node, resource| facts.usage(node, resource).and_then(|usage: Usage| usage.percent());

@@ -1,16 +1,16 @@
-//! Time that this thread has run.
+//! CPU time of the current thread.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long something takes.
+/// Measures how long a closure takes.
 pub(crate) fn timed<T>(run: impl FnOnce() -> T) -> Duration {
     let start = processor_time();
     std::hint::black_box(run());
     processor_time().saturating_sub(start)
 }
 
-/// The time that this thread has run, so that other programs do not count; the time of day where that is not known.
+/// The CPU time of this thread, which excludes other programs; wall-clock time where it is unavailable.
 fn processor_time() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     let scheduled = std::fs::read_to_string("/proc/thread-self/schedstat").ok();

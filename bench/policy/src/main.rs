@@ -1,4 +1,4 @@
-//! How fast policies are checked and evaluated, as ratios within the same run.
+//! The speed of checking and evaluating policies, as ratios within the same run.
 //!
 //! `cargo xtask bench policy` prints the table and writes `target/bench/policy.json`.
 
@@ -15,11 +15,11 @@ use elastin_types::Snapshot;
 use clock::timed;
 use many_rules::ManyRules;
 
-/// Each thing is measured so many times, in turn, so that a disturbance hits all of them.
+/// The number of measurements of each subject, alternating so that a disturbance affects all of them.
 const ROUNDS: usize = 7;
 const ACTORS_FEW: u64 = 100_000;
 const ACTORS_MANY: u64 = 400_000;
-/// So many rules are checked per round and policy, in as many repetitions as that takes: the clock may be coarse.
+/// The number of rules checked per round and policy, in as many repetitions as needed: the clock may be coarse.
 const RULES_CHECKED: usize = 10_000;
 const RULES_FEW: usize = 100;
 const RULES_MANY: usize = 1_000;
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     let many = media_service::snapshot(ACTORS_MANY);
     let index = Index::new(&few);
     let same = policy.evaluate(&index, Scope::Whole) == by_hand::evaluate(&policy, &index);
-    ensure!(same, "the rules and the loop by hand must find the same");
+    ensure!(same, "the rules and the hand-written loop must agree");
     drop(index);
     let (rules_few, rules_many) = (ManyRules::new(RULES_FEW, 20), ManyRules::new(RULES_MANY, 200));
 
@@ -65,12 +65,12 @@ fn main() -> Result<()> {
     Table { rows }.finish("policy")
 }
 
-/// The seconds that evaluating takes, building the index included.
+/// The seconds taken by an evaluation, including building the index.
 fn evaluate(policy: &Policy, snapshot: &Snapshot) -> f64 {
     timed(|| policy.evaluate(&Index::new(snapshot), Scope::Whole)).as_secs_f64()
 }
 
-/// The seconds that checking a policy of so many rules takes.
+/// The seconds taken by checking a policy of this many rules.
 fn check(policy: &ManyRules, rules: usize) -> f64 {
     let repetitions = RULES_CHECKED / rules;
     let all = timed(|| (0..repetitions).for_each(|_| policy.check()));

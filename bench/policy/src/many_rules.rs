@@ -5,7 +5,7 @@ use std::fmt::Write;
 use elastin_policy::{compile, parse_schema};
 use elastin_types::Schema;
 
-/// A policy with rules of every kind, and the types that it is about.
+/// A policy with rules of every kind, and its types.
 pub(crate) struct ManyRules {
     rules: usize,
     schema: Schema,
@@ -40,7 +40,7 @@ fn schema(types: usize) -> Schema {
         )
         .expect("writing to a string can't fail");
     }
-    parse_schema(&(schema + "}")).expect("the schema is fine")
+    parse_schema(&(schema + "}")).expect("the schema is valid")
 }
 
 fn source(rules: usize, types: usize) -> String {

@@ -1,4 +1,4 @@
-//! The Media Service: its policy, and snapshots of any size of it.
+//! The Media Service: its policy, and snapshots of any size.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ const EDGES_PER_ACTOR: u64 = 10;
 pub(crate) fn policy() -> Policy {
     let tests = include_str!("../../../examples/policies/media-service.test.json");
     let tests = Scenarios::parse(tests).expect("the tests parse");
-    let schema = tests.schema().expect("the schema is fine").expect("there is one");
+    let schema = tests.schema().expect("the schema is valid").expect("there is a schema");
     let source = include_str!("../../../examples/policies/media-service.epl");
     let compiled = compile("media-service.epl", source, &schema).expect("the policy compiles");
     compiled.policy
 }
 
-/// So many actors with ten times as many edges, the same every time.
+/// A deterministic snapshot of this many actors with ten times as many edges.
 pub(crate) fn snapshot(actors: u64) -> Snapshot {
     let kinds = [
         ("FrontEnd", "request"),
@@ -33,7 +33,7 @@ pub(crate) fn snapshot(actors: u64) -> Snapshot {
         ("ReviewChecker", "check"),
         ("UserInfo", "rent"),
     ];
-    // A counter that jumps about, the same every time.
+    // A deterministic pseudo-random counter.
     let mut state = 1_u64;
     let mut random = move |limit: u64| {
         state = state
@@ -73,7 +73,7 @@ pub(crate) fn snapshot(actors: u64) -> Snapshot {
         .collect();
     for caller in 0..actors {
         for _ in 0..EDGES_PER_ACTOR {
-            // Peers are near each other, as they are in applications with sessions.
+            // Peers are near each other, as in applications with sessions.
             let callee = (caller + random(4096)) % actors;
             let method = Method::of(kinds[(callee % 8) as usize].1);
             let count = 1 + random(20);

@@ -1,18 +1,18 @@
-//! The chat room of the paper's table 3: users send lines to a room, which keeps and formats its history and tells the
-//! others.
+//! The chat room of the paper's table 3: users send lines to a room, which stores and formats its history and forwards
+//! them to the other users.
 
 use anyhow::Result;
 use elastin::{Actor, Ctx, Ref, handlers};
 use serde::{Deserialize, Serialize};
 
-/// How many users the paper has.
+/// The numbers of users in the paper.
 pub(crate) const USERS: [u64; 3] = [8, 16, 32];
 
-/// After how many lines the room is waited for. Users tell the room and it calls them: if they filled its mailbox, they
-/// would wait for each other.
+/// The number of lines after which the room is awaited. Users tell the room and it calls them, so a full mailbox of the
+/// room would deadlock both.
 const LINES_AHEAD: u64 = 64;
 
-/// How many lines a room and a user keep.
+/// The most lines that a room or a user stores.
 const HISTORY_MAX: usize = 100;
 
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -27,8 +27,8 @@ struct User {
     history: Vec<String>,
 }
 
-/// Keeps a line, and formats it as people see it.
-fn keep(history: &mut Vec<String>, author: u64, line: &str) {
+/// Stores a line, formatted for display.
+fn store(history: &mut Vec<String>, author: u64, line: &str) {
     if history.len() == HISTORY_MAX {
         history.remove(0);
     }
@@ -46,26 +46,26 @@ impl Room {
     }
 
     async fn post(&mut self, author: u64, line: String) {
-        keep(&mut self.history, author, &line);
+        store(&mut self.history, author, &line);
         for member in &self.members {
-            member.hear(author, line.clone()).await.expect("a user hears");
+            member.receive(author, line.clone()).await.expect("a user receives a line");
         }
     }
 }
 
 #[handlers]
 impl User {
-    async fn say(&mut self, ctx: &Ctx, me: u64, line: String) {
+    async fn post_line(&mut self, ctx: &Ctx, me: u64, line: String) {
         let room = self.room.get_or_insert_with(|| ctx.actor("room"));
-        room.post(me, line).tell().await.expect("a room takes a line");
+        room.post(me, line).tell().await.expect("a room accepts a line");
     }
 
-    fn hear(&mut self, author: u64, line: String) {
-        keep(&mut self.history, author, &line);
+    fn receive(&mut self, author: u64, line: String) {
+        store(&mut self.history, author, &line);
     }
 }
 
-/// Lets the users say so many lines in turn.
+/// Lets the users send this many lines in turn.
 pub(crate) fn run(users: u64, messages: u64, profiling: bool) -> Result<()> {
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -81,13 +81,13 @@ pub(crate) fn run(users: u64, messages: u64, profiling: bool) -> Result<()> {
         }
         for message in 0..messages {
             let user: Ref<User> = client.actor(message % users);
-            user.say(message % users, format!("line {message} of what there is to say"))
+            user.post_line(message % users, format!("line {message} of a long conversation."))
                 .await?;
             if message % LINES_AHEAD == 0 {
                 room.lines().await?;
             }
         }
-        // The room has no more mail when this is answered.
+        // The room's mailbox is empty when this is answered.
         room.lines().await?;
         anyhow::Ok(())
     })

@@ -1,4 +1,4 @@
-//! What profiling adds to a message with an empty handler, edges on.
+//! The cost of profiling for a message with an empty handler, edges on.
 
 use std::time::Instant;
 
@@ -7,13 +7,13 @@ use bench_table::Samples;
 use elastin::{Actor, Ref, handlers};
 use serde::{Deserialize, Serialize};
 
-/// How much profiling may add to a message.
+/// The most that profiling may add to a message.
 pub(crate) const ADDED_NS_MAX: f64 = 15.0;
 
-/// How many calls one measurement makes.
+/// The number of calls of one measurement.
 const CALLS: u64 = 2_000_000;
 
-/// How many actors are called in turn, so that there are edges.
+/// The number of actors called in turn, so that there are edges.
 const CALLEES: u64 = 16;
 
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -60,7 +60,7 @@ pub(crate) fn measure(rounds: usize) -> Result<(Samples, Samples)> {
         for _ in 0..rounds {
             for (runtime, samples) in runtimes.iter().zip(&mut samples) {
                 let caller: Ref<Caller> = runtime.client().actor(1);
-                // Several turns, so that callers are measured in some and not in others, as in life.
+                // Several turns, so that callers are sampled in some and not in others, as in real use.
                 let began = Instant::now();
                 for _ in 0..1000 {
                     caller.call(CALLS / 1000).await?;

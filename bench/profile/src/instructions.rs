@@ -1,4 +1,4 @@
-//! Counts instructions with valgrind's callgrind: they don't depend on what else the machine does.
+//! Counts instructions with valgrind's callgrind, independent of the load of the machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,11 +6,12 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use bench_table::Samples;
 
-/// Two runs of different length: what is there once, such as starting and the first turns of a period, of which more are
-/// measured, is in both and does not count. A room at full load has many times as many turns in a period of a second.
+/// The lengths of two runs. The difference excludes setup and the first turns of a period, of which more are sampled.
+/// A room at full load has many times as many turns in a period of a second.
 const MESSAGES: [u64; 2] = [2000, 6000];
 
-/// How often each is counted, in turn: threads meet differently each time, which costs some wake-ups more or less.
+/// The number of counts of each, alternating: thread interleavings differ each time, which varies the number of
+/// wake-ups.
 const ROUNDS: usize = 3;
 
 /// The instructions per message of the chat room, with profiling on and off.
@@ -37,17 +38,17 @@ fn count(users: u64, messages: u64, profiling: &str) -> Result<u64> {
         .arg(std::env::current_exe()?)
         .args(["chat", &users.to_string(), &messages.to_string(), profiling])
         .output()
-        .context("valgrind counts the instructions: install it")?;
+        .context("failed to run valgrind, which counts the instructions: install it")?;
     if !run.status.success() {
         bail!("the chat room failed: {}", String::from_utf8_lossy(&run.stderr));
     }
     total(&out)
 }
 
-/// The sum that callgrind wrote.
+/// Parses the total that callgrind wrote.
 fn total(out: &Path) -> Result<u64> {
     let text = std::fs::read_to_string(out)?;
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.strip_prefix("totals:").or_else(|| line.strip_prefix("summary:")));
-    Ok(line.context("callgrind writes a sum")?.trim().parse()?)
+    Ok(line.context("no total in callgrind's output")?.trim().parse()?)
 }

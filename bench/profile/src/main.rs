@@ -1,11 +1,11 @@
-//! What profiling costs, what a snapshot costs, and how fast persistent actors are.
+//! The cost of profiling and of snapshots, and the speed of persistent actors.
 //!
-//! `cargo xtask bench profile` prints the table and writes `target/bench/profile.json`. `profile chat USERS MESSAGES on|off`
-//! runs only the chat room, for callgrind.
+//! `cargo xtask bench profile` prints the table and writes `target/bench/profile.json`. `profile chat USERS MESSAGES
+//! on|off` runs only the chat room, for callgrind.
 
 mod chat;
 mod empty;
-mod gather;
+mod snapshot_cost;
 mod instructions;
 mod memory;
 mod persist;
@@ -14,10 +14,10 @@ use anyhow::{Context, Result, bail};
 use bench_table::{Goal, Row, Samples, Table};
 use elastin_runtime::{Builder, Runtime, Settings};
 
-/// How often each thing is measured, in turn with what it is compared with.
+/// The number of measurements of each subject, alternating with its counterpart.
 const ROUNDS: usize = 7;
 
-/// A runtime of its own threads, with profiling on or off.
+/// A runtime with this many threads, with profiling on or off.
 pub(crate) fn builder(workers: usize, profiling: bool) -> Builder {
     Runtime::builder().settings(Settings {
         workers,
@@ -68,7 +68,7 @@ fn measure() -> Result<()> {
         )
         .goal(Goal::AtMost(1.0)),
     );
-    let (many, few) = gather::measure(ROUNDS)?;
+    let (many, few) = snapshot_cost::measure(ROUNDS)?;
     rows.push(
         Row::new(
             "snapshot, 1,000,000 idle + 10,000 busy",

@@ -1,14 +1,14 @@
-//! How many bytes an idle actor takes that was called once, with profiling on and off, each in a process of its own.
+//! Bytes of an idle actor that was called once, with profiling on and off, each in a process of its own.
 
 use anyhow::{Context, Result, ensure};
 use bench_table::Samples;
 use elastin::{Actor, Ref, handlers};
 use serde::{Deserialize, Serialize};
 
-/// What the first argument of such a process is.
+/// The first argument of the child process.
 pub(crate) const CHILD: &str = "memory-child";
 
-/// How many actors there are: enough that what is there once does not count.
+/// The number of actors: enough to make fixed costs negligible.
 const ACTORS: u64 = 200_000;
 
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -37,7 +37,7 @@ pub(crate) fn measure(profiling: bool) -> Result<Samples> {
     Ok(samples)
 }
 
-/// The life of such a process: prints the bytes per actor.
+/// Runs the child process, which prints the bytes per actor.
 pub(crate) fn child(profiling: bool) -> Result<()> {
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -60,7 +60,7 @@ fn resident() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kibibytes: u64 = line
-        .context("the system tells it")?
+        .context("VmRSS is missing")?
         .trim()
         .trim_end_matches(" kB")
         .parse()?;

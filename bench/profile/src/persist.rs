@@ -1,4 +1,4 @@
-//! How many turns of persistent actors a second become durable in the embedded store, against one commit per turn.
+//! Durable turns of persistent actors per second in the embedded store, against one commit per turn.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use elastin_types::{ActivationEpoch, ActorId, CallId, Message, Outcome};
 use redb::{Database, TableDefinition};
 use serde::{Deserialize, Serialize};
 
-/// How many actors write at once.
+/// The number of actors that write concurrently.
 pub(crate) const ACTORS: u64 = 64;
 
-/// How long one measurement takes.
+/// The duration of one measurement.
 const TIME: Duration = Duration::from_secs(1);
 
 const TABLE: TableDefinition<u64, &[u8]> = TableDefinition::new("states");
@@ -39,7 +39,7 @@ impl Account {
     }
 }
 
-/// A world whose actors are all here, and whose state goes into a file.
+/// A remote side without other nodes: all actors are local, and their state goes into a file.
 struct OnFile(EmbeddedState);
 
 impl Remote for OnFile {
@@ -49,11 +49,11 @@ impl Remote for OnFile {
     }
 
     fn send(&self, message: Arc<Message>, _reply: Option<ReplySender>) {
-        panic!("every actor is here, but {message:?} left");
+        panic!("all actors are local, but {message:?} was sent to another node");
     }
 
     fn reply(&self, call: CallId, _outcome: Outcome) {
-        panic!("every caller is here, but the reply of {call:?} left");
+        panic!("all callers are local, but the reply of {call:?} was sent to another node");
     }
 
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
@@ -69,7 +69,7 @@ impl Remote for OnFile {
 
 /// Durable turns per second, and commits of one turn each.
 pub(crate) fn measure(rounds: usize) -> Result<(Samples, Samples)> {
-    // On the disk of the working directory: a temporary directory may be memory, which syncs for nothing.
+    // On the disk of the working directory: a temporary directory may be in memory, where a sync is free.
     let directory = tempfile::tempdir_in("target/bench")?;
     let single = Database::create(directory.path().join("single"))?;
     let tokio = tokio::runtime::Builder::new_multi_thread()
@@ -90,7 +90,7 @@ fn start(tokio: &tokio::runtime::Runtime, directory: &Path) -> Result<Runtime> {
     let store = OnFile(EmbeddedState::open(directory.join("state"))?);
     Ok(crate::builder(2, true)
         .register::<Account>()
-        .outside(Arc::new(store))
+        .remote(Arc::new(store))
         .build()?)
 }
 
@@ -115,7 +115,7 @@ async fn turns_per_second(runtime: &Runtime) -> Result<f64> {
     Ok(turns as f64 / began.elapsed().as_secs_f64())
 }
 
-/// What a store without batches would do: each turn's state in a commit of its own.
+/// The rate of a store without batches: each turn's state in a commit of its own.
 fn one_commit_per_turn(database: &Database) -> Result<f64> {
     let mut account = Account::default();
     let began = Instant::now();

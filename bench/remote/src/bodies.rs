@@ -1,4 +1,4 @@
-//! The actors that move: they notice when a turn of theirs is missing, doubled or late.
+//! The actors that move: they detect lost, duplicated and late turns.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,15 +6,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use elastin::prelude::*;
 
-/// The bytes that an actor carries about, and when and where it last ran.
+/// The payload of a moving actor, and when and where it last ran.
 #[derive(Serialize, Deserialize, Default)]
-struct MessageContext {
+struct Ballast {
     load: Bytes,
     process: u32,
     ran_at_ns: u64,
 }
 
-impl MessageContext {
+impl Ballast {
     fn fill(&mut self, length: u32) {
         self.load = vec![7; length as usize].into();
         self.process = std::process::id();
@@ -32,71 +32,71 @@ impl MessageContext {
     }
 }
 
-/// Carries bytes about and measures for how long it could not run while it moved.
+/// Carries a payload and measures for how long it could not run while it moved.
 #[derive(Actor, Serialize, Deserialize, Default)]
 pub(crate) struct Mover {
-    carried: MessageContext,
+    carried: Ballast,
 }
 
 #[handlers]
 impl Mover {
-    /// Gives it so many bytes to carry.
+    /// Sets the size of the payload.
     async fn fill(&mut self, length: u32) {
         self.carried.fill(length);
     }
 
-    /// Runs. If it has moved since it last ran, says how many nanoseconds lie between.
+    /// Runs a turn. If the actor has moved since its last turn, returns the nanoseconds in between.
     async fn touch(&mut self) -> Option<u64> {
         self.carried.touch()
     }
 }
 
-/// The same, of a persistent type: where it moves to it is claimed in the store before it runs. It saves nothing by itself, so
-/// that only claims are asked of the store.
+/// Like [`Mover`], of a persistent type: the target of a move claims it in the store before it runs. It saves nothing
+/// by itself, so that the store sees only claims.
 #[derive(Actor, Serialize, Deserialize, Default)]
 #[actor(persist(on_request))]
 pub(crate) struct Keeper {
-    carried: MessageContext,
+    carried: Ballast,
 }
 
 #[handlers]
 impl Keeper {
-    /// Gives it so many bytes to carry.
+    /// Sets the size of the payload.
     async fn fill(&mut self, length: u32) {
         self.carried.fill(length);
     }
 
-    /// Runs. If it has moved since it last ran, says how many nanoseconds lie between.
+    /// Runs a turn. If the actor has moved since its last turn, returns the nanoseconds in between.
     async fn touch(&mut self) -> Option<u64> {
         self.carried.touch()
     }
 }
 
-/// The time of the machine, which its processes share.
+/// The wall-clock time of the machine, which its processes share.
 fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Takes bytes, as a move does, but as a call.
+/// Receives bytes by a call, for comparison with a move.
 #[derive(Actor, Serialize, Deserialize, Default)]
 pub(crate) struct Taker {}
 
 #[handlers]
 impl Taker {
-    /// Takes them; says how many.
+    /// Returns the number of bytes received.
     async fn take(&mut self, bytes: Bytes) -> u64 {
         bytes.len() as u64
     }
 }
 
-/// Calls another actor and measures how long it takes.
+/// Calls another actor and measures the latencies.
 #[derive(Actor, Serialize, Deserialize, Default)]
 pub(crate) struct Prober {}
 
 #[handlers]
 impl Prober {
-    /// Calls a taker so many times, one after another; the times in nanoseconds.
+    /// Calls a taker sequentially and returns the latencies in nanoseconds.
     async fn probe(&mut self, ctx: &Ctx, taker: u64, calls: u32) -> Result<Vec<u64>, CallError> {
         let taker = ctx.actor::<Taker>(taker);
         let mut times = Vec::with_capacity(calls as usize);
@@ -109,7 +109,7 @@ impl Prober {
     }
 }
 
-/// Knows the last number of each caller.
+/// Stores the last number of each caller.
 #[derive(Actor, Serialize, Deserialize, Default)]
 pub(crate) struct Counter {
     last: BTreeMap<u32, u64>,
@@ -117,7 +117,7 @@ pub(crate) struct Counter {
 
 #[handlers]
 impl Counter {
-    /// Notes a caller's next number; gives the one before.
+    /// Stores a caller's next number and returns the previous one.
     async fn next(&mut self, caller: u32, number: u64) -> u64 {
         self.last.insert(caller, number).unwrap_or(0)
     }

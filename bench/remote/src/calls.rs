@@ -1,4 +1,4 @@
-//! Calls between two processes: ours, the peers', and the floors, in turn.
+//! Calls between two processes: ours, the peers', and the floors, alternating.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::contestant::Contestant;
 use crate::load::Work;
 use crate::{floor, ours, peers, raw, spinner};
 
-/// Everything is measured so many times, in turn, so that a disturbance hits all of it.
+/// The number of measurements of each contestant, alternating so that a disturbance affects all of them.
 const ROUNDS: usize = 5;
 const CALLS: usize = 2_000;
 
@@ -17,15 +17,15 @@ const OURS: &str = "Elastin";
 const RAW: &str = "raw TCP";
 const FLOOR: &str = "a tokio RPC by hand";
 
-/// What was measured of each contestant.
+/// The measurements of each contestant.
 type Results = BTreeMap<String, Samples>;
 
-/// All rows about calls.
+/// All rows of calls.
 pub(crate) async fn rows() -> Result<Vec<Row>> {
     compare_with(peers::connect().await?).await
 }
 
-/// The same without other libraries: how far ours is from what is possible.
+/// Like [`rows`] without other libraries: the distance of ours from the floor.
 pub(crate) async fn floors() -> Result<Vec<Row>> {
     compare_with(Vec::new()).await
 }
@@ -58,14 +58,20 @@ async fn compare_with(peers: Vec<Box<dyn Contestant>>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+<<<<<<< bench/remote/src/calls.rs
 /// One contestant and one number of calls in flight, for a profiler to look at: prints what it reaches.
-pub(crate) async fn alone(who: &str, in_flight: &str) -> Result<()> {
-    let mut contestant: Box<dyn Contestant> = match who {
+pub(crate) async fn alone(contestant: &str, in_flight: &str) -> Result<()> {
+    let mut contestant: Box<dyn Contestant> = match contestant {
+=======
+/// Runs one contestant with a fixed number of calls in flight, for a profiler, and prints the result.
+pub(crate) async fn alone(name: &str, in_flight: &str) -> Result<()> {
+    let mut contestant: Box<dyn Contestant> = match name {
+>>>>>>> /tmp/p/base/bench/remote/src/calls.rs
         "ours" => Box::new(ours::connect().await?),
         "encrypted" => Box::new(ours::connect_encrypted().await?),
         "floor" => Box::new(floor::connect().await?),
         "raw" => Box::new(raw::connect().await?),
-        other => anyhow::bail!("there is no contestant called {other}"),
+        other => anyhow::bail!("unknown contestant: {other}"),
     };
     let work = match in_flight.parse()? {
         1 => Work::OneAfterAnother(10 * CALLS),
@@ -82,7 +88,7 @@ pub(crate) async fn alone(who: &str, in_flight: &str) -> Result<()> {
     Ok(())
 }
 
-/// What encryption costs, with many calls in flight.
+/// The cost of encryption, with many calls in flight.
 pub(crate) async fn encrypted() -> Result<Vec<Row>> {
     let (mut plain, mut encrypted) = (ours::connect().await?, ours::connect_encrypted().await?);
     let work = Work::InFlight(512);
@@ -143,7 +149,7 @@ fn compare(work: Work, machine: &str, results: &Results) -> Vec<Row> {
         return rows;
     };
     let best_goal = match work {
-        // No peer may be ahead by more than the spread of what it reached.
+        // No peer may be ahead by more than the spread of its own results.
         Work::OneAfterAnother(_) => {
             let spread = (results[*best].highest() - results[*best].lowest()) / results[*best].median();
             Goal::AtMost(1.0 + spread)

@@ -1,6 +1,6 @@
-//! How long the store takes to claim a persistent actor that moves, apart from the rest of its pause.
+//! The time the store takes to claim a persistent actor that moves, apart from the rest of its pause.
 //!
-//! The servers say in their logs how long each request to the store took; while the actor moves there are only claims.
+//! The servers log the latency of each request to the store; while the actor moves there are only claims.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,23 +18,23 @@ use crate::ours;
 
 const MOVES: usize = 1_000;
 const SERVERS: [&str; 2] = ["one", "two"];
-/// What of the servers' words is about the store.
-const STORE_WORDS: &str = "warn,elastin_stores::measured=trace";
+/// The log filter that includes the requests to the store.
+const STORE_LOG_FILTER: &str = "warn,elastin_stores::measured=trace";
 
 /// A row for each percentile.
 pub(crate) async fn rows() -> Result<Vec<Row>> {
     let mut elastin = EtcdElastin::start(ours::app(), std::env::current_exe()?, 1)?;
-    elastin.log(STORE_WORDS);
+    elastin.log(STORE_LOG_FILTER);
     for server in SERVERS {
         elastin.add_server(server)?;
     }
     let cluster = elastin.connect().await?;
-    wait_for("the servers to be there", || {
+    wait_for("the servers to join", || {
         cluster.server_names().len() == SERVERS.len()
     })
     .await;
     eprintln!("{MOVES} moves of a persistent actor");
-    let mut pauses = move_about(&cluster).await?;
+    let mut pauses = move_back_and_forth(&cluster).await?;
     pauses.sort_by(f64::total_cmp);
     cluster.leave().await;
     let mut claims: Vec<f64> = SERVERS
@@ -51,11 +51,11 @@ pub(crate) async fn rows() -> Result<Vec<Row>> {
     Ok([50, 99].map(row).into())
 }
 
-/// Moves an actor to and fro while it is called; its pauses in milliseconds.
-async fn move_about(cluster: &Cluster) -> Result<Vec<f64>> {
+/// Moves an actor back and forth while it is called; returns its pauses in milliseconds.
+async fn move_back_and_forth(cluster: &Cluster) -> Result<Vec<f64>> {
     let keeper = cluster.client().actor::<Keeper>(1);
     keeper.fill(1 << 10).await?;
-    // From here on every move is one: it begins on the last of them, and knows it. It may be there already.
+    // From here on every move changes the server: the actor starts on the last one. It may be there already.
     let _ = cluster.move_actor(keeper.id(), SERVERS[1]).await;
     keeper.touch().await?;
     let over = Arc::new(AtomicBool::new(false));
@@ -64,7 +64,7 @@ async fn move_about(cluster: &Cluster) -> Result<Vec<f64>> {
     let mut noticed = Vec::with_capacity(MOVES);
     for number in 0..MOVES {
         cluster.move_actor(keeper.id(), SERVERS[number % SERVERS.len()]).await?;
-        noticed.push(pauses.recv().await.context("the caller goes on")? as f64 / 1e6);
+        noticed.push(pauses.recv().await.context("the caller has stopped")? as f64 / 1e6);
     }
     over.store(true, Ordering::Relaxed);
     caller.await??;
@@ -80,9 +80,9 @@ async fn keep_busy(keeper: Ref<Keeper>, over: Arc<AtomicBool>, paused: mpsc::Unb
     Ok(())
 }
 
-/// How long each claim took that a server speaks of, in milliseconds.
-fn claims_in(words: &str) -> Vec<f64> {
-    let claims = words.lines().filter(|line| line.contains(r#"kind="claim""#));
+/// The latency of each logged claim, in milliseconds.
+fn claims_in(log: &str) -> Vec<f64> {
+    let claims = log.lines().filter(|line| line.contains(r#"kind="claim""#));
     let micros = claims.filter_map(|line| {
         let (_, rest) = line.split_once("micros=")?;
         rest.split(' ').next()?.parse::<f64>().ok()

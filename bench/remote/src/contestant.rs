@@ -1,30 +1,30 @@
-//! What is measured: something that answers calls from another process.
+//! A contestant: answers calls from another process.
 
 use anyhow::Result;
 use async_trait::async_trait;
 
 use crate::load::{self, Work};
 
-/// The bytes of each argument and of each reply.
+/// The size of each argument and of each reply.
 pub(crate) const BODY_BYTES: usize = 64;
 
-/// One caller's way to an echo in another process.
+/// A caller's handle of an echo in another process.
 pub(crate) trait Remote: Clone + Send + 'static {
-    /// Sends `body` there and gets it back.
+    /// Sends `body` and returns the echo.
     fn call(&mut self, body: Vec<u8>) -> impl Future<Output = Result<Vec<u8>>> + Send;
 }
 
-/// Something that can be measured.
+/// An implementation to measure.
 #[async_trait]
 pub(crate) trait Contestant {
-    /// What it is called in the table.
+    /// Its name in the table.
     fn name(&self) -> &str;
 
-    /// Does some work and says how it went, in the unit of the work.
+    /// Runs a workload and returns the result in the unit of the workload.
     async fn measure(&mut self, work: Work) -> Result<f64>;
 }
 
-/// A contestant whose server process was started by this program, or is looked after by `server`.
+/// A contestant with a server process started by this program, or managed by `server`.
 pub(crate) struct Connected<R, S> {
     pub(crate) name: &'static str,
     pub(crate) remote: R,

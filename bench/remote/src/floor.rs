@@ -1,5 +1,5 @@
-//! The floor: a remote procedure call written by hand for just this. Requests with a number over one connection, writes
-//! that coalesce, and behind it one tokio task that is the actor.
+//! The floor: a remote procedure call written by hand for just this workload. Numbered requests over one connection,
+//! coalesced writes, and behind it one tokio task as the actor.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const READ_BYTES: usize = 64 << 10;
 
 type Frame = (u64, Bytes);
 
-/// A request and where its reply goes.
+/// A request and the sender of its reply.
 type Request = (u64, Bytes, mpsc::Sender<Frame>);
 
 pub(crate) async fn serve() -> Result<()> {
@@ -72,7 +72,7 @@ pub(crate) async fn connect() -> Result<Connected<Floor, Process>> {
     tokio::spawn(async move {
         let mut input = BytesMut::new();
         while let Ok((number, body)) = read_frame(&mut reader, &mut input).await {
-            let caller = waiting.lock().expect("nobody panics with it").remove(&number);
+            let caller = waiting.lock().expect("no holder of the lock panics").remove(&number);
             if let Some(caller) = caller {
                 let _ = caller.send(body);
             }
@@ -91,7 +91,7 @@ impl Remote for Floor {
         let (reply, replied) = oneshot::channel();
         self.waiting
             .lock()
-            .expect("nobody panics with it")
+            .expect("no holder of the lock panics")
             .insert(number, reply);
         self.requests.send((number, body.into())).await?;
         Ok(replied.await.context("the connection broke")?.to_vec())
@@ -115,7 +115,7 @@ async fn read_frame(reader: &mut (impl AsyncRead + Unpin), input: &mut BytesMut)
     }
 }
 
-/// Writes whatever waits, all of it at once.
+/// Writes all queued frames at once.
 async fn write_frames(mut writer: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver<Frame>) {
     let mut batch = Vec::new();
     let mut output = BytesMut::new();

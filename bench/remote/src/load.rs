@@ -1,4 +1,4 @@
-//! Loads: calls one after another, or a number of them always in flight.
+//! Loads: sequential calls, or a fixed number of calls in flight.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use tokio::task::JoinSet;
 
 use crate::contestant::{BODY_BYTES, Remote};
 
-/// How long a measurement with calls in flight takes, after as long a warm-up.
+/// The duration of a measurement with calls in flight, after a warm-up of the same length.
 pub(crate) const TIME: Duration = Duration::from_millis(700);
 
-/// What is done and measured.
+/// A workload and its unit.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
-    /// So many calls, each after the reply to the one before: the median time of a call in microseconds.
+    /// This many sequential calls: the median latency in microseconds.
     OneAfterAnother(usize),
-    /// So many callers, each of which calls again as soon as it has its reply: calls per second.
+    /// This many callers, each of which calls again as soon as it has its reply: calls per second.
     InFlight(usize),
 }
 
@@ -39,7 +39,7 @@ async fn one_after_another(mut remote: impl Remote, calls: usize) -> Result<f64>
         let start = Instant::now();
         let echoed = remote.call(body()).await?;
         times.push(start.elapsed());
-        ensure!(echoed.len() == BODY_BYTES, "what came back is not what was sent");
+        ensure!(echoed.len() == BODY_BYTES, "the echo differs from the request");
     }
     times.sort_unstable();
     Ok(times[calls / 2].as_secs_f64() * 1e6)

@@ -1,4 +1,4 @@
-//! A server that is emptied while its actors are called, and one that is killed.
+//! A server that is drained while its actors are called, and one that is killed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,16 +15,16 @@ use crate::ours;
 
 const DRAINED: u64 = 100_000;
 const LOST: u64 = 10_000;
-/// So many tasks call the actors, each those that are its own.
+/// The number of tasks that call the actors, each with its own share.
 const CALLERS: u32 = 64;
-/// So many actors are activated at once.
+/// The number of concurrent activations.
 const ACTIVATED_AT_ONCE: u64 = 256;
-/// Beyond this a drain has failed.
+/// The timeout of a drain.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(300);
-/// The lease of a server of an embedded cluster and one second more.
+/// The lease of a server of an embedded cluster, plus one second.
 const RECOVERY: Duration = Duration::from_secs(4);
 
-/// A server with many actors is emptied while they are called.
+/// Drains a server with many actors while they are called.
 pub(crate) async fn drain() -> Result<Row> {
     let cluster = ours::app()
         .embedded()
@@ -34,7 +34,7 @@ pub(crate) async fn drain() -> Result<Row> {
         .start()
         .await?;
     let client = cluster.client().await?;
-    eprintln!("{DRAINED} actors are activated");
+    eprintln!("activating {DRAINED} actors");
     activate(&client, DRAINED).await?;
     let from = name_of_the_only_server(&cluster)?;
     cluster.add_server().await?;
@@ -43,7 +43,7 @@ pub(crate) async fn drain() -> Result<Row> {
     for caller in 1..=CALLERS {
         callers.spawn(call_in_order(client.clone(), caller, Arc::clone(&over)));
     }
-    eprintln!("and moved away");
+    eprintln!("draining their server");
     let start = Instant::now();
     cluster.drain(&from);
     let gone = async {
@@ -67,18 +67,25 @@ pub(crate) async fn drain() -> Result<Row> {
     Ok(Row::new(name, "/s", &ours, "one a second", &none))
 }
 
-/// Tells and calls its share of all actors in turn, each at least once since the drain began. The call follows the tell at once,
-/// and must find that the tell has run, and before that this caller's last call.
+/// Tells and calls its share of the actors in turn, each at least once since the drain began. The call follows the tell
+/// immediately and must observe it, and the tell this caller's last call.
 async fn call_in_order(client: Client, caller: u32, over: Arc<AtomicBool>) -> Result<u64> {
     let mut calls = 0;
     let mine = (u64::from(caller - 1)..DRAINED).step_by(CALLERS as usize);
     for round in 0.. {
         for key in mine.clone() {
             let counter = client.actor::<Counter>(key);
-            let (told, called) = (2 * round + 1, 2 * round + 2);
-            counter.next(caller, told).tell().await?;
+<<<<<<< bench/remote/src/losses.rs
+            let (sent, called) = (2 * round + 1, 2 * round + 2);
+            counter.next(caller, sent).tell().await?;
             let before = counter.next(caller, called).await?;
-            ensure!(before == told, "actor {key} had {before} before {called}");
+            ensure!(before == sent, "actor {key} had {before} before {called}");
+=======
+            let (tell_number, call_number) = (2 * round + 1, 2 * round + 2);
+            counter.next(caller, tell_number).tell().await?;
+            let before = counter.next(caller, call_number).await?;
+            ensure!(before == tell_number, "actor {key} had {before} before {call_number}");
+>>>>>>> /tmp/p/base/bench/remote/src/losses.rs
             calls += 2;
             if round > 0 && over.load(Ordering::Relaxed) {
                 return Ok(calls);
@@ -88,7 +95,7 @@ async fn call_in_order(client: Client, caller: u32, over: Arc<AtomicBool>) -> Re
     Ok(calls)
 }
 
-/// A server with some actors is killed, which its supervisor notices at once; how long it takes until one of them answers again.
+/// Kills a server, which its supervisor notices immediately; measures the time until one of its actors answers again.
 pub(crate) async fn crash() -> Result<Row> {
     let cluster = ours::app()
         .embedded()
@@ -101,7 +108,7 @@ pub(crate) async fn crash() -> Result<Row> {
     activate(&client, LOST).await?;
     let victim = name_of_the_only_server(&cluster)?;
     cluster.add_server().await?;
-    eprintln!("the server of {LOST} actors is killed");
+    eprintln!("killing the server of {LOST} actors");
     let start = Instant::now();
     ensure!(cluster.kill(&victim).await, "there is no server to kill");
     let taken = back_after(&client, start).await?;
@@ -109,7 +116,7 @@ pub(crate) async fn crash() -> Result<Row> {
     Ok(crash_row("", taken, RECOVERY))
 }
 
-/// The same over etcd: nobody notices before the server's lease has run out.
+/// Like [`crash`], over etcd: the crash is detected only when the server's lease expires.
 pub(crate) async fn crash_over_etcd() -> Result<Row> {
     let mut elastin = EtcdElastin::start(ours::app(), std::env::current_exe()?, 1)?;
     elastin.add_server("victim")?;
@@ -117,8 +124,8 @@ pub(crate) async fn crash_over_etcd() -> Result<Row> {
     let client = cluster.client();
     activate(client, LOST).await?;
     elastin.add_server("other")?;
-    wait_for("the other server to be there", || cluster.server_names().len() == 2).await;
-    eprintln!("the server of {LOST} actors is killed, over etcd");
+    wait_for("the other server to join", || cluster.server_names().len() == 2).await;
+    eprintln!("killing the server of {LOST} actors, over etcd");
     let start = Instant::now();
     elastin.kill_server("victim");
     let taken = back_after(client, start).await?;
@@ -127,10 +134,10 @@ pub(crate) async fn crash_over_etcd() -> Result<Row> {
     Ok(crash_row(", over etcd", taken, limit))
 }
 
-/// How long after the crash a lost actor answers.
+/// The time from the crash until a lost actor answers.
 async fn back_after(client: &Client, start: Instant) -> Result<f64> {
     while client.actor::<Counter>(1).next(1, 1).await.is_err() {
-        ensure!(start.elapsed() < DRAIN_TIME_MAX, "the actors did not come back");
+        ensure!(start.elapsed() < DRAIN_TIME_MAX, "the actors did not recover");
     }
     Ok(start.elapsed().as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! How fast actors call each other between processes, move, leave a server and come back after a crash.
+//! The speed of calls between processes, of moves and drains, and of the recovery after a crash.
 //!
 //! `cargo xtask bench remote` prints the table and writes `target/bench/remote.json`.
 
@@ -28,9 +28,13 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["node", ..] => return ours::app().main(),
         ["spin"] => spinner::spin(),
-        ["serve", what] => block_on(serve(what)),
+        ["serve", name] => block_on(serve(name)),
         [] => block_on(measure("calls tls moves claims interleaving drain crash")),
-        ["alone", who, in_flight] => block_on(calls::alone(who, in_flight)),
+<<<<<<< bench/remote/src/main.rs
+        ["alone", contestant, in_flight] => block_on(calls::alone(contestant, in_flight)),
+=======
+        ["alone", name, in_flight] => block_on(calls::alone(name, in_flight)),
+>>>>>>> /tmp/p/base/bench/remote/src/main.rs
         ["only", parts] => block_on(measure(parts)),
         other => Err(anyhow::anyhow!("unknown arguments: {}", other.join(" "))),
     };
@@ -50,8 +54,8 @@ fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
         .block_on(work)
 }
 
-async fn serve(what: &str) -> Result<()> {
-    match what {
+async fn serve(name: &str) -> Result<()> {
+    match name {
         "raw" => raw::serve().await,
         "floor" => floor::serve().await,
         other => peers::serve(other).await,
@@ -71,7 +75,7 @@ async fn measure(parts: &str) -> Result<()> {
             "interleaving" => rows.push(moves::interleaving().await?),
             "drain" => rows.push(losses::drain().await?),
             "crash" => rows.extend([losses::crash().await?, losses::crash_over_etcd().await?]),
-            other => bail!("there is no part called {other}"),
+            other => bail!("unknown part: {other}"),
         }
     }
     Table { rows }.finish("remote")

@@ -1,4 +1,4 @@
-//! For how long a moving actor can't run, against a call that carries as many bytes between the same processes.
+//! The pause of a moving actor, against a call with the same payload between the same processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::bodies::{Mover, Prober, Taker};
 use crate::ours;
 
 const MOVES: usize = 1_000;
-/// So many callers keep the moving actor busy.
+/// The number of callers that keep the moving actor busy.
 const CALLERS: usize = 4;
 
 /// A row for each percentile and size.
@@ -39,11 +39,11 @@ pub(crate) async fn rows() -> Result<Vec<Row>> {
 }
 
 const LARGE_BYTES: u32 = 100 << 20;
-/// There and back so many times.
+/// The number of round trips.
 const LARGE_MOVES: usize = 10;
 const PROBES: u32 = 500;
 
-/// How long calls take on a link over which a large state moves, against the same calls on the quiet link.
+/// The latency of calls on a link while a large state moves over it, against the same calls on the idle link.
 pub(crate) async fn interleaving() -> Result<Row> {
     let cluster = ours::app().embedded().servers(2).without_policy().start().await?;
     let client = cluster.client().await?;
@@ -56,7 +56,7 @@ pub(crate) async fn interleaving() -> Result<Row> {
     mover.fill(LARGE_BYTES).await?;
     taker.take(Bytes::new()).await?;
     prober.probe(9, 1).await?;
-    // Where they are already they stay.
+    // An actor that is already there stays.
     for (actor, server) in [(mover.id(), 0), (prober.id(), 0), (taker.id(), 1)] {
         let _ = cluster.move_actor(actor, &names[server]).await;
     }
@@ -95,14 +95,14 @@ pub(crate) async fn interleaving() -> Result<Row> {
     .goal(Goal::AtMost(1.5)))
 }
 
-/// A percentile, as the one thing that was measured.
+/// A percentile as a single sample.
 pub(crate) fn at(times: &[f64], percent: usize) -> Samples {
     let mut samples = Samples::default();
     samples.add(times[(times.len() - 1) * percent / 100]);
     samples
 }
 
-/// The pauses and the times of calls in milliseconds, shortest first.
+/// The pauses and the latencies of calls in milliseconds, in ascending order.
 async fn measure(cluster: &Embedded, key: u64, bytes: u32) -> Result<(Vec<f64>, Vec<f64>)> {
     let client = cluster.client().await?;
     let mover = client.actor::<Mover>(key);
@@ -116,7 +116,7 @@ async fn measure(cluster: &Embedded, key: u64, bytes: u32) -> Result<(Vec<f64>, 
         .iter()
         .map(|server: &ServerStatus| server.name.clone())
         .collect();
-    // From here on every move is one: it begins on the last of them, and knows it.
+    // From here on every move changes the server: the actor starts on the last one.
     let _ = cluster.move_actor(&id, &names[names.len() - 1]).await;
     mover.touch().await?;
 
@@ -131,7 +131,7 @@ async fn measure(cluster: &Embedded, key: u64, bytes: u32) -> Result<(Vec<f64>, 
     for number in 0..MOVES {
         let to = &names[number % names.len()];
         cluster.move_actor(&id, to).await?;
-        noticed.push(pauses.recv().await.context("the callers go on")? as f64 / 1e6);
+        noticed.push(pauses.recv().await.context("the callers have stopped")? as f64 / 1e6);
         calls.push(carry(&taker, body.clone()).await?);
     }
     over.store(true, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use elastin::{App, Embedded, EmbeddedBuilder};
 use crate::bodies::{Counter, Keeper, Mover, Prober, Taker};
 use crate::contestant::{Connected, Remote};
 
-/// Gives back what it is given.
+/// Returns its argument.
 #[derive(Actor, Serialize, Deserialize, Default)]
 pub(crate) struct Echo {}
 
@@ -38,7 +38,7 @@ pub(crate) async fn connect() -> Result<Connected<Ours, Embedded>> {
     connect_to("Elastin", app().embedded()).await
 }
 
-/// The same, in TLS.
+/// Like [`connect`], in TLS.
 pub(crate) async fn connect_encrypted() -> Result<Connected<Ours, Embedded>> {
     connect_to("Elastin in TLS", app().embedded().encrypted()).await
 }

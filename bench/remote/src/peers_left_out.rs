@@ -1,15 +1,15 @@
-//! What is there instead of the other libraries if they are not built.
+//! Replaces the other libraries if they are not built.
 
 use anyhow::{Result, bail};
 
 use crate::contestant::Contestant;
 
-/// Nobody.
+/// No contestants.
 pub(crate) async fn connect() -> Result<Vec<Box<dyn Contestant>>> {
     bail!("this was built without the other libraries; `only floors` does not need them")
 }
 
-/// No process is called either.
-pub(crate) async fn serve(what: &str) -> Result<()> {
-    bail!("there is no server called {what}")
+/// No server is available either.
+pub(crate) async fn serve(name: &str) -> Result<()> {
+    bail!("unknown server: {name}")
 }

@@ -1,4 +1,4 @@
-//! The other process: this very program, started as the server of a contestant.
+//! The other process: this program, started as the server of a contestant.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// How long a server may take to say where it listens.
+/// The timeout for a server to print its address.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A server process; it ends when this is dropped.
@@ -18,13 +18,13 @@ pub(crate) struct Process {
     _child: Child,
 }
 
-/// Starts this program as a server; it says where it listens with [`say_ready`].
-pub(crate) async fn start(what: &str) -> Result<Process> {
+/// Starts this program as a server, which prints its address with [`print_ready`].
+pub(crate) async fn start(name: &str) -> Result<Process> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["serve", what]);
+    command.args(["serve", name]);
     start_command(command)
         .await
-        .with_context(|| format!("the server of {what} did not start"))
+        .with_context(|| format!("the server of {name} did not start"))
 }
 
 pub(crate) async fn start_command(mut command: Command) -> Result<Process> {
@@ -35,22 +35,22 @@ pub(crate) async fn start_command(mut command: Command) -> Result<Process> {
         .spawn()?;
     let output = child.stdout.take().context("its output is piped")?;
     let mut lines = BufReader::new(output).lines();
-    let said = async {
+    let announced = async {
         while let Some(line) = lines.next_line().await? {
             if let Some(address) = line.strip_prefix("listens on ") {
                 return anyhow::Ok(address.parse()?);
             }
         }
-        anyhow::bail!("it ended without saying where it listens")
+        anyhow::bail!("it ended without printing its address")
     };
-    let address = tokio::time::timeout(START_TIME_MAX, said).await??;
+    let address = tokio::time::timeout(START_TIME_MAX, announced).await??;
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     Ok(Process { address, _child: child })
 }
 
-/// Tells whoever started this process where it listens.
-pub(crate) fn say_ready(address: SocketAddr) {
+/// Prints the address for the process that started this one.
+pub(crate) fn print_ready(address: SocketAddr) {
     println!("listens on {address}");
-    // Whoever reads it waits for it.
+    // The reader waits for it, so it must not stay in the buffer.
     let _ = std::io::stdout().flush();
 }

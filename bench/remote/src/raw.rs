@@ -1,4 +1,4 @@
-//! The least that a call can cost: bytes to a TCP socket and back, one after another.
+//! The lower bound of a call: bytes to a TCP socket and back, sequentially.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::process::{self, Process};
 
 pub(crate) async fn serve() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    process::say_ready(listener.local_addr()?);
+    process::print_ready(listener.local_addr()?);
     loop {
         let (mut stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
@@ -23,7 +23,7 @@ pub(crate) async fn serve() -> Result<()> {
     }
 }
 
-/// Shared, because every contestant's way can be cloned; only one caller uses it at a time.
+/// Shared, because every handle can be cloned; only one caller uses it at a time.
 #[derive(Clone)]
 pub(crate) struct Raw(Arc<Mutex<TcpStream>>);
 

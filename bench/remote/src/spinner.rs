@@ -1,10 +1,10 @@
-//! Processes that keep the cores awake: they run only when nothing else wants to, so that waking up an idle core is not
-//! what is measured.
+//! Processes that keep the cores awake. They run at idle priority, to exclude the wake-up time of idle cores from the
+//! measurement.
 
 use anyhow::Result;
 use tokio::process::{Child, Command};
 
-/// One spinner per core; they end when these are dropped.
+/// Starts one spinner per core; they end when the handles are dropped.
 pub(crate) fn start() -> Result<Vec<Child>> {
     let cores = std::thread::available_parallelism()?.get();
     let program = std::env::current_exe()?;
@@ -17,7 +17,7 @@ pub(crate) fn start() -> Result<Vec<Child>> {
         .collect()
 }
 
-/// What such a process does.
+/// Runs the child process.
 pub(crate) fn spin() -> ! {
     loop {
         std::hint::spin_loop();

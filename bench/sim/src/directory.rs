@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use elastin_protocol::{Command, Event, Limits, Member, Node, NodeConfig, Slot, SlotTable, View};
 use elastin_types::{ActorId, ActorType, CallId, Caller, Header, Message, Method, NodeId, SlotEpoch, Time};
 
-/// The nodes of the cluster; the first owns the slots that are looked at.
+/// The number of nodes in the cluster; the first owns the measured slots.
 const NODES: u64 = 1000;
 const OWNER: NodeId = NodeId(1);
-/// How many slots go to another owner.
-const SLOTS_THAT_GO: usize = 4;
+/// The number of slots that move to another owner.
+const SLOTS_MOVED: usize = 4;
 /// Actors per slot, as in a cluster of a million.
 const PER_SLOT: usize = 250;
 
@@ -19,10 +19,10 @@ fn members() -> Arc<BTreeMap<NodeId, Member>> {
     Arc::new((1..=NODES).map(|node| (NodeId(node), Member::SERVER)).collect())
 }
 
-/// An owner of the whole directory (or of a part) with so many actors in it.
+/// An owner of the whole directory, or of a part, with this many actors in it.
 fn owner_of(actors: usize) -> (Node, View) {
-    let owned = (actors / PER_SLOT).max(SLOTS_THAT_GO);
-    // The others own what this one does not: with one other node in the table, slots take turns.
+    let owned = (actors / PER_SLOT).max(SLOTS_MOVED);
+    // The others own the rest: with one other node in the table, slots alternate.
     let others = elastin_protocol::SLOT_COUNT / owned;
     let owners: Vec<NodeId> = (0..others.max(1) as u64).map(|node| NodeId(1 + node)).collect();
     let view = View {
@@ -54,8 +54,8 @@ fn owner_of(actors: usize) -> (Node, View) {
     (node, view)
 }
 
-/// Has the owner place an actor somewhere, as the first message to it does. That the others never answer does not matter
-/// here: what they were sent is forgotten with them.
+/// Lets the owner place an actor, as the first message to it does. The other nodes never answer, which does not matter:
+/// the messages to them are dropped with them.
 fn place(node: &mut Node, actor: ActorId, out: &mut Vec<Command>) {
     out.clear();
     let origin = OWNER;
@@ -73,12 +73,12 @@ fn place(node: &mut Node, actor: ActorId, out: &mut Vec<Command>) {
     };
     let message = Arc::new(message);
     node.handle(Time(2), Event::Send { message }, out);
-    // Spread over the other nodes, so that none has too much on its way.
+    // Spread over the other nodes, so that none has too much in flight.
     let to = NodeId(2 + Slot::of(&actor).index() as u64 % (NODES - 1));
     node.handle(Time(2), Event::Placed { actor, node: Some(to) }, out);
 }
 
-/// What the id of an actor takes in the directory if its key is a number.
+/// The size of an actor id with a number key in the directory.
 const ID_BYTES: usize = 16;
 
 /// The bytes per actor of an owner of a million, beyond the ids.
@@ -88,10 +88,15 @@ pub fn bytes_per_actor() -> f64 {
     sizes.entry_bytes as f64 / sizes.entries as f64 - ID_BYTES as f64
 }
 
+<<<<<<< bench/sim/src/directory.rs
 /// The seconds that an owner of so many actors takes to hand four slots over.
-pub fn slots_change_hands(actors: usize) -> f64 {
+pub fn slots_change_owner(actors: usize) -> f64 {
+=======
+/// The seconds that an owner of this many actors takes to hand four slots over.
+pub fn hand_over_slots(actors: usize) -> f64 {
+>>>>>>> /tmp/p/base/bench/sim/src/directory.rs
     let (mut node, view) = owner_of(actors);
-    let table = view.slots.handing_over(OWNER, NodeId(NODES), SLOTS_THAT_GO);
+    let table = view.slots.handing_over(OWNER, NodeId(NODES), SLOTS_MOVED);
     let next = View {
         revision: view.revision + 1,
         members: view.members,
@@ -103,6 +108,6 @@ pub fn slots_change_hands(actors: usize) -> f64 {
     node.handle(Time(3), Event::View(next), &mut out);
     let took = start.elapsed();
     let sizes = node.table_sizes();
-    assert_eq!((before - sizes.owned_slots, sizes.closed_slots), (SLOTS_THAT_GO, 0));
+    assert_eq!((before - sizes.owned_slots, sizes.closed_slots), (SLOTS_MOVED, 0));
     took.max(Duration::from_nanos(1)).as_secs_f64()
 }

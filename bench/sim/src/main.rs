@@ -1,7 +1,7 @@
-//! How fast worlds are simulated, and what the directory of a large cluster costs.
+//! The speed of the simulator, and the cost of the directory of a large cluster.
 //!
-//! `cargo xtask bench sim` prints the table and writes `target/bench/sim.json`. Rates are compared with the figures that the
-//! project has set itself.
+//! `cargo xtask bench sim` prints the table and writes `target/bench/sim.json`. Rates are compared with the project's
+//! targets.
 
 mod directory;
 
@@ -12,15 +12,15 @@ use anyhow::{Result, ensure};
 use bench_table::{Goal, Row, Samples, Table};
 use elastin_sim::{Faults, Options, empty_a_server, run};
 
-/// Each thing is measured so many times, in turn, so that a disturbance hits all of them.
+/// The number of measurements of each subject, alternating so that a disturbance affects all of them.
 const ROUNDS: u64 = 5;
-/// How long calls are made in the measured world.
+/// The duration of the workload in the measured world.
 const SIMULATED: Duration = Duration::from_secs(10);
-/// A server of so many actors is emptied.
-const EMPTIED: u64 = 100_000;
-/// What is wanted of one core.
+/// The number of actors of the drained server.
+const DRAINED: u64 = 100_000;
+/// The target for one core.
 const EVENTS_PER_SECOND: f64 = 200_000.0;
-/// What an actor may take in the directory beyond its id.
+/// The target for an actor in the directory, beyond its id.
 const BYTES_PER_ACTOR: f64 = 64.0;
 
 fn main() -> Result<()> {
@@ -37,10 +37,15 @@ fn main() -> Result<()> {
         events.add(events_per_second);
         simulated.add(seconds_per_second);
         bytes.add(directory::bytes_per_actor());
-        few.add(directory::slots_change_hands(4_000) * 1e6);
-        many.add(directory::slots_change_hands(1_000_000) * 1e6);
+<<<<<<< bench/sim/src/main.rs
+        few.add(directory::slots_change_owner(4_000) * 1e6);
+        many.add(directory::slots_change_owner(1_000_000) * 1e6);
+=======
+        few.add(directory::hand_over_slots(4_000) * 1e6);
+        many.add(directory::hand_over_slots(1_000_000) * 1e6);
+>>>>>>> /tmp/p/base/bench/sim/src/main.rs
     }
-    let (in_simulated, in_real) = server_is_emptied(ROUNDS)?;
+    let (in_simulated, in_real) = drain_server(ROUNDS)?;
     emptied.add(in_simulated);
     emptying.add(in_real);
     let rows = vec![
@@ -67,7 +72,7 @@ fn main() -> Result<()> {
             &constant(BYTES_PER_ACTOR),
         )
         .goal(Goal::AtMost(1.0)),
-        // The slots that go have the same number of actors in both.
+        // The moved slots have the same number of actors in both.
         Row::new(
             "4 slots go, owner of 4,096 with 1,000,000",
             "µs",
@@ -93,12 +98,12 @@ fn constant(value: f64) -> Samples {
     samples
 }
 
-/// The simulated and the real seconds in which a large server is emptied while its actors are called.
-fn server_is_emptied(seed: u64) -> Result<(f64, f64)> {
+/// The simulated and the real seconds of draining a large server while its actors are called.
+fn drain_server(seed: u64) -> Result<(f64, f64)> {
     let start = Instant::now();
-    let drain = black_box(empty_a_server(seed, EMPTIED));
+    let drain = black_box(empty_a_server(seed, DRAINED));
     ensure!(drain.violations.is_empty(), "seed {seed}: {:?}", drain.violations);
-    ensure!(drain.moved >= EMPTIED, "seed {seed}: {drain:?}");
+    ensure!(drain.moved >= DRAINED, "seed {seed}: {drain:?}");
     Ok((drain.simulated.as_secs_f64(), start.elapsed().as_secs_f64()))
 }
 
@@ -112,7 +117,7 @@ fn world(seed: u64) -> Result<(f64, f64)> {
         duration: SIMULATED,
         calls_per_second: 1000,
         moves_per_second: 20,
-        // Together one in a second.
+        // Together one a second.
         faults: Faults {
             crashes: 20,
             pauses: 20,

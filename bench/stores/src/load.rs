@@ -1,4 +1,4 @@
-//! The loads: writers that save one state after the other, each as soon as the last is durable.
+//! The loads: writers that save one state after another, each as soon as the last is durable.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -10,10 +10,10 @@ use elastin_types::{ActivationEpoch, ActorId, ActorType};
 use redb::{Database, TableDefinition};
 
 const TABLE: TableDefinition<u64, &[u8]> = TableDefinition::new("states");
-/// How long the writers may take to end.
+/// The timeout for the writers to finish.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Saves that a plain redb database makes durable per second, one by one: what a store without batches would do.
+/// Durable saves per second of a plain redb database, one by one: the rate of a store without batches.
 pub(crate) fn commit_per_write(database: &Database, state_bytes: usize, time: Duration) -> Result<f64> {
     let state = vec![7; state_bytes];
     let start = Instant::now();
@@ -27,21 +27,21 @@ pub(crate) fn commit_per_write(database: &Database, state_bytes: usize, time: Du
     Ok(writes as f64 / start.elapsed().as_secs_f64())
 }
 
-/// A writer that submits its next save when the last has ended.
+/// A writer that submits its next save when the last has completed.
 struct Writer<S> {
     store: Arc<S>,
     actor: u64,
     state: Vec<u8>,
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
 }
 
-struct Shared {
+struct WriterShared {
     stop: AtomicBool,
     writes: AtomicU64,
     ended: mpsc::Sender<Result<(), String>>,
 }
 
-/// Saves per second that a store acknowledges with so many writers at once.
+/// Acknowledged saves per second of a store with this many concurrent writers.
 pub(crate) fn save_rate<S: StateStore + 'static>(
     store: &Arc<S>,
     writers: u64,
@@ -49,7 +49,7 @@ pub(crate) fn save_rate<S: StateStore + 'static>(
     time: Duration,
 ) -> Result<f64> {
     let (ended, ends) = mpsc::channel();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(WriterShared {
         stop: AtomicBool::new(false),
         writes: AtomicU64::new(0),
         ended,
@@ -69,7 +69,7 @@ pub(crate) fn save_rate<S: StateStore + 'static>(
     let rate = writes as f64 / start.elapsed().as_secs_f64();
     shared.stop.store(true, Ordering::Relaxed);
     for _ in 0..writers {
-        let end = ends.recv_timeout(LIMIT).context("a writer does not end")?;
+        let end = ends.recv_timeout(LIMIT).context("a writer does not finish")?;
         ensure!(end.is_ok(), "a save failed: {end:?}");
     }
     Ok(rate)
@@ -89,7 +89,7 @@ fn save<S: StateStore + 'static>(writer: Writer<S>) {
             return save(writer);
         }
         let end = if saved { Ok(()) } else { Err(format!("{result:?}")) };
-        // The measurement may have been given up.
+        // The measurement may have been aborted.
         let _ = writer.shared.ended.send(end);
     });
     store.submit(request, done);

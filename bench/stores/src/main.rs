@@ -1,4 +1,4 @@
-//! How fast the stores are: durable writes of many writers at once, as a ratio to one commit per write in the same run.
+//! The speed of the stores: durable writes of concurrent writers, as a ratio to one commit per write in the same run.
 //!
 //! `cargo xtask bench stores` prints the table and writes `target/bench/stores.json`.
 
@@ -19,21 +19,21 @@ use tokio::net::TcpListener;
 
 use load::{commit_per_write, save_rate};
 
-/// How many actors write at once.
+/// The number of concurrent writers.
 const WRITERS: u64 = 64;
-/// The bytes of each state.
+/// The size of each state.
 const STATE_BYTES: usize = 256;
-/// Each way of writing is measured so many times, in turn, so that a disturbance hits all of them.
+/// The number of measurements of each store, alternating so that a disturbance affects all of them.
 const ROUNDS: usize = 5;
-/// How long one measurement takes.
+/// The duration of one measurement.
 const TIME: Duration = Duration::from_secs(1);
-/// The ratio that the embedded store must reach with all writers at once.
+/// The ratio that the embedded store must reach with all writers.
 const GOAL: f64 = 10.0;
 
 fn main() -> Result<()> {
     let results = Path::new("target/bench");
     std::fs::create_dir_all(results)?;
-    // On the disk of the working directory: a temporary directory may be memory, which syncs for nothing.
+    // On the disk of the working directory: a temporary directory may be in memory, where a sync is free.
     let directory = tempfile::tempdir_in(results)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let table = runtime.block_on(measure(directory.path()))?;

@@ -1,5 +1,4 @@
-//! The results of a suite, for people and for machines: what was measured, what it is compared with, and whether the goal
-//! is reached.
+//! The results of a suite, as text and as JSON: measurements, their counterparts, and whether the goals are met.
 
 mod row;
 mod samples;
@@ -16,23 +15,23 @@ pub use samples::Samples;
 #[derive(Serialize)]
 #[serde(transparent)]
 pub struct Table {
-    /// One result each.
+    /// The rows, one result each.
     pub rows: Vec<Row>,
 }
 
 impl Table {
-    /// Prints the table, writes it to `target/bench/SUITE.json` and fails if a goal is not reached: all three, so that a
-    /// missed goal can be looked into.
+    /// Prints the table, writes it to `target/bench/SUITE.json` and then fails if a goal is missed, so that a missed
+    /// goal can be investigated.
     pub fn finish(&self, suite: &str) -> Result<()> {
         self.print();
         let results = Path::new("target/bench");
         std::fs::create_dir_all(results)?;
         let file = results.join(format!("{suite}.json"));
         std::fs::write(&file, serde_json::to_vec_pretty(self)?)
-            .with_context(|| format!("{} can't be written", file.display()))?;
+            .with_context(|| format!("failed to write {}", file.display()))?;
         let missed: Vec<String> = self.rows.iter().filter(|row| !row.met).map(Row::missed).collect();
         if !missed.is_empty() {
-            bail!("not reached: {}", missed.join("; "));
+            bail!("goals missed: {}", missed.join("; "));
         }
         Ok(())
     }

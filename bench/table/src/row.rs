@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::Samples;
 
-/// What a ratio must be.
+/// The goal for a ratio.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
@@ -34,7 +34,7 @@ impl fmt::Display for Goal {
     }
 }
 
-/// What was measured, against what it is compared with. Values are medians over all rounds.
+/// A measurement and its counterpart. Values are medians over all rounds.
 #[derive(Serialize)]
 pub struct Row {
     name: String,
@@ -49,7 +49,7 @@ pub struct Row {
     /// Ours as a multiple of the peer's.
     ratio: f64,
     goal: Option<Goal>,
-    /// Whether the goal is reached; true if there is none.
+    /// Whether the goal is met; true if there is none.
     pub(crate) met: bool,
 }
 
@@ -78,14 +78,14 @@ impl Row {
         }
     }
 
-    /// Sets what the ratio must be.
+    /// Sets the goal for the ratio.
     pub fn goal(mut self, goal: Goal) -> Self {
         self.met = goal.is_met(self.ratio);
         self.goal = Some(goal);
         self
     }
 
-    /// The goal that was missed, in words.
+    /// A description of the missed goal.
     pub(crate) fn missed(&self) -> String {
         let goal = self.goal.map_or(String::new(), |goal| goal.to_string());
         format!("{} is {:.2}x of {}, not {goal}", self.name, self.ratio, self.peer)
@@ -106,12 +106,12 @@ impl fmt::Display for Row {
     }
 }
 
-/// A goal with at most two digits after the point: some are worked out from what was measured.
+/// A goal with at most two decimals: some are computed from measurements.
 fn rounded(goal: f64) -> f64 {
     (goal * 100.0).round() / 100.0
 }
 
-/// A number with as many digits as say something.
+/// A number with its significant digits.
 fn number(value: f64) -> String {
     match value {
         value if value.abs() >= 100.0 => format!("{value:.0}"),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_is_about_the_ratio_of_the_medians() {
+    fn a_goal_applies_to_the_ratio_of_the_medians() {
         let (ours, theirs) = (samples(&[9.0, 100.0, 8.0]), samples(&[3.0, 0.1, 4.0]));
         let row = || Row::new("ours", "ms", &ours, "theirs", &theirs);
         assert!(row().met, "without a goal there is nothing to miss");

@@ -1,39 +1,39 @@
-//! One thing, measured several times.
+//! Repeated measurements of one quantity.
 
 use serde::Serialize;
 
-/// What was measured in each round, smallest first.
+/// The measurements of all rounds, in ascending order.
 #[derive(Clone, Default, Serialize)]
 #[serde(transparent)]
 pub struct Samples(Vec<f64>);
 
 impl Samples {
-    /// Adds what a round has measured.
+    /// Adds the measurement of a round.
     pub fn add(&mut self, sample: f64) {
         self.0.push(sample);
         self.0.sort_by(f64::total_cmp);
     }
 
-    /// The one in the middle: a round that was disturbed does not move it.
+    /// The median, which a disturbed round does not move.
     ///
     /// # Panics
-    /// If nothing was measured.
+    /// If there is no sample.
     pub fn median(&self) -> f64 {
         self.0[self.0.len() / 2]
     }
 
-    /// The smallest.
+    /// The smallest sample.
     ///
     /// # Panics
-    /// If nothing was measured.
+    /// If there is no sample.
     pub fn lowest(&self) -> f64 {
         self.0[0]
     }
 
-    /// The largest.
+    /// The largest sample.
     ///
     /// # Panics
-    /// If nothing was measured.
+    /// If there is no sample.
     pub fn highest(&self) -> f64 {
         self.0[self.0.len() - 1]
     }

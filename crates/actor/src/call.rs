@@ -1,4 +1,4 @@
-//! Calls: what the methods of a reference give.
+//! Calls, as returned by the methods of a reference.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -11,17 +11,17 @@ use elastin_types::{CallError, Time, TraceContext};
 use crate::call_context::{AddedValues, NEVER};
 use crate::function::Function;
 use crate::host::WakeId;
-use crate::invoke::{Begun, begin, post};
+use crate::invoke::{FirstPoll, begin, post};
 use crate::reference::RawRef;
 use crate::reply::ReplyCell;
 use crate::scope;
 use crate::tell::Tell;
 
-/// A call that is about to be made. Nothing has happened yet: `.await` it, or [`tell`](Call::tell) it.
+/// A call that is not started yet: `.await` it, or send it as a tell with [`tell`](Call::tell).
 ///
-/// It is an [`IntoFuture`], which `.await`, `tokio::join!`, `tokio::try_join!` and `tokio::select!` take as it is. What wants a
-/// `Future`, such as `tokio::time::timeout`, gets it by `into_future()`.
-#[must_use = "a call does nothing until it is awaited or told"]
+/// It is an [`IntoFuture`], which `.await`, `tokio::join!`, `tokio::try_join!` and `tokio::select!` accept. For
+/// functions that require a `Future`, such as `tokio::time::timeout`, use `into_future()`.
+#[must_use = "a call does nothing until it is awaited or sent with `tell`"]
 pub struct Call<'a, F: Function> {
     pub(crate) target: &'a RawRef<F::Actor>,
     pub(crate) arguments: F::Arguments,
@@ -30,7 +30,7 @@ pub struct Call<'a, F: Function> {
 }
 
 impl<'a, F: Function> Call<'a, F> {
-    /// A call of `F` on that actor.
+    /// A call of `F` on the actor.
     #[inline]
     pub fn new(target: &'a RawRef<F::Actor>, arguments: F::Arguments) -> Self {
         Self {
@@ -41,13 +41,13 @@ impl<'a, F: Function> Call<'a, F> {
         }
     }
 
-    /// Waits at most so long, and no longer than the turn that makes the call may take itself.
+    /// Sets a timeout. The call also ends at the deadline of the turn that makes it.
     pub fn deadline(mut self, wait_max: Duration) -> Self {
         self.wait_max = Some(wait_max);
         self
     }
 
-    /// Adds a value to the request context, which flows along with this call and the calls that come of it. Handlers read
+    /// Adds a value to the request context, which propagates to this call and to calls made by its turn. Handlers read
     /// it with [`Ctx::request_value`](crate::Ctx::request_value).
     pub fn with_value(mut self, name: &str, value: &str) -> Self {
         let added = self.added.get_or_insert_default();
@@ -55,40 +55,40 @@ impl<'a, F: Function> Call<'a, F> {
         self
     }
 
-    /// Makes the call part of a trace, such as one that came with an HTTP request: the turn is a span below this place, and
-    /// so on along the calls that come of it. Without it a call is part of the trace that the turn which makes it belongs to.
+    /// Makes the call part of a trace, such as one received with an HTTP request. The turn becomes a child span of
+    /// `trace` and propagates it to its own calls. By default a call belongs to the trace of the turn that makes it.
     pub fn with_trace(mut self, trace: TraceContext) -> Self {
         self.added.get_or_insert_default().trace = Some(trace);
         self
     }
 
-    /// Sends without waiting for a reply; waits for room in the actor's mailbox, until the deadline (that of the node, if
-    /// none is set).
+    /// Sends the call as a tell, without a reply. Waits for room in the actor's mailbox until the deadline (the node's
+    /// default, if none is set).
     ///
-    /// What one sender tells one actor arrives in order, also with calls in between. An actor that is not on this node has
-    /// its mail taken at once. An idle actor whose turns are known to be brief runs it at once, on this thread, if the handler
-    /// is a plain `fn`: that takes less time than to hand it over.
+    /// Messages from one sender to one actor arrive in order, calls included. A tell to an actor on another node never
+    /// waits for room. If the handler is a plain `fn` and the idle actor's turns are known to be short, the turn runs
+    /// inline on this thread. That is cheaper than enqueueing it.
     #[inline]
     pub fn tell(self) -> Tell<'a, F> {
         Tell::new(self)
     }
 
-    /// Sends without waiting for a reply or for room. It always takes the mailbox, so nothing of the actor runs within it.
+    /// Sends the call as a tell, without waiting for room. It is always enqueued, so the actor never runs inline.
     pub fn try_tell(self) -> Result<(), CallError> {
         post(self)
     }
 
-    /// The target and the arguments, for a call that is made more than once.
+    /// The target and the arguments, for a call that is repeated.
     pub(crate) fn into_parts(self) -> (RawRef<F::Actor>, F::Arguments) {
         (self.target.clone(), self.arguments)
     }
 
-    /// When the caller stops waiting.
+    /// The deadline of the call's own timeout, or [`NEVER`].
     #[inline]
     pub(crate) fn ends(&self) -> Time {
         match self.wait_max {
             None => NEVER,
-            // Without a process there is no clock, and the call will fail for that very reason.
+            // An unbound reference has no clock; its call is rejected for that reason.
             Some(wait_max) => self.target.host().map_or(NEVER, |host| host.now() + wait_max),
         }
     }
@@ -101,35 +101,35 @@ impl<'a, F: Function> IntoFuture for Call<'a, F> {
     #[inline]
     fn into_future(self) -> CallFuture<'a, F> {
         CallFuture {
-            stage: Stage::Made(self),
+            stage: Stage::NotStarted(self),
         }
     }
 }
 
-/// A call that is being made. Dropping it gives the call up: it does not run if it had not begun.
+/// The future of a call. Dropping it abandons the call: a turn that has not started does not run.
 pub struct CallFuture<'a, F: Function> {
     stage: Stage<'a, F>,
 }
 
 enum Stage<'a, F: Function> {
-    Made(Call<'a, F>),
-    Waiting(Waiting<'a, F>),
-    Over,
+    NotStarted(Call<'a, F>),
+    Pending(PendingCall<'a, F>),
+    Done,
 }
 
-/// A call whose reply is not there yet.
-struct Waiting<'a, F: Function> {
+/// A call that waits for its reply.
+struct PendingCall<'a, F: Function> {
     target: &'a RawRef<F::Actor>,
-    slot: Arc<ReplyCell<F::Reply>>,
-    /// The turn has begun and waits, and this is who goes on with it.
+    reply_cell: Arc<ReplyCell<F::Reply>>,
+    /// The turn is suspended, and this caller resumes it.
     caller_resume: bool,
-    /// [`NEVER`] if somebody else sees to it.
+    /// [`NEVER`] if the host enforces it.
     deadline: Time,
-    /// The deadline's timer, and the waker that it has.
+    /// The deadline's timer, and the waker registered with it.
     timer: Option<(WakeId, Waker)>,
 }
 
-// The future of the handler is in a box of its own; nothing in here is ever pinned.
+// The handler's future has its own pinned box; nothing in here is pinned.
 impl<F: Function> Unpin for CallFuture<'_, F> {}
 
 impl<F: Function> Future for CallFuture<'_, F> {
@@ -137,41 +137,41 @@ impl<F: Function> Future for CallFuture<'_, F> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        if let Stage::Waiting(waiting) = &mut self.stage {
-            let outcome = std::task::ready!(waiting.poll(cx.waker()));
-            self.stage = Stage::Over;
+        if let Stage::Pending(pending) = &mut self.stage {
+            let outcome = std::task::ready!(pending.poll(cx.waker()));
+            self.stage = Stage::Done;
             return Poll::Ready(F::output(outcome));
         }
-        if scope::wants_pause() {
+        if scope::should_yield() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let Stage::Made(call) = std::mem::replace(&mut self.stage, Stage::Over) else {
-            panic!("a call is not polled again once it is over")
+        let Stage::NotStarted(call) = std::mem::replace(&mut self.stage, Stage::Done) else {
+            panic!("a call is not polled again after it has ended")
         };
         let target = call.target;
-        let (slot, deadline, caller_resume) = match begin(call, cx.waker()) {
-            Begun::Over(outcome) => return Poll::Ready(F::output(outcome)),
-            Begun::Waiting(slot, deadline) => {
-                let others_look = target.bound().keeps_deadlines() && !slot.waits_for_own();
-                (slot, if others_look { NEVER } else { deadline }, false)
+        let (reply_cell, deadline, caller_resume) = match begin(call, cx.waker()) {
+            FirstPoll::Ready(outcome) => return Poll::Ready(F::output(outcome)),
+            FirstPoll::Pending(reply_cell, deadline) => {
+                let host_keeps_deadline = target.bound().keeps_deadlines() && !reply_cell.awaits_local();
+                (reply_cell, if host_keeps_deadline { NEVER } else { deadline }, false)
             }
-            Begun::CallerResume(slot, deadline) => (slot, deadline, true),
+            FirstPoll::CallerResumes(reply_cell, deadline) => (reply_cell, deadline, true),
         };
-        let mut waiting = Waiting {
+        let mut pending = PendingCall {
             target,
-            slot,
+            reply_cell,
             caller_resume,
             deadline,
             timer: None,
         };
-        // Who answers knows whom to wake, also if the answer should be there by now.
+        // The waker is registered already, so a reply that arrived meanwhile has woken it.
         if deadline != NEVER
-            && let Poll::Ready(outcome) = waiting.poll_deadline(cx.waker())
+            && let Poll::Ready(outcome) = pending.poll_deadline(cx.waker())
         {
             return Poll::Ready(F::output(outcome));
         }
-        self.stage = Stage::Waiting(waiting);
+        self.stage = Stage::Pending(pending);
         Poll::Pending
     }
 }
@@ -179,19 +179,19 @@ impl<F: Function> Future for CallFuture<'_, F> {
 impl<F: Function> Drop for CallFuture<'_, F> {
     #[inline]
     fn drop(&mut self) {
-        if let Stage::Waiting(waiting) = &self.stage {
-            waiting.give_up();
+        if let Stage::Pending(pending) = &self.stage {
+            pending.abandon();
         }
     }
 }
 
-impl<F: Function> Waiting<'_, F> {
+impl<F: Function> PendingCall<'_, F> {
     fn poll(&mut self, waker: &Waker) -> Poll<Result<F::Reply, CallError>> {
         self.caller_resume = self.caller_resume && self.resume(waker);
         if !self.caller_resume
-            && let Poll::Ready(answer) = self.slot.poll(waker)
+            && let Poll::Ready(outcome) = self.reply_cell.poll(waker)
         {
-            return Poll::Ready(answer);
+            return Poll::Ready(outcome);
         }
         if self.deadline != NEVER {
             return self.poll_deadline(waker);
@@ -199,16 +199,16 @@ impl<F: Function> Waiting<'_, F> {
         Poll::Pending
     }
 
-    /// Goes on with the turn. Says whether it waits and may have to be gone on with again.
+    /// Resumes the suspended turn. Returns whether it is suspended again and this caller may have to resume it.
     fn resume(&self, waker: &Waker) -> bool {
         let Some(cell) = self.target.target() else { return false };
         scope::count_inline_call();
-        scope::aside(|| cell.resume(scope::depth(), (self.slot.ticket(), waker)))
+        scope::without_timing(|| cell.resume(scope::depth(), (self.reply_cell.ticket(), waker)))
     }
 
     fn poll_deadline(&mut self, waker: &Waker) -> Poll<Result<F::Reply, CallError>> {
         if self.target.bound().now() >= self.deadline {
-            self.give_up();
+            self.abandon();
             return Poll::Ready(Err(CallError::DeadlineExceeded));
         }
         if !self.timer.as_ref().is_some_and(|(_, known)| known.will_wake(waker)) {
@@ -218,14 +218,14 @@ impl<F: Function> Waiting<'_, F> {
         Poll::Pending
     }
 
-    /// Nobody waits for the reply any longer.
-    fn give_up(&self) {
+    /// Stops waiting for the reply.
+    fn abandon(&self) {
         if self.caller_resume
             && let Some(cell) = self.target.target()
         {
-            cell.part(self.slot.ticket());
+            cell.detach(self.reply_cell.ticket());
         }
-        if let Some(call) = self.slot.close() {
+        if let Some(call) = self.reply_cell.close() {
             self.target.bound().give_up(call);
         }
     }
@@ -237,7 +237,7 @@ impl<F: Function> Waiting<'_, F> {
     }
 }
 
-impl<F: Function> Drop for Waiting<'_, F> {
+impl<F: Function> Drop for PendingCall<'_, F> {
     fn drop(&mut self) {
         self.stop_timer();
     }

@@ -1,7 +1,7 @@
-//! What flows from a turn to the calls it makes, and what a message carries besides its arguments.
+//! The context that calls inherit from the turn that makes them, and the context of a message.
 //!
-//! Both are made at every call, so they are small: what most calls don't have is behind one shared pointer, a chain has no
-//! id before somebody could compare it, and the full [`Header`] is only made of a message that leaves the process.
+//! Both are created at every call, so they are small. Rare parts are behind one shared pointer. A chain gets its id
+//! only when a comparison becomes possible. The full [`Header`] is only built for messages that leave the process.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use elastin_types::{CallId, Caller, ChainId, Header, Message, NodeId, RequestCon
 
 use crate::host::Host;
 
-/// How many values call context along with a call at most: it is copied into every message that leaves the node.
+/// Maximum number of request context values: they are copied into every message that leaves the node.
 const VALUES_MAX: usize = 32;
 
 /// The deadline of a call that has none.
 pub(crate) const NEVER: Time = Time(u64::MAX);
 
-/// What a call adds to what flows along. Boxed, because most calls add nothing.
+/// Additions of a call to the inherited context. Boxed, because most calls add nothing.
 pub(crate) type AddedValues = Option<Box<Added>>;
 
-/// What a call adds to what flows along.
+/// Additions of a call to the inherited context.
 #[derive(Debug, Default)]
 pub(crate) struct Added {
     /// Values of the request context.
     pub(crate) values: Vec<(Box<str>, Box<str>)>,
-    /// Its place in a trace, instead of that of the turn that makes it.
+    /// Overrides the trace context of the calling turn.
     pub(crate) trace: Option<TraceContext>,
 }
 
@@ -33,15 +33,15 @@ pub(crate) struct Added {
 struct Chain(ChainId);
 
 impl Chain {
-    /// A chain without an id. INVARIANT: it gets one before a call of it waits anywhere but on the stack of the turn that
-    /// made it, so no two turns that could wait for each other lack it.
+    /// A chain without an id. INVARIANT: it gets one before any of its calls waits off the calling turn's stack, so
+    /// turns that could wait for each other always have one.
     const NEW: Self = Self(ChainId(CallId {
         origin: NodeId(u64::MAX),
         sequence: u64::MAX,
     }));
 }
 
-/// What flows from a turn to the calls it makes.
+/// The context that a turn passes on to the calls it makes.
 #[derive(Clone, Debug)]
 pub(crate) struct CallContext {
     chain: Chain,
@@ -51,7 +51,7 @@ pub(crate) struct CallContext {
     extras: Option<Arc<Extras>>,
 }
 
-/// What few calls have.
+/// The rare parts of a call context.
 #[derive(Clone, Debug, Default)]
 struct Extras {
     trace: Option<TraceContext>,
@@ -60,7 +60,7 @@ struct Extras {
 }
 
 impl CallContext {
-    /// What flows from nowhere.
+    /// The context of a call outside any turn.
     pub(crate) const fn new(tenant: TenantId) -> Self {
         Self {
             chain: Chain::NEW,
@@ -76,22 +76,22 @@ impl CallContext {
         (self.chain != Chain::NEW).then_some(self.chain.0)
     }
 
-    /// Gives the chain an id.
+    /// Sets the chain's id.
     pub(crate) fn set_chain(&mut self, chain: ChainId) {
         self.chain = Chain(chain);
     }
 
-    /// The same on a chain of its own and without a deadline: nobody waits for a tell, so it can't close a cycle with the
-    /// turn that sent it, and may outlast it.
+    /// The context of a tell: a new chain and no deadline. Its sender does not wait, so it can't close a cycle and may
+    /// outlive the sending turn.
     #[inline]
-    pub(crate) fn apart(&self) -> Self {
+    pub(crate) fn detached(&self) -> Self {
         Self {
             extras: self.extras.clone(),
             ..Self::new(self.tenant)
         }
     }
 
-    /// Adds values to those that call context along.
+    /// Applies a call's additions.
     #[inline]
     pub(crate) fn add(&mut self, added: AddedValues) {
         if let Some(added) = added {
@@ -109,25 +109,25 @@ impl CallContext {
         self.extras = Some(Arc::new(extras));
     }
 
-    /// Its place in a trace.
+    /// The trace context.
     #[inline]
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         self.extras.as_ref()?.trace
     }
 
-    /// From here on it is another place in the trace.
+    /// Replaces the trace context.
     pub(crate) fn set_trace(&mut self, trace: TraceContext) {
         let mut extras = self.extras.take().map_or_else(Extras::default, Arc::unwrap_or_clone);
         extras.trace = Some(trace);
         self.extras = Some(Arc::new(extras));
     }
 
-    /// The values that call context along.
+    /// The request context values.
     pub(crate) fn values(&self) -> Option<&RequestContext> {
         self.extras.as_ref()?.values.as_ref()
     }
 
-    /// Lets go of everything that is not plain data.
+    /// Drops all parts that are not plain data.
     #[inline]
     pub(crate) fn clear(&mut self) {
         if self.extras.is_some() {
@@ -158,8 +158,8 @@ impl CallContext {
     }
 }
 
-/// The values that call context along with a call: those of the turn that makes it, with those of the call itself in their place or
-/// added. The first ones go when there are too many.
+/// The request context values of a call: the inherited ones, overridden and extended by the call's own. The oldest are
+/// dropped beyond [`VALUES_MAX`].
 fn with_added(inherited: Option<&RequestContext>, added: Vec<(Box<str>, Box<str>)>) -> RequestContext {
     let is_added = |name: &str| added.iter().any(|(new, _)| **new == *name);
     let kept = inherited.into_iter().flat_map(|values| values.iter());
@@ -169,7 +169,7 @@ fn with_added(inherited: Option<&RequestContext>, added: Vec<(Box<str>, Box<str>
     values.split_off(surplus).into()
 }
 
-/// Who called, and from where.
+/// The caller and its node.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) caller: Caller,
@@ -177,22 +177,22 @@ pub(crate) struct Origin {
     pub(crate) from: NodeId,
 }
 
-/// Stands for this node, so that nobody needs to ask which one that is.
+/// Placeholder for this node's id, which saves the lookup of the real one.
 pub(crate) const HERE: NodeId = NodeId(u64::MAX);
 
-/// What a message carries besides its arguments.
+/// The context of a message: everything but its arguments.
 #[derive(Debug)]
 pub struct MessageContext(Inner);
 
 #[derive(Debug)]
 enum Inner {
-    /// It was sent in this process.
+    /// Sent within this process.
     Here {
         caller: Caller,
         call_context: CallContext,
         one_way: bool,
     },
-    /// It came from elsewhere, and may have to go on as it came. Of the message only the header is left.
+    /// Received from another process; it may have to be forwarded unchanged. Only the header of the message is left.
     Received(Arc<Message>),
 }
 
@@ -206,12 +206,12 @@ impl MessageContext {
         })
     }
 
-    /// What something that nobody called carries: it runs on the actor's own account, and no reply is wanted.
+    /// The context of a turn without a caller, such as a hook: it runs for the actor's own tenant and has no reply.
     pub fn own(caller: Caller, tenant: TenantId) -> Self {
         Self::here(caller, CallContext::new(tenant), true)
     }
 
-    /// What a message from elsewhere carries, whose arguments are not needed any more.
+    /// The context of a received message. Drops the encoded arguments if the message is not shared.
     pub(crate) fn received(mut message: Arc<Message>) -> Self {
         if let Some(message) = Arc::get_mut(&mut message) {
             message.body = Bytes::new();
@@ -219,7 +219,7 @@ impl MessageContext {
         Self(Inner::Received(message))
     }
 
-    /// Whether nobody waits for a reply.
+    /// Whether no reply is expected.
     #[inline]
     pub fn one_way(&self) -> bool {
         match &self.0 {
@@ -228,7 +228,7 @@ impl MessageContext {
         }
     }
 
-    /// Who sent it.
+    /// The sender.
     pub fn caller(&self) -> &Caller {
         match &self.0 {
             Inner::Here { caller, .. } => caller,
@@ -236,7 +236,7 @@ impl MessageContext {
         }
     }
 
-    /// The chain of calls that it belongs to, unless nobody else can belong to it.
+    /// The call chain's id; `None` while no other message can belong to the chain.
     #[inline]
     pub fn chain(&self) -> Option<ChainId> {
         match &self.0 {
@@ -245,7 +245,7 @@ impl MessageContext {
         }
     }
 
-    /// Whether its deadline has passed. The clock is only read if it has one.
+    /// Whether the deadline has passed. The clock is only read if there is one.
     #[inline]
     pub fn has_expired(&self, now: impl FnOnce() -> Time) -> bool {
         let deadline = match &self.0 {
@@ -255,7 +255,7 @@ impl MessageContext {
         deadline != NEVER && deadline <= now()
     }
 
-    /// When the caller stops waiting.
+    /// The deadline, or [`NEVER`].
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
         match &self.0 {
@@ -264,7 +264,7 @@ impl MessageContext {
         }
     }
 
-    /// Takes it apart for the turn that is about to run.
+    /// Splits it into call context and origin, for the turn that is about to run.
     #[inline]
     pub(crate) fn into_call_context(self) -> (CallContext, Origin) {
         match self.0 {
@@ -275,7 +275,7 @@ impl MessageContext {
         }
     }
 
-    /// The header with which it leaves this process.
+    /// The header of the encoded message.
     pub(crate) fn into_header(self, host: &dyn Host) -> Header {
         let (caller, call_context, one_way) = match self.0 {
             Inner::Received(message) => return Arc::unwrap_or_clone(message).header,
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn values_flow_along_and_are_replaced() {
+    fn values_are_inherited_and_overridden() {
         let mut call_context = CallContext::new(TenantId(0));
         call_context.add(None);
         assert!(call_context.values().is_none());
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(
             call_context.values().map(|values| &*values[0].1),
             Some("ada"),
-            "nothing flows back"
+            "the outer context is unchanged"
         );
         let many = (0..VALUES_MAX).map(|index| value(&index.to_string(), "")).collect();
         inner.add(added(many));
@@ -339,8 +339,8 @@ mod tests {
     }
 
     #[test]
-    fn what_every_call_carries_is_small() {
-        // Every byte here is copied at every call: think twice before these numbers grow.
+    fn contexts_stay_small() {
+        // Every byte is copied at every call, so raise these limits only for a good reason.
         assert!(size_of::<CallContext>() <= 40, "{}", size_of::<CallContext>());
         assert!(size_of::<MessageContext>() <= 80, "{}", size_of::<MessageContext>());
     }

@@ -1,7 +1,7 @@
 //! The turn of one function.
 //!
-//! One allocation holds a call all the way: first its arguments, while it is in a mailbox, then the handler's future, then the
-//! reply. When it is over, the allocation can hold the next call of the same function.
+//! One allocation holds a call through all its stages: the arguments while it is in a mailbox, then the handler's
+//! future, then the reply. Afterwards it is reused for the next call of the same function.
 
 use std::any::Any;
 use std::future::Future;
@@ -18,66 +18,66 @@ use crate::codec;
 use crate::function::Function;
 use crate::host::Host;
 use crate::instance::Instance;
-use crate::invoke::drop_quietly;
+use crate::invoke::drop_contained;
 use crate::reply::{ReplyCell, ReplySender, ReplyTo};
 use crate::scope::Scope;
 use crate::shared_instance::{Held, SharedInstance};
 use crate::turn::{AtOnce, Posted, Turn};
 use crate::turn_pool::{self, InlineTurnBox};
 
-/// Where a reply goes.
+/// The destination of a reply.
 pub(crate) enum Destination<R> {
-    Nowhere,
+    None,
     Local(Arc<ReplyCell<R>>),
-    /// Boxed, because it is large and extras in comparison.
-    Elsewhere(Box<ReplyTo>),
-    /// Nowhere any more: it has left by this slot, which the next one can use if its caller has let go of it.
-    Left(Arc<ReplyCell<R>>),
+    /// Boxed, because it is large and rare in comparison.
+    Remote(Box<ReplyTo>),
+    /// The reply was sent through this cell. The next call can reuse the cell once its caller has dropped it.
+    Sent(Arc<ReplyCell<R>>),
 }
 
 impl<R> Destination<R> {
     #[inline]
     fn take(&mut self) -> Self {
-        std::mem::replace(self, Destination::Nowhere)
+        std::mem::replace(self, Destination::None)
     }
 
     /// Sends an error instead of a reply.
     fn fail(self, error: CallError) {
         match self {
-            Destination::Nowhere | Destination::Left(_) => {}
-            Destination::Local(slot) => slot.put(Err(error)),
-            Destination::Elsewhere(to) => to.complete(Err(error)),
+            Destination::None | Destination::Sent(_) => {}
+            Destination::Local(reply_cell) => reply_cell.complete(Err(error)),
+            Destination::Remote(to) => to.complete(Err(error)),
         }
     }
 
-    /// Whether the caller has gone away: it has the other end of the slot for as long as it waits.
+    /// Whether the caller is gone: it shares the reply cell for as long as it waits.
     #[inline]
     fn is_abandoned(&self) -> bool {
-        matches!(self, Destination::Local(slot) if Arc::strong_count(slot) == 1)
+        matches!(self, Destination::Local(reply_cell) if Arc::strong_count(reply_cell) == 1)
     }
 }
 
-/// A call of one function that is to become a turn.
+/// A call of one function that becomes a turn.
 pub(crate) struct Payload<F: Function> {
     pub(crate) arguments: F::Arguments,
     pub(crate) message_context: MessageContext,
     pub(crate) destination: Destination<F::Reply>,
 }
 
-/// A call on its way into a mailbox; empty once it is there.
-pub(crate) struct Post<F: Function>(pub(crate) Option<Payload<F>>);
+/// A call to be enqueued in a mailbox; empty once it is there.
+pub(crate) struct PostedCall<F: Function>(pub(crate) Option<Payload<F>>);
 
-impl<F: Function> Post<F> {
-    /// Takes the call, to run it.
+impl<F: Function> PostedCall<F> {
+    /// Takes the call, to run it inline.
     ///
     /// # Panics
-    /// If it has become a turn.
+    /// If it has become a turn already.
     pub(crate) fn take(&mut self) -> Payload<F> {
         self.0.take().expect("a call becomes a turn once")
     }
 }
 
-impl<F: Function> Posted<F::Actor> for Post<F> {
+impl<F: Function> Posted<F::Actor> for PostedCall<F> {
     #[inline]
     fn message_context(&self) -> &MessageContext {
         &self
@@ -113,7 +113,7 @@ pin_project! {
 }
 
 pin_project! {
-    /// The turn of one function. `Start` and `Running` are the function's `run` and its future, which have no names.
+    /// The turn of one function. `Start` and `Running` are the unnameable types of the function's `run` and its future.
     pub(crate) struct Envelope<F: Function, Start, Running> {
         #[pin]
         stage: Stage<F::Arguments, Running, F::Reply>,
@@ -122,19 +122,19 @@ pin_project! {
     }
 }
 
-/// A turn whose caller runs it on its own thread at once.
+/// An inline turn, with its handler started.
 #[inline]
 pub(crate) fn running<F: Function>(held: F::Held, arguments: F::Arguments) -> InlineTurnBox<F> {
     match turn_pool::take::<F>() {
         Some(mut spare) => {
-            spare.as_mut().run_again(held, arguments);
+            spare.as_mut().restart(held, arguments);
             spare
         }
         None => newly_running::<F, _, _>(F::run, held, arguments),
     }
 }
 
-/// The parameters name what can't be written: the future that this function's `run` returns.
+/// The type parameters infer the unnameable future of the function's `run`.
 #[cold]
 fn newly_running<F, Start, Running>(start: Start, held: F::Held, arguments: F::Arguments) -> InlineTurnBox<F>
 where
@@ -146,17 +146,20 @@ where
     Box::pin(Envelope::<F, Start, Running> {
         stage: Stage::Running { future },
         start,
-        destination: Destination::Nowhere,
+        destination: Destination::None,
     })
 }
 
-/// A turn that is over and whose reply could not leave yet.
-pub(crate) fn finished<F: Function>(reply: F::Reply, slot: Arc<ReplyCell<F::Reply>>) -> Pin<Box<dyn Turn<F::Actor>>> {
+/// A turn that has ended and whose reply can't be sent yet.
+pub(crate) fn finished<F: Function>(
+    reply: F::Reply,
+    reply_cell: Arc<ReplyCell<F::Reply>>,
+) -> Pin<Box<dyn Turn<F::Actor>>> {
     let stage = Stage::Finished { reply: Some(reply) };
-    envelope::<F, _, _>(F::run, stage, Destination::Local(slot))
+    envelope::<F, _, _>(F::run, stage, Destination::Local(reply_cell))
 }
 
-/// A turn of a message from elsewhere.
+/// The turn of a message received from another process.
 pub fn received<F: Function>(
     message: Arc<Message>,
     reply: Option<Box<ReplyTo>>,
@@ -165,7 +168,7 @@ pub fn received<F: Function>(
         Ok(arguments) => Ok(boxed::<F>(Payload {
             arguments,
             message_context: MessageContext::received(message),
-            destination: reply.map_or(Destination::Nowhere, Destination::Elsewhere),
+            destination: reply.map_or(Destination::None, Destination::Remote),
         })),
         Err(why) => Err(crate::Undecoded {
             method: F::METHOD,
@@ -193,7 +196,7 @@ fn boxed<F: Function>(payload: Payload<F>) -> Pin<Box<dyn Turn<F::Actor>>> {
     )
 }
 
-/// The parameters name what can't be written: the future that this function's `run` returns.
+/// The type parameters infer the unnameable future of the function's `run`.
 #[inline]
 fn envelope<F, Start, Running>(
     start: Start,
@@ -212,16 +215,16 @@ where
     })
 }
 
-/// What the caller of an inline turn needs of it besides [`Turn`], in the function's own types.
+/// The typed interface of an inline turn to its caller.
 pub(crate) trait InlineTurn<F: Function>: Turn<F::Actor> {
-    /// A turn that is over becomes another one, which runs.
-    fn run_again(self: Pin<&mut Self>, held: F::Held, arguments: F::Arguments);
+    /// Reuses a turn that has ended for another call, and starts its handler.
+    fn restart(self: Pin<&mut Self>, held: F::Held, arguments: F::Arguments);
 
-    /// Takes the reply that the handler gave.
+    /// Takes the handler's reply.
     fn take_reply(self: Pin<&mut Self>) -> F::Reply;
 
-    /// The reply goes to a slot, because the caller can't have it at once. Gives the slot.
-    fn answer_later(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<ReplyCell<F::Reply>>;
+    /// Directs the reply to a cell, because the turn is suspended. Returns the cell.
+    fn reply_to_cell(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<ReplyCell<F::Reply>>;
 }
 
 impl<F, Start, Running> InlineTurn<F> for Envelope<F, Start, Running>
@@ -231,7 +234,7 @@ where
     Running: Future<Output = (F::Held, F::Reply)> + Send + 'static,
 {
     #[inline]
-    fn run_again(self: Pin<&mut Self>, held: F::Held, arguments: F::Arguments) {
+    fn restart(self: Pin<&mut Self>, held: F::Held, arguments: F::Arguments) {
         let mut this = self.project();
         let future = (this.start)(held, arguments);
         this.stage.set(Stage::Running { future });
@@ -247,14 +250,14 @@ where
         }
     }
 
-    fn answer_later(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<ReplyCell<F::Reply>> {
+    fn reply_to_cell(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<ReplyCell<F::Reply>> {
         let destination = self.project().destination;
-        let slot = match destination.take() {
-            Destination::Left(slot) => ReplyCell::again(slot, caller),
+        let reply_cell = match destination.take() {
+            Destination::Sent(reply_cell) => ReplyCell::reuse(reply_cell, caller),
             _ => ReplyCell::new(caller),
         };
-        *destination = Destination::Local(slot.clone());
-        slot
+        *destination = Destination::Local(reply_cell.clone());
+        reply_cell
     }
 }
 
@@ -280,8 +283,8 @@ where
         F::MAY_WAIT
     }
 
-    fn lend(&self, instance: Box<Instance<F::Actor>>) -> SharedInstance {
-        F::lend(instance)
+    fn share_instance(&self, instance: Box<Instance<F::Actor>>) -> SharedInstance {
+        F::share(instance)
     }
 
     fn message_context(&self) -> Option<&MessageContext> {
@@ -324,23 +327,23 @@ where
         else {
             unreachable!("a turn starts once")
         };
-        let message_context = message_context.expect("a turn that was not opened carries it");
+        let message_context = message_context.expect("a turn that was not opened has its message context");
         if message_context.has_expired(Scope::now) {
-            drop_quietly(arguments);
+            drop_contained(arguments);
             this.destination.take().fail(CallError::DeadlineExceeded);
             return AtOnce::Skipped;
         }
-        let told = matches!(this.destination, Destination::Nowhere);
+        let one_way = matches!(this.destination, Destination::None);
         Scope::begin_in_batch(instance, message_context, || codec::encoded_size(&arguments));
-        // The reply that nobody wants is dropped inside, because that runs the application's code too.
-        let run = || Some(F::run_plain(&mut instance.state, arguments)).filter(|_| !told);
+        // An unused reply is dropped inside `catch_unwind`, because its drop is application code too.
+        let run = || Some(F::run_plain(&mut instance.state, arguments)).filter(|_| !one_way);
         let Ok(reply) = catch_unwind(AssertUnwindSafe(run)) else {
             return AtOnce::Panicked;
         };
         Scope::end_in_batch(instance, || F::METHOD);
         instance.changed |= !F::READ_ONLY;
-        if told {
-            return AtOnce::Told;
+        if one_way {
+            return AtOnce::OneWay;
         }
         this.stage.set(Stage::Finished { reply });
         AtOnce::Replies
@@ -386,12 +389,12 @@ where
         };
         let Some(reply) = reply.take() else { return };
         match this.destination.take() {
-            Destination::Nowhere | Destination::Left(_) => {}
-            Destination::Local(slot) => {
-                slot.put(Ok(reply));
-                *this.destination = Destination::Left(slot);
+            Destination::None | Destination::Sent(_) => {}
+            Destination::Local(reply_cell) => {
+                reply_cell.complete(Ok(reply));
+                *this.destination = Destination::Sent(reply_cell);
             }
-            Destination::Elsewhere(to) => {
+            Destination::Remote(to) => {
                 to.complete(codec::encode(&reply, "the reply", F::NAME).map_err(CallError::Rejected));
             }
         }
@@ -409,7 +412,7 @@ where
             message_context,
         } = this.stage.project_replace(nothing)
         else {
-            unreachable!("a turn that started stays here")
+            unreachable!("only a turn that has not started is encoded")
         };
         let body = match codec::encode(&arguments, "the arguments", F::NAME) {
             Ok(body) => body,
@@ -418,12 +421,12 @@ where
                 return None;
             }
         };
-        let message_context = message_context.expect("a turn that was not opened carries it");
+        let message_context = message_context.expect("a turn that was not opened has its message context");
         let header = message_context.into_header(host);
         let reply = match this.destination.take() {
-            Destination::Nowhere | Destination::Left(_) => None,
-            Destination::Local(slot) => Some(ReplySender::decoding::<F>(slot, header.call)),
-            Destination::Elsewhere(to) => to.pass_on(),
+            Destination::None | Destination::Sent(_) => None,
+            Destination::Local(reply_cell) => Some(ReplySender::decoding::<F>(reply_cell, header.call)),
+            Destination::Remote(to) => to.pass_on(),
         };
         let message = Message {
             target: target.clone(),
@@ -458,7 +461,7 @@ where
     }
 }
 
-/// Runs a handler that never waits on an actor that other turns share.
+/// Runs a handler that never waits on a shared instance.
 pub(crate) fn read_plain<F: Function>(shared: &SharedInstance, arguments: F::Arguments) -> F::Reply {
     let state = &shared.instance::<F::Actor>().state;
     if F::READ_ONLY {
@@ -479,7 +482,7 @@ fn take_arguments<Arguments, Running, Reply>(stage: Pin<&mut Stage<Arguments, Ru
     }
 }
 
-/// Runs the handler on, until it waits or is over.
+/// Polls the handler.
 #[inline]
 fn poll_stage<F: Function, Running>(
     mut stage: Pin<&mut Stage<F::Arguments, Running, F::Reply>>,

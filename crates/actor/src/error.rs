@@ -1,20 +1,20 @@
-//! How a call to a handler that returns a `Result` can fail.
+//! The error of a call to a handler that returns a `Result`.
 
 use elastin_types::CallError;
 
-/// Why a call to a handler that returns `Result<T, E>` gave no `T`: the handler said so, or there is no reply.
+/// The error of a call to a handler that returns `Result<T, E>`: the handler's own error, or a failed call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFailed<E> {
     /// The handler ran and returned this error.
     #[error(transparent)]
     Application(E),
-    /// There is no reply; the error tells what may have happened and whether to try again.
+    /// There is no reply; the error states what may have happened and whether a retry is safe.
     #[error(transparent)]
     Call(CallError),
 }
 
 impl<E> CallFailed<E> {
-    /// The handler's own error, if that is what it is.
+    /// The handler's own error, if it returned one.
     pub fn application(self) -> Option<E> {
         match self {
             CallFailed::Application(error) => Some(error),
@@ -22,7 +22,7 @@ impl<E> CallFailed<E> {
         }
     }
 
-    /// Why there is no reply, if that is what it is.
+    /// The call's error, if there is no reply.
     pub fn call(&self) -> Option<&CallError> {
         match self {
             CallFailed::Application(_) => None,
@@ -37,7 +37,7 @@ impl<E> From<CallError> for CallFailed<E> {
     }
 }
 
-/// Joins the two ways in which a call to a handler that returns a `Result` can fail.
+/// Merges the errors of the call and of the handler into one.
 pub fn flatten<T, E>(outcome: Result<Result<T, E>, CallError>) -> Result<T, CallFailed<E>> {
     match outcome {
         Ok(Ok(reply)) => Ok(reply),

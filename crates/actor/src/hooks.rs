@@ -1,7 +1,7 @@
-//! The future that a lifecycle hook runs as.
+//! The future of a lifecycle hook.
 
 use std::future::Future;
 use std::pin::Pin;
 
-/// A lifecycle hook that runs. Boxed: hooks are extras, and a trait object keeps actor types without them small.
+/// A running lifecycle hook. Boxed, because hooks are rare and a trait object keeps actor types without hooks small.
 pub type HookFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;

@@ -1,9 +1,9 @@
-//! What references and turns need from the process that runs them.
+//! The interfaces that references and turns need from the process that runs them.
 //!
 //! ```text
 //!  Ref<A> ── resolves once ──▶ Invoke<A> ── the actor's cell on this node ──▶ state, mailbox, scheduler
 //!    │                            │
-//!    └── type unknown here ───────┴── not active here ──▶ Host::send (encoded, through the world beyond the node)
+//!    └── type unknown here ───────┴── not active here ──▶ Host::send (encoded, to another node)
 //! ```
 
 use std::any::Any;
@@ -24,131 +24,131 @@ use crate::scope::Scope;
 use crate::shared_instance::SharedInstance;
 use crate::turn::{Posted, Turn};
 
-/// A process in which references work: one that runs actors, or only calls them.
+/// A process in which references work: a node that hosts actors, or a client.
 pub trait Host: Send + Sync + 'static {
-    /// The node or client that this process is.
+    /// The node id of this process.
     fn node(&self) -> NodeId;
 
     /// The time on this process's clock.
     fn now(&self) -> Time;
 
-    /// The id of a call that is about to be made.
+    /// Allocates the id of a new call.
     fn next_call(&self) -> CallId;
 
-    /// The local cell of an actor, as an `Arc<dyn Invoke<A>>` for the type that the id names; `None` when this process
-    /// doesn't know the type.
+    /// The local cell of an actor, as an `Arc<dyn Invoke<A>>` for the type that the id names; `None` if the type is not
+    /// registered in this process.
     fn resolve(&self, actor: &ActorId) -> Option<Box<dyn Any>>;
 
-    /// Sends a message to wherever its target is. Shared, because those on its way keep it until they know what became of it.
+    /// Sends a message to its target's node. Shared, because the layers below keep it until its outcome is known.
     fn send(&self, message: Arc<Message>, reply: Option<ReplySender>);
 
-    /// Whether a call that was [sent](Host::send) ends at its deadline by itself, so that its caller need not look at the time.
+    /// Whether the host enforces the deadlines of calls that were [sent](Host::send), so that callers need no timer.
     fn keeps_deadlines(&self) -> bool {
         false
     }
 
-    /// Nobody waits any longer for the outcome of a call that was [sent](Host::send). It may run all the same.
+    /// Abandons a call that was [sent](Host::send): its outcome is discarded. It may still run.
     fn give_up(&self, call: CallId);
 
-    /// Sends the outcome of a call that came from elsewhere.
+    /// Sends the outcome of a call that came from another process.
     fn reply(&self, call: CallId, outcome: Outcome);
 
-    /// Wakes somebody at a time, once.
+    /// Schedules a single wake-up.
     fn wake_at(&self, at: Time, waker: Waker) -> WakeId;
 
-    /// Gives up a wake-up that is not needed any longer. One that has happened is no longer known, which is fine.
+    /// Cancels a wake-up. A no-op if it has already fired.
     fn cancel_wake(&self, wake: WakeId);
 
-    /// The deadline of a call or tell that has to wait and was given none.
+    /// The timeout of a call or tell that has to wait and has no deadline of its own.
     fn default_deadline(&self) -> Option<Duration>;
 
-    /// The tenant of callers outside any turn.
+    /// The tenant of calls made outside any turn.
     fn tenant(&self) -> TenantId {
         TenantId::default()
     }
 }
 
-/// Names a wake-up, so that it can be given up.
+/// Identifies a wake-up, so that it can be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WakeId {
-    /// When it is due.
+    /// The due time.
     pub at: Time,
-    /// Tells it from others that are due at the same time.
+    /// Distinguishes wake-ups with the same due time.
     pub sequence: u64,
 }
 
-/// An actor's place on this node as its own turns see it, whatever its type. It stays the same while the actor's
-/// activations come and go.
+/// Type-erased handle of an actor's cell on this node, as used by the actor's own turns. It outlives single
+/// activations.
 pub trait CellHandle: Send + Sync + 'static {
-    /// Whose place it is.
+    /// The actor's id.
     fn id(&self) -> ActorId;
 
-    /// Whether it is the place of this actor.
+    /// Whether this is the cell of `actor`.
     fn is_of(&self, actor: &ActorId) -> bool;
 
-    /// Wakes the turn of this actor that waits.
+    /// A waker for the actor's suspended turn.
     fn waker(self: Arc<Self>) -> Waker;
 
     /// The time on this process's clock.
     fn now(&self) -> Time;
 
-    /// The node it is on.
+    /// The node of this process.
     fn node(&self) -> NodeId;
 
-    /// The process it is in.
+    /// The host of this process.
     fn host(&self) -> Arc<dyn Host>;
 
-    /// The actor, or one of its functions, as people write it: `Folder/7`, `open`. For logs and spans: it is slow.
+    /// The display name of the actor, or of one of its functions: `Folder/7`, `open`. Slow: for logs and spans only.
     fn describe(&self, function: Option<Method>) -> String;
 
-    /// Takes in what was measured of one turn; says how many turns the next measured one shall stand for (at least 1).
+    /// Records the measurements of one turn. Returns the sampling weight of the next measured turn (at least 1).
     fn record_turn(&self, turn: &TurnMeasure) -> u16;
 
-    /// Takes in what was measured of one call that a turn made, and how many calls it stands for.
+    /// Records a call made by a turn. `weight` is the number of calls that this sample stands for.
     fn record_call(&self, callee: &ActorId, method: Method, bytes: u64, weight: u32);
 
-    /// Ends the activation after the present turn, as if it had been idle.
+    /// Ends the activation after the current turn, as if it had been idle.
     fn deactivate(&self);
 
-    /// Saves the state of the turn that runs; `done` is called when it is durable, or can't be.
+    /// Saves the actor's state; `done` is called once it is durable or the save failed.
     fn save_state(&self, state: Bytes, done: SaveDone);
 
-    /// Sets or forgets a reminder of this actor; `done` is called when that is durable, or can't be.
+    /// Sets or deletes a reminder of this actor; `done` is called once that is durable or has failed.
     fn remind(&self, request: ReminderRequest, done: ReminderDone);
 
-    /// Sends a message to this very actor at a time, or again and again, until its activation ends.
+    /// Starts a one-shot or periodic timer. It stops when the activation ends.
     fn start_timer(&self, timer: Timer) -> TimerId;
 
-    /// Stops a timer. A tick that is already in the mailbox still comes.
+    /// Stops a timer. A tick that is already in the mailbox is still delivered.
     fn stop_timer(&self, timer: TimerId);
 }
 
 /// A timer of an activation.
 pub struct Timer {
-    /// How long until the first tick.
+    /// The delay before the first tick.
     pub after: Duration,
-    /// How long between ticks; `None` ticks once.
+    /// The interval between ticks; `None` ticks once.
     pub every: Option<Duration>,
     /// Sends one tick.
     pub tick: Box<dyn Fn() + Send>,
 }
 
-/// Names a timer of an activation, so that it can be stopped.
+/// Identifies a timer of an activation, so that it can be stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimerId(pub u64);
 
-/// What was measured of one turn.
+/// Measurements of one turn.
 #[derive(Clone, Debug)]
 pub struct TurnMeasure {
-    /// How many turns it stands for: itself and those that were not measured.
+    /// The sampling weight: the number of turns that this sample stands for, itself included.
     pub weight: u32,
-    /// The time it ran, without the inline calls it made.
+    /// The time it ran, excluding its inline calls.
     pub busy: Duration,
-    /// The time from its beginning to its end, waits included.
+    /// The time from start to end, including waits.
     pub latency: Duration,
-    /// Who called.
+    /// The caller.
     pub caller: Caller,
-    /// Where the caller was.
+    /// The caller's node.
     pub from: NodeId,
     /// The function.
     pub method: Method,
@@ -156,34 +156,34 @@ pub struct TurnMeasure {
     pub bytes: u64,
 }
 
-/// An actor's place on this node as callers see it.
+/// An actor's cell on this node, as used by callers.
 ///
-/// [`begin`](Invoke::begin) is the fast way: it hands out the actor if it is idle, and the caller runs the turn on its own
-/// thread and gives the actor back. Everything else queues.
+/// [`begin`](Invoke::begin) is the fast path: it returns the instance of an idle actor, and the caller runs the turn
+/// inline on its own thread. All other calls are enqueued.
 pub trait Invoke<A: Actor>: CellHandle {
-    /// Takes the actor for a turn on this thread, if it is idle, or may be activated here at once. `depth` counts the turns
-    /// that this thread is inside of.
+    /// Takes the instance for an inline turn, if the actor is idle or can be activated immediately. `depth` is the
+    /// nesting depth of inline turns on this thread.
     fn begin(&self, depth: u32) -> Option<Box<Instance<A>>>;
 
-    /// The same for an actor that is not idle but may be in a moment, because one of its turns runs right now: most turns are
-    /// over before a call could be queued.
+    /// Like [`begin`](Invoke::begin), but spins briefly while a turn of the actor runs: most turns end before a call
+    /// could be enqueued.
     fn try_begin_spinning(&self, depth: u32) -> Option<Box<Instance<A>>>;
 
-    /// Takes the actor for what is told to it, if it is idle and its turns are so short that to run one on this thread takes
-    /// less time than to hand it over.
+    /// Takes the instance for an inline tell, if the actor is idle and its turns are so short that enqueueing one would
+    /// cost more than running it.
     fn try_begin_cheap(&self, depth: u32) -> Option<Box<Instance<A>>>;
 
-    /// Gives the actor back after a turn that changed nothing that has to be saved; says what becomes of the reply.
+    /// Returns the instance after a turn that requires no save. The result decides whether the reply may be used.
     fn finish(&self, instance: Box<Instance<A>>) -> Finished;
 
-    /// Gives the actor back after a turn whose effect has to be saved before its caller may know of it.
+    /// Returns the instance after a turn whose effect must be saved before the reply is sent.
     fn finish_saved(&self, instance: Box<Instance<A>>, turn: Pin<Box<dyn Turn<A>>>);
 
-    /// Whether the caller of a turn that waits shall go on with it.
+    /// Whether the caller of a suspended turn resumes it on its own thread.
     fn caller_resumes(&self) -> bool;
 
-    /// The turn waits for something, and so does its caller. With a `caller` that one is woken when it shall
-    /// [go on](Invoke::resume) with it or look for its reply; else this node's workers go on with it.
+    /// Suspends an inline turn. With a `caller`, the caller is woken when it has to [resume](Invoke::resume) the turn
+    /// or can take the reply. Otherwise this node's workers resume the turn.
     fn suspend(
         &self,
         turn: Pin<Box<dyn Turn<A>>>,
@@ -192,71 +192,72 @@ pub trait Invoke<A: Actor>: CellHandle {
         caller: Option<(Ticket, &Waker)>,
     );
 
-    /// The caller of a turn that waits goes on with it, if it was woken. Says whether it waits and its caller may have to go on
-    /// with it again; if not, its reply has come or will come without that.
+    /// Resumes a suspended turn on its caller's thread, if the turn was woken. Returns whether the turn is suspended
+    /// again and its caller may have to resume it. Otherwise the reply has arrived or will arrive without the caller's
+    /// help.
     fn resume(&self, depth: u32, caller: (Ticket, &Waker)) -> bool;
 
-    /// The caller of a turn that waits does not go on with it any more.
-    fn part(&self, ticket: Ticket);
+    /// Detaches the caller from a suspended turn: workers resume it from now on.
+    fn detach(&self, ticket: Ticket);
 
     /// Counts a turn that panicked.
     fn count_panic(&self);
 
-    /// The turn panicked and took the state with it.
+    /// Discards the activation: the turn panicked and its state was dropped.
     fn lost(&self);
 
-    /// Keeps a finished turn until its reply may leave.
+    /// Holds a finished turn until its reply may be sent.
     fn hold_reply(&self, turn: Pin<Box<dyn Turn<A>>>);
 
-    /// Puts a call into the mailbox, or sends it to wherever the actor is. When the mailbox is full and `room` is given, that
-    /// is woken when there is room again. On failure the call is as it was.
+    /// Enqueues a call in the mailbox, or sends it to the actor's node. If the mailbox is full, `room` is woken once
+    /// there is room again. On failure `call` is unchanged.
     fn post(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError>;
 
-    /// Whether a call may run right here, on a thread that is inside a turn of this very actor which shares it. `sender` is
-    /// the actor that calls: what it sent before must not be overtaken.
+    /// Whether a call may run inline on a thread that is already inside a sharing turn of this actor. `sender` is the
+    /// calling actor: the call must not overtake its earlier messages.
     fn join(&self, depth: u32, sender: &ActorId) -> Join;
 
-    /// A turn that shares the actor waits for something: from here on it is polled by this node's workers.
+    /// Suspends a turn that shares the actor. This node's workers poll it from now on.
     fn suspend_shared(&self, shared: SharedInstance, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, share: Share);
 
-    /// A turn that shares the actor is over. With the turn its reply is sent when what it may have seen is saved; else the
-    /// outcome says what becomes of it. Only for actors that others still have a share of, or may.
+    /// Ends a turn that shares the actor with other turns. With `over`, the reply is sent once all state that the turn
+    /// may have seen is saved. Otherwise the result decides whether the reply may be used.
     fn finish_shared(&self, shared: SharedInstance, over: Option<Pin<Box<dyn Turn<A>>>>, share: Share) -> Finished;
 }
 
-/// Names the caller of a turn that waits: no two that wait have the same.
+/// Identifies the caller of a suspended turn; unique among waiting callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub usize);
 
-/// How a turn that ran on its caller's thread came to share its actor.
+/// How an inline turn came to share its actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// It took the actor when that was idle. While it is polled, no other thread polls a turn of the actor.
+    /// It took the idle actor. While it is polled, no other thread polls a turn of the actor.
     First,
     /// It began within the poll of another turn that shares the actor.
     Joined,
 }
 
-/// Whether a call may run beside another turn of its actor.
+/// Whether a call may interleave with another turn of its actor on the same thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Join {
-    /// Right here.
+    /// Inline, on this thread.
     Here,
-    /// Through the mailbox, because this thread has run too much inline already.
+    /// Through the mailbox, because the inline depth of this thread is exhausted.
     Queued,
-    /// It can't.
+    /// Not at all.
     Refused(CallError),
 }
 
-/// What becomes of the reply of a turn that ran on its caller's thread.
+/// Whether the reply of an inline turn may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// The caller has it.
+    /// The caller may use the reply.
     Reply,
-    /// No reply may leave the node at present; within the node it may be used.
+    /// The node is fenced: the reply must not leave the node yet, but may be used within it.
     Hold,
-    /// The activation had lost its right to be while the turn ran: nobody may see what it did.
+    /// The activation was revoked while the turn ran: its effects must stay invisible.
     Lost,
-    /// Another turn that shared the actor panicked and may have left it half changed.
+    /// Another turn that shared the actor panicked and may have left it in an inconsistent state.
     Broken,
 }

@@ -1,4 +1,4 @@
-//! How a call begins: at once on the caller's thread if the actor is idle, else through its mailbox or to its node.
+//! Starts a call: inline on the caller's thread if the actor is idle, else through its mailbox or on its node.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use crate::Actor;
 use crate::call::Call;
 use crate::call_context::{AddedValues, MessageContext, NEVER};
 use crate::codec;
-use crate::envelope::{self, Destination, Payload, Post};
+use crate::envelope::{self, Destination, Payload, PostedCall};
 use crate::function::Function;
 use crate::host::{Finished, Invoke, Ticket};
 use crate::instance::Instance;
@@ -19,27 +19,27 @@ use crate::invoke_shared;
 use crate::persist::Persist;
 use crate::reference::RawRef;
 use crate::reply::{ReplyCell, ReplySender};
-use crate::scope::{self, Inline, Inside, Scope, Whose};
+use crate::scope::{self, InlineCall, Inside, Scope, TurnOwner};
 use crate::shared_instance::Held;
 use crate::turn::Turn;
 use crate::turn_pool;
 
-/// What the first poll of a call came to.
-pub(crate) enum Begun<R> {
-    Over(Result<R, CallError>),
-    /// The reply comes to the slot, until a time.
-    Waiting(Arc<ReplyCell<R>>, Time),
-    /// The same, and the caller may have to go on with the turn.
-    CallerResume(Arc<ReplyCell<R>>, Time),
+/// Result of the first poll of a call.
+pub(crate) enum FirstPoll<R> {
+    Ready(Result<R, CallError>),
+    /// The reply arrives in the cell before the deadline.
+    Pending(Arc<ReplyCell<R>>, Time),
+    /// Like `Pending`, but the caller may have to resume the turn.
+    CallerResumes(Arc<ReplyCell<R>>, Time),
 }
 
-/// Makes a call.
+/// Starts a call.
 #[inline]
-pub(crate) fn begin<F: Function>(call: Call<'_, F>, waker: &Waker) -> Begun<F::Reply> {
+pub(crate) fn begin<F: Function>(call: Call<'_, F>, waker: &Waker) -> FirstPoll<F::Reply> {
     let deadline = call.ends();
     let target = call.target;
     let Some(cell) = target.target() else {
-        return dispatch(call, deadline, waker);
+        return send_remote(call, deadline, waker);
     };
     match cell.begin(scope::depth()) {
         Some(instance) => run(target, &**cell, instance, call, deadline, waker),
@@ -47,7 +47,7 @@ pub(crate) fn begin<F: Function>(call: Call<'_, F>, waker: &Waker) -> Begun<F::R
     }
 }
 
-/// Runs the turn of an idle actor on this thread.
+/// Runs the turn of an idle actor inline.
 #[inline]
 fn run<F: Function>(
     target: &RawRef<F::Actor>,
@@ -56,7 +56,7 @@ fn run<F: Function>(
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
-) -> Begun<F::Reply> {
+) -> FirstPoll<F::Reply> {
     scope::count_inline_call();
     if !F::MAY_WAIT {
         run_plain(target, cell, instance, call, deadline, waker)
@@ -67,7 +67,7 @@ fn run<F: Function>(
     }
 }
 
-/// Makes a call to an actor that is not idle.
+/// Starts a call to an actor that is not idle.
 #[inline(never)]
 fn begin_busy<F: Function>(
     target: &RawRef<F::Actor>,
@@ -75,18 +75,18 @@ fn begin_busy<F: Function>(
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
-) -> Begun<F::Reply> {
+) -> FirstPoll<F::Reply> {
     match scope::inside(target.id()) {
-        Inside::No => match scope::aside(|| cell.try_begin_spinning(scope::depth())) {
+        Inside::No => match scope::without_timing(|| cell.try_begin_spinning(scope::depth())) {
             Some(instance) => run(target, cell, instance, call, deadline, waker),
-            None => queue(cell, call, deadline, waker),
+            None => enqueue(cell, call, deadline, waker),
         },
         Inside::Interleaved(shared) if F::SHARED => invoke_shared::join(target, cell, shared, call, deadline, waker),
-        Inside::Interleaved(_) | Inside::Alone => Begun::Over(Err(CallError::CallCycle)),
+        Inside::Interleaved(_) | Inside::Exclusive => FirstPoll::Ready(Err(CallError::CallCycle)),
     }
 }
 
-/// Runs the turn of an idle actor on this thread; its handler may wait.
+/// Runs the turn of an idle actor inline; its handler may wait.
 #[inline]
 fn run_inline<F: Function>(
     target: &RawRef<F::Actor>,
@@ -95,16 +95,16 @@ fn run_inline<F: Function>(
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
-) -> Begun<F::Reply> {
+) -> FirstPoll<F::Reply> {
     let Call { arguments, added, .. } = call;
     let own_waker = instance.take_waker();
     Scope::enter_inline(
-        Whose::alone(&mut instance),
+        TurnOwner::exclusive(&mut instance),
         || target.bound(),
         inline::<F>(deadline, added, false),
         || codec::encoded_size(&arguments),
     );
-    // A panic while the future is made can't happen: an async handler runs nothing before its first poll.
+    // Creating the future can't panic: an async handler runs nothing before its first poll.
     let mut turn = envelope::running::<F>(F::Held::own(instance), arguments);
     let mut cx = Context::from_waker(&own_waker);
     let mut place = None;
@@ -112,22 +112,27 @@ fn run_inline<F: Function>(
         Ok(Poll::Ready(())) => {}
         Ok(Poll::Pending) => {
             let caller_resumes = cell.caller_resumes();
-            // A caller that goes on with the turn hears of the reply that way.
-            let slot = turn.as_mut().answer_later(Some(waker).filter(|_| !caller_resumes));
-            let deadline = suspend(cell, turn, own_waker, caller_resumes.then(|| (slot.ticket(), waker)));
+            // A caller that resumes the turn takes the reply then and needs no wake-up.
+            let reply_cell = turn.as_mut().reply_to_cell(Some(waker).filter(|_| !caller_resumes));
+            let deadline = suspend(
+                cell,
+                turn,
+                own_waker,
+                caller_resumes.then(|| (reply_cell.ticket(), waker)),
+            );
             return match caller_resumes {
-                true => Begun::CallerResume(slot, deadline),
-                false => Begun::Waiting(slot, deadline),
+                true => FirstPoll::CallerResumes(reply_cell, deadline),
+                false => FirstPoll::Pending(reply_cell, deadline),
             };
         }
         Err(_) => {
             drop(Scope::leave());
-            // The state went down with the handler; only then may the actor start again.
-            drop_quietly(turn);
+            // Drop the state, which the handler owns, before the actor may restart.
+            drop_contained(turn);
             return panicked(cell);
         }
     }
-    let mut instance = place.expect("a handler that is over has given its actor back");
+    let mut instance = place.expect("a handler that has ended has returned its instance");
     let deadline = Scope::end(&mut instance, || F::METHOD);
     instance.restore_waker(own_waker);
     let reply = turn.as_mut().take_reply();
@@ -135,7 +140,7 @@ fn run_inline<F: Function>(
     conclude::<F>(cell, instance, reply, deadline, waker)
 }
 
-/// Runs the turn of an idle actor on this thread; its handler never waits.
+/// Runs the turn of an idle actor inline; its handler never waits.
 #[inline]
 fn run_plain<F: Function>(
     target: &RawRef<F::Actor>,
@@ -144,10 +149,10 @@ fn run_plain<F: Function>(
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
-) -> Begun<F::Reply> {
+) -> FirstPoll<F::Reply> {
     let Call { arguments, added, .. } = call;
     Scope::enter_inline(
-        Whose::alone(&mut instance),
+        TurnOwner::exclusive(&mut instance),
         || target.bound(),
         inline::<F>(deadline, added, false),
         || codec::encoded_size(&arguments),
@@ -160,15 +165,15 @@ fn run_plain<F: Function>(
     conclude::<F>(cell, instance, reply, deadline, waker)
 }
 
-/// Whether a tell of this function may run on the teller's thread: it never waits, and nothing is to be saved before its sender
-/// may know of it.
-pub(crate) const fn may_run_told<F: Function>() -> bool {
+/// Whether a tell of this function may run inline on the sender's thread: it never waits, and needs no save before the
+/// sender continues.
+pub(crate) const fn may_run_tell_inline<F: Function>() -> bool {
     !F::MAY_WAIT && !matches!(F::Actor::PERSIST, Persist::EachTurn)
 }
 
-/// Runs what was told to an idle actor on this thread.
+/// Runs a tell to an idle actor inline.
 #[inline]
-pub(crate) fn run_told<F: Function>(
+pub(crate) fn run_tell_inline<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     mut instance: Box<Instance<F::Actor>>,
     call: Call<'_, F>,
@@ -182,16 +187,16 @@ pub(crate) fn run_told<F: Function>(
         ..
     } = call;
     Scope::enter_inline(
-        Whose::alone(&mut instance),
+        TurnOwner::exclusive(&mut instance),
         || target.bound(),
         inline::<F>(deadline, added, true),
         || codec::encoded_size(&arguments),
     );
-    run_told_handler::<F>(cell, instance, arguments);
+    run_tell_handler::<F>(cell, instance, arguments);
 }
 
-/// The same for what has waited for room in its mailbox.
-pub(crate) fn run_told_late<F: Function>(
+/// Runs a tell inline that was waiting for room in the mailbox.
+pub(crate) fn run_pending_tell<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     mut instance: Box<Instance<F::Actor>>,
     payload: Payload<F>,
@@ -203,17 +208,17 @@ pub(crate) fn run_told_late<F: Function>(
         ..
     } = payload;
     Scope::enter_message(&mut instance, message_context, || codec::encoded_size(&arguments));
-    run_told_handler::<F>(cell, instance, arguments);
+    run_tell_handler::<F>(cell, instance, arguments);
 }
 
-/// Runs the handler of what was told, whose scope is entered.
+/// Runs the handler of a tell. Its scope must be entered.
 #[inline]
-fn run_told_handler<F: Function>(
+fn run_tell_handler<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     mut instance: Box<Instance<F::Actor>>,
     arguments: F::Arguments,
 ) {
-    // The reply that nobody wants is dropped inside, because that runs the application's code too.
+    // The unused reply is dropped inside `catch_unwind`, because its drop is application code too.
     let run = || drop(F::run_plain(&mut instance.state, arguments));
     if catch_unwind(AssertUnwindSafe(run)).is_err() {
         panicked_plain::<F>(cell, instance);
@@ -224,10 +229,10 @@ fn run_told_handler<F: Function>(
     cell.finish(instance);
 }
 
-/// A turn of this function that begins on the caller's thread.
+/// Describes an inline turn of this function.
 #[inline]
-pub(crate) fn inline<F: Function>(deadline: Time, added: AddedValues, one_way: bool) -> Inline {
-    Inline {
+pub(crate) fn inline<F: Function>(deadline: Time, added: AddedValues, one_way: bool) -> InlineCall {
+    InlineCall {
         method: F::METHOD,
         deadline,
         added,
@@ -235,7 +240,7 @@ pub(crate) fn inline<F: Function>(deadline: Time, added: AddedValues, one_way: b
     }
 }
 
-/// The turn is over: gives the actor back, and the reply to whom it belongs.
+/// Ends an inline turn: returns the instance and resolves the reply.
 #[inline]
 pub(crate) fn conclude<F: Function>(
     cell: &dyn Invoke<F::Actor>,
@@ -243,19 +248,19 @@ pub(crate) fn conclude<F: Function>(
     reply: F::Reply,
     deadline: Time,
     waker: &Waker,
-) -> Begun<F::Reply> {
+) -> FirstPoll<F::Reply> {
     if matches!(F::Actor::PERSIST, Persist::EachTurn) && instance.changed {
-        let slot = ReplyCell::new(Some(waker));
-        cell.finish_saved(instance, envelope::finished::<F>(reply, slot.clone()));
-        return Begun::Waiting(slot, deadline);
+        let reply_cell = ReplyCell::new(Some(waker));
+        cell.finish_saved(instance, envelope::finished::<F>(reply, reply_cell.clone()));
+        return FirstPoll::Pending(reply_cell, deadline);
     }
     match cell.finish(instance) {
-        Finished::Reply => Begun::Over(Ok(reply)),
-        finished => reply_unusually::<F>(cell, finished, reply, deadline, waker),
+        Finished::Reply => FirstPoll::Ready(Ok(reply)),
+        finished => withhold_reply::<F>(cell, finished, reply, deadline, waker),
     }
 }
 
-/// The turn waits for something, and so does its caller. Gives the deadline.
+/// Suspends an inline turn. Returns the deadline.
 fn suspend<A: Actor>(
     cell: &dyn Invoke<A>,
     turn: Pin<Box<dyn Turn<A>>>,
@@ -263,62 +268,65 @@ fn suspend<A: Actor>(
     caller: Option<(Ticket, &Waker)>,
 ) -> Time {
     let mut scope = Scope::leave();
-    scope.part_from_caller();
+    scope.detach_from_caller();
     let deadline = scope.deadline();
     cell.suspend(turn, scope, waker, caller);
     deadline
 }
 
 #[cold]
-pub(crate) fn panicked<A: Actor, R>(cell: &dyn Invoke<A>) -> Begun<R> {
+pub(crate) fn panicked<A: Actor, R>(cell: &dyn Invoke<A>) -> FirstPoll<R> {
     cell.count_panic();
     cell.lost();
-    Begun::Over(Err(CallError::Panicked))
+    FirstPoll::Ready(Err(CallError::Panicked))
 }
 
-/// A handler that never waits panicked. An actor that it only read goes on.
+/// Handles a panic of a handler that never waits. A read-only handler leaves the activation intact.
 #[cold]
-fn panicked_plain<F: Function>(cell: &dyn Invoke<F::Actor>, mut instance: Box<Instance<F::Actor>>) -> Begun<F::Reply> {
+fn panicked_plain<F: Function>(
+    cell: &dyn Invoke<F::Actor>,
+    mut instance: Box<Instance<F::Actor>>,
+) -> FirstPoll<F::Reply> {
     if F::READ_ONLY {
         Scope::end(&mut instance, || F::METHOD);
         cell.count_panic();
         cell.finish(instance);
-        return Begun::Over(Err(CallError::Panicked));
+        return FirstPoll::Ready(Err(CallError::Panicked));
     }
     drop(Scope::leave());
-    // What the handler left behind is nobody's; only then may the actor start again.
-    drop_quietly(instance);
+    // Drop the inconsistent state before the actor may restart.
+    drop_contained(instance);
     panicked(cell)
 }
 
-/// The turn is over but its node must not show it: now, or at all.
+/// Resolves the reply of a turn whose effects must stay invisible, for now or for good.
 #[cold]
-pub(crate) fn reply_unusually<F: Function>(
+pub(crate) fn withhold_reply<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     finished: Finished,
     reply: F::Reply,
     deadline: Time,
     waker: &Waker,
-) -> Begun<F::Reply> {
+) -> FirstPoll<F::Reply> {
     match finished {
-        // A caller within the node is held back itself when it comes to reply.
+        // A caller on this node is held back when it replies itself.
         Finished::Hold if scope::depth() == 0 => {
-            let slot = ReplyCell::new(Some(waker));
-            cell.hold_reply(envelope::finished::<F>(reply, slot.clone()));
-            Begun::Waiting(slot, deadline)
+            let reply_cell = ReplyCell::new(Some(waker));
+            cell.hold_reply(envelope::finished::<F>(reply, reply_cell.clone()));
+            FirstPoll::Pending(reply_cell, deadline)
         }
-        Finished::Hold | Finished::Reply => Begun::Over(Ok(reply)),
-        Finished::Lost => Begun::Over(Err(CallError::Unknown(Unknown::NodeLost))),
-        Finished::Broken => Begun::Over(Err(CallError::Panicked)),
+        Finished::Hold | Finished::Reply => FirstPoll::Ready(Ok(reply)),
+        Finished::Lost => FirstPoll::Ready(Err(CallError::Unknown(Unknown::NodeLost))),
+        Finished::Broken => FirstPoll::Ready(Err(CallError::Panicked)),
     }
 }
 
-/// Drops what a panic left behind; a second panic in its drop is contained too.
-pub(crate) fn drop_quietly<T>(value: T) {
+/// Drops a value and contains a panic of its drop.
+pub(crate) fn drop_contained<T>(value: T) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
 }
 
-/// What a message of this function carries.
+/// The message context for a call or tell of this function.
 #[inline]
 pub(crate) fn message_context<F: Function>(
     target: &RawRef<F::Actor>,
@@ -333,7 +341,7 @@ pub(crate) fn message_context<F: Function>(
     })
 }
 
-/// When a call or tell that has to wait ends: at the host's deadline if it has none.
+/// The deadline of a call or tell that has to wait; without its own, the host's default applies.
 #[inline]
 pub(crate) fn waiting_deadline<F: Function>(target: &RawRef<F::Actor>, deadline: Time) -> Time {
     if deadline != NEVER {
@@ -343,76 +351,76 @@ pub(crate) fn waiting_deadline<F: Function>(target: &RawRef<F::Actor>, deadline:
     host.default_deadline().map_or(NEVER, |wait_max| host.now() + wait_max)
 }
 
-/// Puts a call into the mailbox.
+/// Enqueues a call in the mailbox.
 #[inline(never)]
-pub(crate) fn queue<F: Function>(
+pub(crate) fn enqueue<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
-) -> Begun<F::Reply> {
+) -> FirstPoll<F::Reply> {
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let message_context = message_context::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = message_context.deadline();
-    let slot = ReplyCell::new(Some(waker));
-    let mut post = Post::<F>(Some(Payload {
+    let reply_cell = ReplyCell::new(Some(waker));
+    let mut post = PostedCall::<F>(Some(Payload {
         arguments: call.arguments,
         message_context,
-        destination: Destination::Local(slot.clone()),
+        destination: Destination::Local(reply_cell.clone()),
     }));
     match cell.post(&mut post, None) {
-        Ok(()) => Begun::Waiting(slot, deadline),
-        Err(why) => Begun::Over(Err(why)),
+        Ok(()) => FirstPoll::Pending(reply_cell, deadline),
+        Err(why) => FirstPoll::Ready(Err(why)),
     }
 }
 
-/// Sends a call to an actor whose type this process does not know.
+/// Sends a call to an actor whose type is not registered in this process, such as any call of a client.
 #[cold]
-fn dispatch<F: Function>(call: Call<'_, F>, deadline: Time, waker: &Waker) -> Begun<F::Reply> {
+fn send_remote<F: Function>(call: Call<'_, F>, deadline: Time, waker: &Waker) -> FirstPoll<F::Reply> {
     if let Err(error) = check_bound::<F>(call.target) {
-        return Begun::Over(Err(error));
+        return FirstPoll::Ready(Err(error));
     }
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let message_context = message_context::<F>(call.target, &call.arguments, deadline, call.added, false);
     let deadline = message_context.deadline();
-    let slot = ReplyCell::new(None);
-    if let Err(error) = send::<F>(call.target, call.arguments, message_context, Some(slot.clone())) {
-        return Begun::Over(Err(error));
+    let reply_cell = ReplyCell::new(None);
+    if let Err(error) = send::<F>(call.target, call.arguments, message_context, Some(reply_cell.clone())) {
+        return FirstPoll::Ready(Err(error));
     }
-    // Whoever sends it may have waited for the reply for a moment.
-    match slot.poll(waker) {
-        Poll::Pending => Begun::Waiting(slot, deadline),
-        Poll::Ready(answer) => {
+    // `send` may have busy-polled for the reply, so it can be there already.
+    match reply_cell.poll(waker) {
+        Poll::Pending => FirstPoll::Pending(reply_cell, deadline),
+        Poll::Ready(outcome) => {
             scope::count_awaited_call();
-            Begun::Over(answer)
+            FirstPoll::Ready(outcome)
         }
     }
 }
 
-/// Tells an actor whose type this process does not know.
+/// Sends a tell to an actor whose type is not registered in this process.
 #[cold]
-pub(crate) fn dispatch_tell<F: Function>(call: Call<'_, F>, deadline: Time) -> Result<(), CallError> {
+pub(crate) fn send_remote_tell<F: Function>(call: Call<'_, F>, deadline: Time) -> Result<(), CallError> {
     check_bound::<F>(call.target)?;
     let message_context = message_context::<F>(call.target, &call.arguments, deadline, call.added, true);
     send::<F>(call.target, call.arguments, message_context, None)
 }
 
-/// Tells without waiting for room.
+/// Enqueues a tell without waiting for room.
 pub(crate) fn post<F: Function>(call: Call<'_, F>) -> Result<(), CallError> {
     let deadline = call.ends();
     let Some(cell) = call.target.target() else {
-        return dispatch_tell(call, deadline);
+        return send_remote_tell(call, deadline);
     };
     let message_context = message_context::<F>(call.target, &call.arguments, deadline, call.added, true);
-    let mut post = Post::<F>(Some(Payload {
+    let mut post = PostedCall::<F>(Some(Payload {
         arguments: call.arguments,
         message_context,
-        destination: Destination::Nowhere,
+        destination: Destination::None,
     }));
     cell.post(&mut post, None)
 }
 
-/// Whether the reference says which process its calls go through.
+/// Rejects calls through a reference without a host.
 fn check_bound<F: Function>(target: &RawRef<F::Actor>) -> Result<(), CallError> {
     match target.host() {
         Some(_) => Ok(()),
@@ -424,7 +432,7 @@ fn send<F: Function>(
     target: &RawRef<F::Actor>,
     arguments: F::Arguments,
     message_context: MessageContext,
-    slot: Option<Arc<ReplyCell<F::Reply>>>,
+    reply_cell: Option<Arc<ReplyCell<F::Reply>>>,
 ) -> Result<(), CallError> {
     if let Err(long) = target.id().key.check() {
         return Err(CallError::Rejected(Rejected::KeyTooLong { bytes: long.bytes }));
@@ -432,7 +440,7 @@ fn send<F: Function>(
     let body = codec::encode(&arguments, "the arguments", F::NAME).map_err(CallError::Rejected)?;
     let host = target.bound();
     let header = message_context.into_header(&**host);
-    let reply = slot.map(|slot| ReplySender::decoding::<F>(slot, header.call));
+    let reply = reply_cell.map(|reply_cell| ReplySender::decoding::<F>(reply_cell, header.call));
     let message = Message {
         target: target.id().clone(),
         header,

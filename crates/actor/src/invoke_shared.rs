@@ -1,5 +1,5 @@
-//! How a call begins whose handler shares its actor with others: on an idle actor, or beside a turn that this very chain of
-//! calls is inside of.
+//! Starts a call whose handler shares its actor: on an idle actor, or interleaved with a turn further up this thread's
+//! stack of inline calls.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -15,27 +15,27 @@ use crate::envelope;
 use crate::function::Function;
 use crate::host::{Finished, Invoke, Join, Share};
 use crate::instance::Instance;
-use crate::invoke::{Begun, conclude, drop_quietly, inline, queue, reply_unusually};
+use crate::invoke::{FirstPoll, conclude, drop_contained, enqueue, inline, withhold_reply};
 use crate::persist::Persist;
 use crate::reference::RawRef;
 use crate::reply::ReplyCell;
-use crate::scope::{self, Scope, Whose};
+use crate::scope::{self, Scope, TurnOwner};
 use crate::shared_instance::{Held, SharedInstance};
 use crate::turn::Turn;
 use crate::turn_pool;
 
-/// What the first poll came to.
-enum Ran<F: Function> {
-    Over(F::Reply, Time),
-    Waits {
+/// Result of the first poll of a sharing turn.
+enum SharedPoll<F: Function> {
+    Ready(F::Reply, Time),
+    Pending {
         turn: Pin<Box<dyn Turn<F::Actor>>>,
         scope: Box<Scope>,
-        slot: Arc<ReplyCell<F::Reply>>,
+        reply_cell: Arc<ReplyCell<F::Reply>>,
     },
     Panicked,
 }
 
-/// Runs a handler that shares its actor, which is idle, on this thread.
+/// Runs a sharing handler of an idle actor inline.
 pub(crate) fn run<F: Function>(
     target: &RawRef<F::Actor>,
     cell: &dyn Invoke<F::Actor>,
@@ -43,16 +43,20 @@ pub(crate) fn run<F: Function>(
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
-) -> Begun<F::Reply> {
-    let shared = F::lend(instance);
-    let ended = match run_here::<F>(target, &shared, call, deadline, waker) {
-        Ran::Waits { turn, scope, slot } => {
+) -> FirstPoll<F::Reply> {
+    let shared = F::share(instance);
+    let ended = match poll_inline::<F>(target, &shared, call, deadline, waker) {
+        SharedPoll::Pending {
+            turn,
+            scope,
+            reply_cell,
+        } => {
             let deadline = scope.deadline();
             cell.suspend_shared(shared, turn, scope, Share::First);
-            return Begun::Waiting(slot, deadline);
+            return FirstPoll::Pending(reply_cell, deadline);
         }
-        Ran::Over(reply, deadline) => Some((reply, deadline)),
-        Ran::Panicked => {
+        SharedPoll::Ready(reply, deadline) => Some((reply, deadline)),
+        SharedPoll::Panicked => {
             cell.count_panic();
             None
         }
@@ -62,25 +66,25 @@ pub(crate) fn run<F: Function>(
         (Ok(instance), Some((reply, deadline))) if !is_broken => conclude::<F>(cell, instance, reply, deadline, waker),
         (Ok(instance), None) if !is_broken => {
             cell.finish(instance);
-            Begun::Over(Err(CallError::Panicked))
+            FirstPoll::Ready(Err(CallError::Panicked))
         }
         (Ok(instance), _) => {
-            drop_quietly(instance);
+            drop_contained(instance);
             cell.lost();
-            Begun::Over(Err(CallError::Panicked))
+            FirstPoll::Ready(Err(CallError::Panicked))
         }
-        // Others have begun meanwhile and wait for something.
+        // Other turns have started meanwhile and are suspended.
         (Err(shared), Some((reply, deadline))) => {
             conclude_shared::<F>(cell, shared, reply, deadline, Share::First, waker)
         }
         (Err(shared), None) => {
             cell.finish_shared(shared, None, Share::First);
-            Begun::Over(Err(CallError::Panicked))
+            FirstPoll::Ready(Err(CallError::Panicked))
         }
     }
 }
 
-/// Makes a call of an actor that this thread is inside of, beside the turn that is there.
+/// Starts a call to an actor that this thread is already inside of, interleaved with that turn.
 pub(crate) fn join<F: Function>(
     target: &RawRef<F::Actor>,
     cell: &dyn Invoke<F::Actor>,
@@ -88,39 +92,43 @@ pub(crate) fn join<F: Function>(
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
-) -> Begun<F::Reply> {
-    let sender = scope::current_actor().expect("who is inside an actor is in a turn");
+) -> FirstPoll<F::Reply> {
+    let sender = scope::current_actor().expect("a thread inside an actor has a current turn");
     match cell.join(scope::depth(), &sender) {
         Join::Here => scope::count_inline_call(),
-        Join::Queued => return queue(cell, call, deadline, waker),
-        Join::Refused(why) => return Begun::Over(Err(why)),
+        Join::Queued => return enqueue(cell, call, deadline, waker),
+        Join::Refused(why) => return FirstPoll::Ready(Err(why)),
     }
-    match run_here::<F>(target, &shared, call, deadline, waker) {
-        Ran::Waits { turn, scope, slot } => {
+    match poll_inline::<F>(target, &shared, call, deadline, waker) {
+        SharedPoll::Pending {
+            turn,
+            scope,
+            reply_cell,
+        } => {
             let deadline = scope.deadline();
             cell.suspend_shared(shared, turn, scope, Share::Joined);
-            Begun::Waiting(slot, deadline)
+            FirstPoll::Pending(reply_cell, deadline)
         }
-        Ran::Over(reply, deadline) => conclude_shared::<F>(cell, shared, reply, deadline, Share::Joined, waker),
-        Ran::Panicked => {
+        SharedPoll::Ready(reply, deadline) => conclude_shared::<F>(cell, shared, reply, deadline, Share::Joined, waker),
+        SharedPoll::Panicked => {
             cell.count_panic();
             cell.finish_shared(shared, None, Share::Joined);
-            Begun::Over(Err(CallError::Panicked))
+            FirstPoll::Ready(Err(CallError::Panicked))
         }
     }
 }
 
-/// Runs the handler until it waits or is over.
-fn run_here<F: Function>(
+/// Starts the handler and polls it once.
+fn poll_inline<F: Function>(
     target: &RawRef<F::Actor>,
     shared: &SharedInstance,
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
-) -> Ran<F> {
+) -> SharedPoll<F> {
     let Call { arguments, added, .. } = call;
     Scope::enter_inline(
-        Whose::sharing::<F::Actor>(shared),
+        TurnOwner::shared::<F::Actor>(shared),
         || target.bound(),
         inline::<F>(deadline, added, false),
         || codec::encoded_size(&arguments),
@@ -128,8 +136,8 @@ fn run_here<F: Function>(
     if !F::MAY_WAIT {
         let ran = catch_unwind(AssertUnwindSafe(|| envelope::read_plain::<F>(shared, arguments)));
         return match ran {
-            Ok(reply) => Ran::Over(reply, Scope::end_shared(shared, || F::METHOD)),
-            Err(_) => panicked_here::<F>(shared),
+            Ok(reply) => SharedPoll::Ready(reply, Scope::end_shared(shared, || F::METHOD)),
+            Err(_) => panicked_shared::<F>(shared),
         };
     }
     let mut turn = envelope::running::<F>(F::Held::share(shared, F::READ_ONLY), arguments);
@@ -139,32 +147,36 @@ fn run_here<F: Function>(
             let deadline = Scope::end_shared(shared, || F::METHOD);
             let reply = turn.as_mut().take_reply();
             turn_pool::keep(turn);
-            Ran::Over(reply, deadline)
+            SharedPoll::Ready(reply, deadline)
         }
         Ok(Poll::Pending) => {
-            let slot = turn.as_mut().answer_later(Some(waker));
+            let reply_cell = turn.as_mut().reply_to_cell(Some(waker));
             let mut scope = Scope::leave();
-            scope.part_from_caller();
-            Ran::Waits { turn, scope, slot }
+            scope.detach_from_caller();
+            SharedPoll::Pending {
+                turn,
+                scope,
+                reply_cell,
+            }
         }
         Err(_) => {
-            let ran = panicked_here::<F>(shared);
-            drop_quietly(turn);
+            let ran = panicked_shared::<F>(shared);
+            drop_contained(turn);
             ran
         }
     }
 }
 
 #[cold]
-fn panicked_here<F: Function>(shared: &SharedInstance) -> Ran<F> {
+fn panicked_shared<F: Function>(shared: &SharedInstance) -> SharedPoll<F> {
     drop(Scope::leave());
     if !F::READ_ONLY {
         shared.mark_broken();
     }
-    Ran::Panicked
+    SharedPoll::Panicked
 }
 
-/// The turn is over, and others share its actor: gives the reply to whom it belongs.
+/// Ends a turn whose actor other turns share, and resolves the reply.
 fn conclude_shared<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     shared: SharedInstance,
@@ -172,14 +184,14 @@ fn conclude_shared<F: Function>(
     deadline: Time,
     share: Share,
     waker: &Waker,
-) -> Begun<F::Reply> {
+) -> FirstPoll<F::Reply> {
     if matches!(F::Actor::PERSIST, Persist::EachTurn) {
-        let slot = ReplyCell::new(Some(waker));
-        cell.finish_shared(shared, Some(envelope::finished::<F>(reply, slot.clone())), share);
-        return Begun::Waiting(slot, deadline);
+        let reply_cell = ReplyCell::new(Some(waker));
+        cell.finish_shared(shared, Some(envelope::finished::<F>(reply, reply_cell.clone())), share);
+        return FirstPoll::Pending(reply_cell, deadline);
     }
     match cell.finish_shared(shared, None, share) {
-        Finished::Reply => Begun::Over(Ok(reply)),
-        finished => reply_unusually::<F>(cell, finished, reply, deadline, waker),
+        Finished::Reply => FirstPoll::Ready(Ok(reply)),
+        finished => withhold_reply::<F>(cell, finished, reply, deadline, waker),
     }
 }

@@ -1,9 +1,9 @@
 //! The actor API: traits, references, context.
 //!
-//! An actor is a struct with `#[derive(Actor)]`; its handlers are an `impl` block with `#[handlers]`. A [`Ref`] has a method
-//! for each handler, which makes a [`Call`]: await it for the reply, or tell it. Clock, timers and everything that calls need
-//! from the process go through the [`Host`] and [`Invoke`] traits: nothing here knows the scheduler, and nothing here reads
-//! a clock.
+//! An actor is a struct with `#[derive(Actor)]`; its handlers are an `impl` block with `#[handlers]`. A [`Ref`] has a
+//! method for each handler. The method returns a [`Call`]: await it for the reply, or send it as a tell. Clock, timers
+//! and delivery go through the [`Host`] and [`Invoke`] traits. Nothing here depends on the scheduler, and nothing here
+//! reads a clock.
 //!
 //! ```
 //! # extern crate elastin_actor as elastin;
@@ -33,8 +33,8 @@
 //! assert_eq!(elastin::schema_of::<Counter>().functions[0].name, "add");
 //! ```
 //!
-//! Handlers that are `async` with `&self` share their actor: while one waits, others begin and go on. With `#[reentrant]` they
-//! change it all the same, behind a `Mutex` or an atomic.
+//! `async` handlers with `&self` share their actor: they interleave at their `.await` points. With `#[reentrant]` they
+//! may also change it, behind a `Mutex` or an atomic.
 //!
 //! ```
 //! # extern crate elastin_actor as elastin;
@@ -56,17 +56,17 @@
 //!
 //! #[handlers]
 //! impl Resolver {
-//!     /// Nothing else runs meanwhile.
+//!     /// Runs exclusively.
 //!     fn set_suffix(&mut self, suffix: String) {
 //!         self.suffix = suffix;
 //!     }
 //!
-//!     /// Any number of these are under way at once.
-//!     async fn look_up(&self, name: String) -> u32 {
+//!     /// Any number of these are in flight at once.
+//!     async fn lookup(&self, name: String) -> u32 {
 //!         ask_the_network(&(name + &self.suffix)).await
 //!     }
 //!
-//!     /// The same, and what it finds is kept.
+//!     /// Caches the result.
 //!     #[reentrant]
 //!     async fn resolve(&self, name: String) -> u32 {
 //!         if let Some(known) = self.known.lock().unwrap().get(&name) {
@@ -80,12 +80,11 @@
 //!
 //! let functions = elastin::schema_of::<Resolver>().functions;
 //! let only_read: Vec<_> = functions.iter().filter(|function| function.read_only).collect();
-//! assert_eq!(only_read[0].name, "look_up");
+//! assert_eq!(only_read[0].name, "lookup");
 //! assert_eq!(only_read.len(), 1);
 //! ```
 
 mod actor;
-mod answer;
 mod call;
 mod call_context;
 mod codec;
@@ -99,6 +98,7 @@ mod instance;
 mod invoke;
 mod invoke_shared;
 mod measure;
+mod oneshot;
 mod persist;
 mod reference;
 mod references;
@@ -132,7 +132,7 @@ pub use shared_instance::{Held, SharedInstance};
 pub use tell::Tell;
 pub use turn::{AtOnce, Made, Posted, Turn};
 
-/// What the macros' output names. Not for use by hand.
+/// Items named by macro-generated code. Not part of the public API.
 #[doc(hidden)]
 pub mod __private {
     pub use elastin_types::{

@@ -1,4 +1,4 @@
-//! What is measured of a turn while it runs.
+//! Measurement of a running turn.
 
 use std::time::Duration;
 
@@ -6,59 +6,62 @@ use elastin_types::Time;
 
 use crate::span::TurnSpan;
 
-/// How many calls of a measured turn are measured one by one before only some are.
+/// Calls of a measured turn that are recorded individually before sampling starts.
 const EXACT_CALLS: u32 = 64;
 
-/// The same for a turn that stands for others, of which there are many.
-const EXACT_CALLS_OF_MANY: u32 = 8;
+/// The same for a turn with a weight above 1: there are many similar turns.
+const EXACT_CALLS_WEIGHTED: u32 = 8;
 
-/// How many calls of a measured turn one stands for after that, on average. The stride varies around it: with a fixed one,
-/// callees that are called in a pattern would be seen always or never.
+/// Mean sampling stride of the calls after that. The stride is jittered: with a fixed one, callees in a periodic
+/// pattern would be sampled always or never.
 const CALL_STRIDE: u32 = 16;
 
-/// The same for a turn that makes very many, where fewer measured ones tell as much.
-const CALL_STRIDE_OF_MANY: u32 = 96;
+/// The same beyond [`MANY_CALLS`], where a sparser sample is as accurate.
+const CALL_STRIDE_SPARSE: u32 = 96;
 
-/// How many calls of one turn are very many.
+/// Calls of one turn after which sampling becomes sparser.
 const MANY_CALLS: u32 = 1024;
 
-/// How many polls of a measured turn are timed one by one before only some are.
+/// Polls of a measured turn that are timed individually before sampling starts.
 const EXACT_POLLS: u32 = 64;
 
-/// How many polls of a measured turn one stands for after that, on average: a turn that waits so often is known well by then,
-/// and to look at the clock costs about as much as to wait.
+/// Mean sampling stride of the polls after that: the turn's time is well estimated by then, and a clock read is
+/// expensive compared to a poll.
 const POLL_STRIDE: u32 = 16;
 
 /// A turn that is being measured.
 pub(crate) struct Measure {
-    /// How many turns it stands for; 0 when it is only timed so that its time can be taken off its caller's.
+    /// The sampling weight; 0 if the turn is only timed to subtract its time from its caller's.
     pub(crate) weight: u32,
-    /// When the present poll began, if it is timed.
+    /// Start of the current poll, if it is timed.
     resumed: Time,
-    /// The time of polls that are over, without inline calls.
+    /// Accumulated time of finished polls, excluding inline calls.
     pub(crate) busy: Duration,
-    /// The time of inline calls in the present poll.
+    /// Time of inline calls within the current poll.
     inlined: Duration,
-    /// How many polls there were.
+    /// Number of polls so far.
     polls: u32,
-    /// How many polls the present one stands for; 0 if it is not timed.
+    /// Weight of the current poll; 0 if it is not timed.
     timed: u32,
-    /// How many more polls are not timed.
+    /// Polls left before the next timed one.
     untimed: u32,
-    /// How many calls are measured one by one.
+    /// Calls that are recorded individually.
     exact_calls: u32,
-    /// How many calls the measured ones stand for.
+    /// Total weight of the recorded calls.
     calls: u32,
-    /// How many calls the next measured one stands for, and how many of them come before it.
+    /// Weight of the next recorded call.
     stride: u32,
-    to_come: u32,
-    dice: u32,
-    /// How many inline calls of its caller this turn stands for: its time is taken off the caller's that many times.
-    pub(crate) stands_for: u32,
+    /// Calls left before the next recorded one.
+    to_skip: u32,
+    /// State of the generator that jitters the strides.
+    rng: u32,
+    /// Weight of this call among its caller's inline calls: its time is subtracted that many times from the caller's.
+    pub(crate) call_weight: u32,
     /// The encoded size of the arguments.
     pub(crate) bytes: u64,
-    /// When the turn began, and how long it has lasted by its last poll, waits included.
+    /// Start of the turn.
     began: Time,
+    /// Time from the start to the end of the last poll, including waits.
     pub(crate) latency: Duration,
     /// The turn's span, if it belongs to a recorded trace.
     pub(crate) span: Option<TurnSpan>,
@@ -74,12 +77,12 @@ impl Measure {
             polls: 1,
             timed: 1,
             untimed: 0,
-            exact_calls: if weight > 1 { EXACT_CALLS_OF_MANY } else { EXACT_CALLS },
+            exact_calls: if weight > 1 { EXACT_CALLS_WEIGHTED } else { EXACT_CALLS },
             calls: 0,
             stride: 1,
-            to_come: 0,
-            dice: 0,
-            stands_for: 0,
+            to_skip: 0,
+            rng: 0,
+            call_weight: 0,
             bytes,
             began: now,
             latency: Duration::ZERO,
@@ -87,7 +90,7 @@ impl Measure {
         }
     }
 
-    /// A poll begins. Says whether it is to be timed, by [`Measure::resume`]; one with a span always is.
+    /// Begins a poll. Returns whether to time it, with [`Measure::resume`]; a turn with a span is always timed.
     #[inline]
     pub(crate) fn poll_is_due(&mut self) -> bool {
         if self.untimed > 0 {
@@ -97,12 +100,12 @@ impl Measure {
         true
     }
 
-    /// A poll begins that is due.
+    /// Begins a timed poll.
     pub(crate) fn resume(&mut self, now: Time) {
         self.resumed = now;
         self.inlined = Duration::ZERO;
         self.timed = match self.polls {
-            EXACT_POLLS.. if self.span.is_none() => self.around(POLL_STRIDE),
+            EXACT_POLLS.. if self.span.is_none() => self.jitter(POLL_STRIDE),
             _ => 1,
         };
         self.untimed = self.timed - 1;
@@ -112,13 +115,13 @@ impl Measure {
         }
     }
 
-    /// Whether the present poll is timed.
+    /// Whether the current poll is timed.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         self.timed > 0
     }
 
-    /// A poll is over that is timed, or is the last; its time is taken off that of the turn that made the call inline.
+    /// Ends a poll that is timed or is the last. Its time is subtracted from the inline caller's.
     pub(crate) fn pause(&mut self, now: Time, caller: Option<&mut Measure>) {
         if let Some(span) = &self.span {
             span.exit();
@@ -127,44 +130,44 @@ impl Measure {
         let elapsed = now.since(self.resumed);
         self.busy += elapsed.saturating_sub(self.inlined) * std::mem::take(&mut self.timed);
         if let Some(caller) = caller {
-            caller.inlined += elapsed * self.stands_for;
+            caller.inlined += elapsed * self.call_weight;
         }
     }
 
-    /// Leaves something out that was done within the present poll.
-    pub(crate) fn leave_out(&mut self, elapsed: Duration) {
+    /// Excludes time spent within the current poll.
+    pub(crate) fn exclude(&mut self, elapsed: Duration) {
         self.inlined += elapsed;
     }
 
-    /// A call is made. Says whether it is to be measured, by [`Measure::take_call`].
+    /// Counts a call. Returns whether to record it, with [`Measure::take_call`].
     #[inline]
     pub(crate) fn call_is_due(&mut self) -> bool {
-        if self.to_come > 0 {
-            self.to_come -= 1;
+        if self.to_skip > 0 {
+            self.to_skip -= 1;
             return false;
         }
         true
     }
 
-    /// How many calls the one that is due stands for.
+    /// Returns the weight of the call to record, and picks the next stride.
     pub(crate) fn take_call(&mut self) -> u32 {
-        let stands_for = self.stride;
-        self.calls = self.calls.saturating_add(stands_for);
+        let weight = self.stride;
+        self.calls = self.calls.saturating_add(weight);
         self.stride = if self.calls < self.exact_calls {
             1
         } else if self.calls < MANY_CALLS {
-            self.around(CALL_STRIDE)
+            self.jitter(CALL_STRIDE)
         } else {
-            self.around(CALL_STRIDE_OF_MANY)
+            self.jitter(CALL_STRIDE_SPARSE)
         };
-        self.to_come = self.stride - 1;
-        stands_for
+        self.to_skip = self.stride - 1;
+        weight
     }
 
-    /// From half the stride to one and a half times it, all equally often (a linear congruential generator).
-    fn around(&mut self, stride: u32) -> u32 {
-        self.dice = self.dice.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7f);
-        stride / 2 + (self.dice >> 16) % (stride + 1)
+    /// A uniform value from half the stride to one and a half times it (linear congruential generator).
+    fn jitter(&mut self, stride: u32) -> u32 {
+        self.rng = self.rng.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7f);
+        stride / 2 + (self.rng >> 16) % (stride + 1)
     }
 }
 
@@ -173,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_a_turn_that_waits_often_is_known_though_few_polls_are_timed() {
+    fn sampled_polls_estimate_the_time_of_a_turn() {
         const POLLS: u64 = 10_000;
         let mut measure = Measure::new(1, Time::ZERO, 0);
         let (mut now, mut busy, mut reads) = (Time::ZERO, Duration::ZERO, 0);
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_in_a_pattern_are_counted_fairly() {
+    fn periodic_calls_are_sampled_fairly() {
         const CALLS: u32 = 100_000;
         let mut measure = Measure::new(1, Time::ZERO, 0);
         let mut counted = [0; 2];
@@ -212,6 +215,6 @@ mod tests {
             assert!((0.47..0.53).contains(&share), "{share}");
         }
         assert!(counted[0] + counted[1] <= CALLS);
-        assert!(counted[0] + counted[1] > CALLS - 2 * CALL_STRIDE_OF_MANY);
+        assert!(counted[0] + counted[1] > CALLS - 2 * CALL_STRIDE_SPARSE);
     }
 }

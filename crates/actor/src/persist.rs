@@ -1,41 +1,41 @@
-//! When an actor's state is saved.
+//! Persistence modes of actor state.
 
 use crate::codec::StateCodecError;
 
-/// When an actor's state is saved: `#[actor(persist)]` and its options.
+/// Persistence mode of an actor type: `#[actor(persist)]` and its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
-    /// Never: a crash or passivation loses it.
+    /// Never saved: a crash or passivation loses the state.
     Never,
-    /// After each turn that may have changed it, before the reply leaves. What a caller was told survives.
+    /// Saved after each turn that may have changed it, before the reply is sent. State that a caller has seen survives.
     EachTurn,
-    /// When a handler asks for it with [`Ctx::save`](crate::Ctx::save).
+    /// Saved when a handler calls [`Ctx::save`](crate::Ctx::save).
     OnRequest,
-    /// Before the activation ends by itself: it was idle, or its node shuts down. A crash loses what came after the last
-    /// such moment.
+    /// Saved before the activation ends in an orderly way: it was idle, or its node shuts down. A crash loses all
+    /// changes since the last such save.
     AtPassivation,
 }
 
 impl Persist {
-    /// Whether there is anything in the store, so that an activation has to claim it.
+    /// Whether the state is kept in the store, so that an activation has to claim it.
     pub const fn is_kept(self) -> bool {
         !matches!(self, Persist::Never)
     }
 }
 
-/// State could not be saved. What was saved before stands.
+/// A save failed. The previously saved state is unchanged unless a variant states otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SaveError {
-    /// A later activation has claimed the actor: this one is over, and none of its turns matters any longer.
+    /// A later activation has claimed the actor: this one is fenced, and its turns have no effect any more.
     #[error("a later activation of the actor has saved its state")]
     Superseded,
-    /// The store did not answer, or said no. The state may have been saved all the same. Try again later.
+    /// The store did not reply, or rejected the save. The state may have been saved nevertheless. Retry later.
     #[error("the store can't take the state: {0}")]
     Unavailable(String),
-    /// The state could not be encoded. Trying again does not help while it is like that.
+    /// The state could not be encoded. Retrying the same state fails again.
     #[error(transparent)]
     State(#[from] StateCodecError),
 }
 
-/// Called once with how a save ended.
+/// Called once with the result of a save.
 pub type SaveDone = Box<dyn FnOnce(Result<(), SaveError>) + Send>;

@@ -13,16 +13,16 @@ use crate::host::{Host, Invoke};
 use crate::scope;
 use crate::{Actor, TypedRef};
 
-/// A reference to an actor of type `A`: the same for one on this node and one anywhere else, before and after a move.
+/// A location-transparent reference to an actor of type `A`. It stays valid when the actor moves.
 ///
-/// It has a method for each handler of `A`, which makes a [`Call`](crate::Call). It is compared, ordered and encoded by the
-/// actor's id alone. A decoded reference works within turns; outside, [`Client::bind`](crate::Client::bind) it, or its calls are
-/// rejected.
+/// It has a method for each handler of `A`, which returns a [`Call`](crate::Call). It is compared, ordered and encoded
+/// by the actor's id alone. A decoded reference works within turns. Outside turns its calls are rejected until it is
+/// bound with [`Client::bind`](crate::Client::bind).
 pub struct Ref<A: Actor> {
     typed: A::Ref,
 }
 
-/// What a [`Ref`] has within: the id, and the way to the actor once it has been used.
+/// The untyped core of a [`Ref`]: the actor's id, and its cell once resolved.
 pub struct RawRef<A: Actor> {
     link: Arc<Link<A>>,
 }
@@ -58,7 +58,7 @@ impl<A: Actor> RawRef<A> {
         &self.link.id
     }
 
-    /// The process that calls go through: the one that made the reference, else that of the present turn. `None` for a
+    /// The host that calls go through: the one that created the reference, else the current turn's. `None` for a
     /// decoded reference outside any turn.
     #[inline]
     pub(crate) fn host(&self) -> Option<&Arc<dyn Host>> {
@@ -74,16 +74,16 @@ impl<A: Actor> RawRef<A> {
         Some(self.link.host.get_or_init(|| host))
     }
 
-    /// The process that calls go through, of a call that has begun.
+    /// The host that calls go through, for a call that has begun.
     ///
     /// # Panics
-    /// For a decoded reference outside any turn, whose calls don't begin.
+    /// For a decoded reference outside any turn: its calls never begin.
     #[inline]
     pub(crate) fn bound(&self) -> &Arc<dyn Host> {
         self.host().expect("a call begins only on a bound reference")
     }
 
-    /// The actor's cell on this node; `None` if this process does not know the type.
+    /// The actor's cell on this node; `None` if the type is not registered in this process.
     #[inline]
     pub(crate) fn target(&self) -> Option<&Arc<dyn Invoke<A>>> {
         if let Some(known) = self.link.target.get() {
@@ -93,7 +93,7 @@ impl<A: Actor> RawRef<A> {
         let resolve = || {
             let target = host.resolve(&self.link.id)?;
             let target = target.downcast::<Arc<dyn Invoke<A>>>();
-            Some(*target.unwrap_or_else(|_| panic!("the host resolves an id to a target of its own type")))
+            Some(*target.unwrap_or_else(|_| panic!("the host resolves an id to a cell of its actor type")))
         };
         self.link.target.get_or_init(resolve).as_ref()
     }
@@ -113,7 +113,7 @@ impl<A: Actor> Ref<A> {
         self.typed.raw().id()
     }
 
-    /// A reference to the actor with this id; `None` if the id is of another type. It works within turns.
+    /// A reference to the actor with this id, for use within turns; `None` if the id is of another type.
     pub fn from_id(id: ActorId) -> Option<Self> {
         (id.kind == A::KIND).then(|| Self::from(A::Ref::from_raw(RawRef::new(id, None))))
     }

@@ -1,8 +1,8 @@
-//! Finding the references in an actor's fields.
+//! Finds the references in an actor's fields.
 //!
-//! `#[derive(Actor)]` asks every field by its type, not by how the type is spelt: a doubly borrowed
-//! [`Probe`] of the field's type has the methods of [`ByReferences`] when the type holds references; otherwise the compiler
-//! looks one dereference further and finds those of [`ByNothing`].
+//! `#[derive(Actor)]` probes every field's type through autoref specialization. A doubly borrowed [`Probe`] resolves to
+//! the methods of [`ByReferences`] if the type holds references. Otherwise method lookup continues one dereference
+//! further, at [`ByNothing`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::marker::PhantomData;
@@ -11,29 +11,29 @@ use elastin_types::ActorId;
 
 use crate::{Actor, Ref};
 
-/// A type that holds references to actors of one type. Maps hold them in their values; a struct of one's own holds them with
-/// `#[derive(HoldsReferences)]`.
+/// A type that holds references to actors of one type. Maps hold them in their values; derive it for your own structs
+/// with `#[derive(HoldsReferences)]`.
 pub trait HoldsReferences {
-    /// The actor type that they refer to.
+    /// The actor type of the references.
     type Target: Actor;
 
-    /// Shows each, in the holder's own order.
-    fn each_reference(&self, visit: &mut dyn FnMut(&ActorId));
+    /// Calls `f` with each reference, in the holder's own order.
+    fn each_reference(&self, f: &mut dyn FnMut(&ActorId));
 }
 
 impl<A: Actor> HoldsReferences for Ref<A> {
     type Target = A;
 
-    fn each_reference(&self, visit: &mut dyn FnMut(&ActorId)) {
-        visit(self.id());
+    fn each_reference(&self, f: &mut dyn FnMut(&ActorId)) {
+        f(self.id());
     }
 }
 
 impl<H: HoldsReferences> HoldsReferences for Box<H> {
     type Target = H::Target;
 
-    fn each_reference(&self, visit: &mut dyn FnMut(&ActorId)) {
-        (**self).each_reference(visit);
+    fn each_reference(&self, f: &mut dyn FnMut(&ActorId)) {
+        (**self).each_reference(f);
     }
 }
 
@@ -42,9 +42,9 @@ macro_rules! holders {
         impl<H: HoldsReferences $(, $parameter)*> HoldsReferences for $holder {
             type Target = H::Target;
 
-            fn each_reference(&self, visit: &mut dyn FnMut(&ActorId)) {
+            fn each_reference(&self, f: &mut dyn FnMut(&ActorId)) {
                 for held in self.iter() {
-                    held.each_reference(visit);
+                    held.each_reference(f);
                 }
             }
         }
@@ -65,9 +65,9 @@ macro_rules! maps {
         impl<K, H: HoldsReferences $(, $parameter)*> HoldsReferences for $map {
             type Target = H::Target;
 
-            fn each_reference(&self, visit: &mut dyn FnMut(&ActorId)) {
+            fn each_reference(&self, f: &mut dyn FnMut(&ActorId)) {
                 for held in self.values() {
-                    held.each_reference(visit);
+                    held.each_reference(f);
                 }
             }
         }
@@ -82,17 +82,17 @@ maps! {
 impl<H: HoldsReferences, const N: usize> HoldsReferences for [H; N] {
     type Target = H::Target;
 
-    fn each_reference(&self, visit: &mut dyn FnMut(&ActorId)) {
-        self.as_slice().each_reference(visit);
+    fn each_reference(&self, f: &mut dyn FnMut(&ActorId)) {
+        self.as_slice().each_reference(f);
     }
 }
 
-/// Shows the references of one field of a struct that holds references to a `T`.
-pub fn each_of<T: Actor, H: HoldsReferences<Target = T>>(field: &H, visit: &mut dyn FnMut(&ActorId)) {
-    field.each_reference(visit);
+/// Calls `f` with the references of one field of a struct that holds references to a `T`.
+pub fn each_of<T: Actor, H: HoldsReferences<Target = T>>(field: &H, f: &mut dyn FnMut(&ActorId)) {
+    field.each_reference(f);
 }
 
-/// Asks a field's type whether it holds references.
+/// Detects whether a field's type holds references.
 pub struct Probe<T>(PhantomData<T>);
 
 impl<T> Probe<T> {
@@ -108,13 +108,13 @@ impl<T> Default for Probe<T> {
     }
 }
 
-/// What a probe of a type with references answers.
+/// Probe methods of types that hold references.
 pub trait ByReferences<T> {
-    /// The name of the actor type that the references are to.
+    /// The name of the references' actor type.
     fn target(&self) -> Option<&'static str>;
 
-    /// Shows each reference.
-    fn each(&self, field: &T, visit: &mut dyn FnMut(&ActorId));
+    /// Calls `f` with each reference.
+    fn each(&self, field: &T, f: &mut dyn FnMut(&ActorId));
 }
 
 impl<T: HoldsReferences> ByReferences<T> for &Probe<T> {
@@ -122,18 +122,18 @@ impl<T: HoldsReferences> ByReferences<T> for &Probe<T> {
         Some(T::Target::NAME)
     }
 
-    fn each(&self, field: &T, visit: &mut dyn FnMut(&ActorId)) {
-        field.each_reference(visit);
+    fn each(&self, field: &T, f: &mut dyn FnMut(&ActorId)) {
+        field.each_reference(f);
     }
 }
 
-/// What a probe of any other type answers.
+/// Probe methods of all other types.
 pub trait ByNothing<T> {
-    /// There are no references.
+    /// Always `None`: there are no references.
     fn target(&self) -> Option<&'static str>;
 
-    /// Shows none.
-    fn each(&self, field: &T, visit: &mut dyn FnMut(&ActorId));
+    /// Never calls `f`.
+    fn each(&self, field: &T, f: &mut dyn FnMut(&ActorId));
 }
 
 impl<T> ByNothing<T> for Probe<T> {
@@ -141,5 +141,5 @@ impl<T> ByNothing<T> for Probe<T> {
         None
     }
 
-    fn each(&self, _field: &T, _visit: &mut dyn FnMut(&ActorId)) {}
+    fn each(&self, _field: &T, _f: &mut dyn FnMut(&ActorId)) {}
 }

@@ -1,22 +1,22 @@
-//! What an actor can ask about its reminders.
+//! Requests of an actor about its reminders.
 
 use std::time::Duration;
 
 use elastin_types::{REMINDER_NAME_BYTES_MAX, Reminder};
 
-/// What an actor asks about its reminders.
+/// A request of an actor about its reminders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReminderRequest {
-    /// Sets one, in the place of any that has the same name.
+    /// Sets a reminder, replacing any with the same name.
     Set {
         /// Its name.
         name: String,
-        /// How long until it is due.
+        /// The delay until it is due.
         after: Duration,
-        /// How long from one due time to the next; `None` if there is only one.
+        /// The interval between due times; `None` for a single one.
         every: Option<Duration>,
     },
-    /// Forgets one.
+    /// Deletes a reminder.
     Forget {
         /// Its name.
         name: String,
@@ -31,7 +31,7 @@ impl ReminderRequest {
         }
     }
 
-    /// Whether the request makes sense for an actor type that takes reminders or does not.
+    /// Validates the request for an actor type.
     pub fn check(&self, kind: &'static str, takes_reminders: bool) -> Result<(), ReminderError> {
         let bytes = self.name().len();
         if bytes > REMINDER_NAME_BYTES_MAX {
@@ -44,23 +44,23 @@ impl ReminderRequest {
     }
 }
 
-/// Why a reminder was not set or forgotten.
+/// A reminder could not be set or deleted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReminderError {
-    /// The actor type has no handler for reminders. Nothing was changed; write one.
-    #[error("a `{0}` has no `#[on(reminder)]` handler")]
+    /// The actor type has no handler for reminders. Nothing was changed; add one.
+    #[error("actor type `{0}` has no `#[on(reminder)]` handler")]
     NoHandler(&'static str),
     /// The name is too long. Nothing was changed.
-    #[error("a reminder's name of {bytes} bytes is longer than the {REMINDER_NAME_BYTES_MAX} bytes allowed")]
+    #[error("a reminder name of {bytes} bytes is longer than the {REMINDER_NAME_BYTES_MAX} bytes allowed")]
     NameTooLong {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
-    /// The store did not answer, or there is none. It may have been set or forgotten all the same. Try again: to set the
-    /// same reminder twice is to set it once.
-    #[error("reminders can't be kept: {0}")]
+    /// The store did not reply, or there is none. The reminder may have been set or deleted nevertheless. Retry:
+    /// setting a reminder is idempotent.
+    #[error("the reminder could not be stored: {0}")]
     Unavailable(String),
 }
 
-/// Called once with the reminder that was set, or the one that was forgotten.
+/// Called once with the reminder that was set or deleted.
 pub type ReminderDone = Box<dyn FnOnce(Result<Option<Reminder>, ReminderError>) + Send>;

@@ -1,4 +1,4 @@
-//! Where the reply of a call that could not be answered at once goes.
+//! Delivery of replies that are not available immediately.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,7 +13,7 @@ use crate::codec;
 use crate::function::Function;
 use crate::host::{Host, Ticket};
 
-/// The meeting place of one caller and the turn that answers it, in the reply's own type.
+/// Rendezvous of one caller and the turn that replies, in the reply's own type.
 pub(crate) struct ReplyCell<R> {
     state: Mutex<State<R>>,
 }
@@ -21,16 +21,16 @@ pub(crate) struct ReplyCell<R> {
 enum State<R> {
     Waiting {
         waker: Option<Waker>,
-        /// As what the call has left this process's actors, if it has.
-        left: Option<CallId>,
+        /// The id of the call, if it was sent out of this process.
+        sent_as: Option<CallId>,
     },
-    Answered(Result<R, CallError>),
-    /// The caller took the answer or went away.
+    Completed(Result<R, CallError>),
+    /// The caller took the outcome or is gone.
     Closed,
 }
 
 impl<R> ReplyCell<R> {
-    /// A slot without an answer, whose caller is woken when there is one.
+    /// An empty cell. `caller` is woken by the reply.
     pub(crate) fn new(caller: Option<&Waker>) -> Arc<Self> {
         Arc::new(Self::waiting(caller))
     }
@@ -39,52 +39,52 @@ impl<R> ReplyCell<R> {
         Self {
             state: Mutex::new(State::Waiting {
                 waker: caller.cloned(),
-                left: None,
+                sent_as: None,
             }),
         }
     }
 
-    /// The same out of a slot that another call is done with, if nobody else has that.
-    pub(crate) fn again(mut slot: Arc<Self>, caller: Option<&Waker>) -> Arc<Self> {
-        match Arc::get_mut(&mut slot) {
+    /// Reuses the cell of a finished call if it is not shared, else allocates one.
+    pub(crate) fn reuse(mut reply_cell: Arc<Self>, caller: Option<&Waker>) -> Arc<Self> {
+        match Arc::get_mut(&mut reply_cell) {
             Some(own) => *own = Self::waiting(caller),
-            None => slot = Self::new(caller),
+            None => reply_cell = Self::new(caller),
         }
-        slot
+        reply_cell
     }
 
-    /// Names the caller that waits at this slot.
+    /// Identifies the caller that waits on this cell.
     pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
         Ticket(Arc::as_ptr(self).addr())
     }
 
     fn lock(&self) -> MutexGuard<'_, State<R>> {
-        // Nothing that can panic runs under this lock, so what it guards is whole.
+        // Nothing that can panic runs under this lock, so poisoning is harmless.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers. The first answer counts; a later one is dropped, as is one that nobody waits for.
-    pub(crate) fn put(&self, answer: Result<R, CallError>) {
-        if let Some(waker) = self.fill(answer) {
+    /// Completes the call and wakes the caller. Only the first outcome counts; it is dropped if the caller is gone.
+    pub(crate) fn complete(&self, outcome: Result<R, CallError>) {
+        if let Some(waker) = self.fill(outcome) {
             waker.wake();
         }
     }
 
-    /// The same, and leaves it to whoever calls this to wake the caller.
+    /// Like [`complete`](ReplyCell::complete), but returns the caller's waker instead of waking it.
     #[must_use]
-    fn fill(&self, answer: Result<R, CallError>) -> Option<Waker> {
+    fn fill(&self, outcome: Result<R, CallError>) -> Option<Waker> {
         let mut state = self.lock();
         match &mut *state {
             State::Waiting { waker, .. } => {
                 let waker = waker.take();
-                *state = State::Answered(answer);
+                *state = State::Completed(outcome);
                 waker
             }
-            State::Answered(_) | State::Closed => None,
+            State::Completed(_) | State::Closed => None,
         }
     }
 
-    /// Takes the answer, or asks to be woken when there is one.
+    /// Takes the outcome, or registers the waker.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<R, CallError>> {
         let mut state = self.lock();
         match &mut *state {
@@ -93,134 +93,134 @@ impl<R> ReplyCell<R> {
                 *known = Some(waker.clone());
                 Poll::Pending
             }
-            State::Answered(_) => match std::mem::replace(&mut *state, State::Closed) {
-                State::Answered(answer) => Poll::Ready(answer),
-                State::Waiting { .. } | State::Closed => unreachable!("the slot was just seen to be answered"),
+            State::Completed(_) => match std::mem::replace(&mut *state, State::Closed) {
+                State::Completed(outcome) => Poll::Ready(outcome),
+                State::Waiting { .. } | State::Closed => unreachable!("the state was just matched as completed"),
             },
             State::Closed => Poll::Ready(Err(CallError::Cancelled)),
         }
     }
 
-    /// The call leaves this process's actors under this id.
-    fn leaves_as(&self, call: CallId) {
-        if let State::Waiting { left, .. } = &mut *self.lock() {
-            *left = Some(call);
+    /// Records that the call is sent out of this process under this id.
+    fn mark_sent(&self, call: CallId) {
+        if let State::Waiting { sent_as, .. } = &mut *self.lock() {
+            *sent_as = Some(call);
         }
     }
 
-    /// Whether there is no answer, and only actors of this process can give one.
-    pub(crate) fn waits_for_own(&self) -> bool {
-        matches!(&*self.lock(), State::Waiting { left: None, .. })
+    /// Whether the call is pending and was not sent out of this process.
+    pub(crate) fn awaits_local(&self) -> bool {
+        matches!(&*self.lock(), State::Waiting { sent_as: None, .. })
     }
 
-    /// The caller does not wait any longer. Gives the id under which the call has left, if nobody has answered it yet.
+    /// Closes the cell: the caller stops waiting. Returns the id of a pending call that was sent out of this process.
     pub(crate) fn close(&self) -> Option<CallId> {
-        // What was there is dropped outside the lock: the answer's own drop may run any code.
+        // The old state is dropped outside the lock, because the reply's drop may run arbitrary code.
         let before = std::mem::replace(&mut *self.lock(), State::Closed);
         match before {
-            State::Waiting { left, .. } => left,
-            State::Answered(_) | State::Closed => None,
+            State::Waiting { sent_as, .. } => sent_as,
+            State::Completed(_) | State::Closed => None,
         }
     }
 }
 
-/// Takes the encoded outcome of a call that left the process's own actors, exactly once.
+/// Accepts the encoded outcome of a call that was sent out of this process, exactly once.
 ///
 /// If it is dropped without an outcome, its caller gets [`CallError::Cancelled`].
 pub struct ReplySender {
-    taker: Option<Taker>,
-    again: Option<Again>,
+    receiver: Option<Receiver>,
+    retry: Option<Retry>,
 }
 
-/// Who is told first if the call was not delivered, and what it then may send again.
-struct Again {
-    by: Weak<dyn RetryHook>,
+/// The hook that may resend a call that was not delivered.
+struct Retry {
+    hook: Weak<dyn RetryHook>,
     message: Arc<Message>,
 }
 
-/// Makes calls again that certainly have not run.
+/// Retries calls that certainly have not run.
 pub trait RetryHook: Send + Sync {
-    /// A call was not delivered. Its caller still waits at `reply`.
+    /// Called when a call was not delivered. Its caller still waits for `reply`.
     fn not_delivered(self: Arc<Self>, message: Arc<Message>, reply: ReplySender, why: NotDelivered);
 }
 
-enum Taker {
-    Closure(Box<dyn FnOnce(Outcome) + Send>),
-    /// A caller, and how it calls what it has called.
-    Caller(Arc<dyn Decodes>, &'static Names),
+enum Receiver {
+    Callback(Box<dyn FnOnce(Outcome) + Send>),
+    /// The caller's reply cell, and the names for its errors.
+    Caller(Arc<dyn DecodeReply>, &'static Names),
 }
 
-/// A meeting place that takes an encoded outcome.
-trait Decodes: Send + Sync {
-    /// Gives whom to wake.
+/// A reply cell that accepts an encoded outcome.
+trait DecodeReply: Send + Sync {
+    /// Completes the call. Returns the caller's waker.
     #[must_use]
     fn decode(&self, outcome: Outcome, names: &'static Names) -> Option<Waker>;
 }
 
-/// The names that errors give an actor type and its function.
+/// The names of an actor type and its function, for error messages.
 struct Names {
     kind: &'static str,
     method: &'static str,
 }
 
-impl<R: DeserializeOwned + Send> Decodes for ReplyCell<R> {
+impl<R: DeserializeOwned + Send> DecodeReply for ReplyCell<R> {
     fn decode(&self, outcome: Outcome, names: &'static Names) -> Option<Waker> {
         self.fill(match outcome {
             Ok(bytes) => codec::decode(&bytes, "the reply", names.method).map_err(CallError::Rejected),
-            Err(error) => Err(names.put_into(error)),
+            Err(error) => Err(names.fill_in(error)),
         })
     }
 }
 
 impl ReplySender {
-    /// A slot that hands the outcome to `complete`.
+    /// A sender that passes the outcome to `complete`.
     pub fn new(complete: impl FnOnce(Outcome) + Send + 'static) -> Self {
         Self {
-            taker: Some(Taker::Closure(Box::new(complete))),
-            again: None,
+            receiver: Some(Receiver::Callback(Box::new(complete))),
+            retry: None,
         }
     }
 
-    /// If the call turns out not to have been delivered, `by` hears of it instead of the caller, once.
-    pub fn made_again(mut self, by: Weak<dyn RetryHook>, message: Arc<Message>) -> Self {
-        self.again = Some(Again { by, message });
+    /// If the call was not delivered, `hook` is called instead of failing the call, once.
+    pub fn made_again(mut self, hook: Weak<dyn RetryHook>, message: Arc<Message>) -> Self {
+        self.retry = Some(Retry { hook, message });
         self
     }
 
-    /// Hands over the outcome.
+    /// Completes the call and wakes the caller.
     pub fn complete(self, outcome: Outcome) {
         if let Some(waker) = self.fill(outcome) {
             waker.wake();
         }
     }
 
-    /// The same, and leaves it to whoever calls this to wake the caller, if that is to be done.
+    /// Like [`complete`](ReplySender::complete), but returns the caller's waker, if any, instead of waking it.
     #[must_use]
     pub fn fill(mut self, outcome: Outcome) -> Option<Waker> {
-        let again = self.again.take();
+        let retry = self.retry.take();
         if let Err(CallError::NotDelivered(why)) = outcome
-            && let Some(Again { by, message }) = again
-            && let Some(by) = by.upgrade()
+            && let Some(Retry { hook, message }) = retry
+            && let Some(hook) = hook.upgrade()
         {
-            by.not_delivered(message, self, why);
+            hook.not_delivered(message, self, why);
             return None;
         }
-        self.hand_over(outcome)
+        self.deliver(outcome)
     }
 
-    fn hand_over(&mut self, outcome: Outcome) -> Option<Waker> {
-        match self.taker.take()? {
-            Taker::Closure(complete) => {
+    fn deliver(&mut self, outcome: Outcome) -> Option<Waker> {
+        match self.receiver.take()? {
+            Receiver::Callback(complete) => {
                 complete(outcome);
                 None
             }
-            Taker::Caller(slot, names) => slot.decode(outcome, names),
+            Receiver::Caller(reply_cell, names) => reply_cell.decode(outcome, names),
         }
     }
 
-    /// A slot that decodes the reply of a call, which leaves under this id, for the caller that waits at `slot`.
-    pub(crate) fn decoding<F: Function>(slot: Arc<ReplyCell<F::Reply>>, call: CallId) -> Self {
-        slot.leaves_as(call);
+    /// A sender that decodes the reply of the call with this id for the caller that waits on `reply_cell`.
+    pub(crate) fn decoding<F: Function>(reply_cell: Arc<ReplyCell<F::Reply>>, call: CallId) -> Self {
+        reply_cell.mark_sent(call);
         let names = const {
             &Names {
                 kind: <F::Actor as Actor>::NAME,
@@ -228,15 +228,15 @@ impl ReplySender {
             }
         };
         Self {
-            taker: Some(Taker::Caller(slot, names)),
-            again: None,
+            receiver: Some(Receiver::Caller(reply_cell, names)),
+            retry: None,
         }
     }
 }
 
 impl Names {
-    /// Puts the names that the caller knows into an error of a node that has only their ids.
-    fn put_into(&self, error: CallError) -> CallError {
+    /// Replaces ids in an error from another node by the names that the caller knows.
+    fn fill_in(&self, error: CallError) -> CallError {
         let kind = self.kind.to_owned();
         match error {
             CallError::Rejected(Rejected::UnknownType(_)) => CallError::Rejected(Rejected::UnknownType(kind)),
@@ -251,7 +251,7 @@ impl Names {
 
 impl Drop for ReplySender {
     fn drop(&mut self) {
-        if let Some(waker) = self.hand_over(Err(CallError::Cancelled)) {
+        if let Some(waker) = self.deliver(Err(CallError::Cancelled)) {
             waker.wake();
         }
     }
@@ -263,51 +263,52 @@ impl fmt::Debug for ReplySender {
     }
 }
 
-/// Where the reply of a call that came encoded goes: back through the host by the call's id, or to a slot that came along.
+/// The destination of the reply to an encoded call: the host, by the call's id, or a reply sender that came with the
+/// call.
 ///
 /// If it is dropped without an outcome, the caller gets [`CallError::Cancelled`].
 #[derive(Debug)]
 pub struct ReplyTo {
-    way: Option<Way>,
+    route: Option<Route>,
 }
 
-enum Way {
+enum Route {
     Host(Arc<dyn Host>, CallId),
-    ReplyCell(ReplySender),
+    Sender(ReplySender),
 }
 
 impl ReplyTo {
-    /// The reply of `call` leaves through `host`.
+    /// Sends the reply of `call` through `host`.
     pub fn host(host: Arc<dyn Host>, call: CallId) -> Self {
         Self {
-            way: Some(Way::Host(host, call)),
+            route: Some(Route::Host(host, call)),
         }
     }
 
-    /// The reply goes to a slot.
-    pub fn slot(slot: ReplySender) -> Self {
+    /// Sends the reply through a reply sender.
+    pub fn slot(sender: ReplySender) -> Self {
         Self {
-            way: Some(Way::ReplyCell(slot)),
+            route: Some(Route::Sender(sender)),
         }
     }
 
-    /// Hands over the outcome.
+    /// Sends the outcome.
     pub fn complete(mut self, outcome: Outcome) {
-        self.take_outcome(outcome);
+        self.send(outcome);
     }
 
-    /// The call goes on elsewhere: no reply will leave from here, and the slot goes along if there is one.
+    /// Forwards the call: no reply is sent from here. Returns the reply sender, if there is one.
     pub fn pass_on(mut self) -> Option<ReplySender> {
-        match self.way.take() {
-            Some(Way::ReplyCell(slot)) => Some(slot),
-            Some(Way::Host(..)) | None => None,
+        match self.route.take() {
+            Some(Route::Sender(sender)) => Some(sender),
+            Some(Route::Host(..)) | None => None,
         }
     }
 
-    fn take_outcome(&mut self, outcome: Outcome) {
-        match self.way.take() {
-            Some(Way::Host(host, call)) => host.reply(call, outcome),
-            Some(Way::ReplyCell(slot)) => slot.complete(outcome),
+    fn send(&mut self, outcome: Outcome) {
+        match self.route.take() {
+            Some(Route::Host(host, call)) => host.reply(call, outcome),
+            Some(Route::Sender(sender)) => sender.complete(outcome),
             None => {}
         }
     }
@@ -315,15 +316,15 @@ impl ReplyTo {
 
 impl Drop for ReplyTo {
     fn drop(&mut self) {
-        self.take_outcome(Err(CallError::Cancelled));
+        self.send(Err(CallError::Cancelled));
     }
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for Route {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Way::Host(_, call) => out.debug_tuple("Host").field(call).finish(),
-            Way::ReplyCell(slot) => slot.fmt(out),
+            Route::Host(_, call) => out.debug_tuple("Host").field(call).finish(),
+            Route::Sender(sender) => sender.fmt(out),
         }
     }
 }

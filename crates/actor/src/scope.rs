@@ -1,7 +1,7 @@
-//! The turn that this thread is in: set around every poll of a turn, so that calls know who makes them.
+//! The current turn of a thread: entered around every poll of a turn, so that calls know their caller.
 //!
-//! Scopes nest: an inline call runs inside its caller's poll, and the caller's scope waits in `outer` meanwhile. The chain of
-//! scopes on a thread is therefore the chain of inline calls, which is how a cycle among them is found.
+//! Scopes nest: an inline call runs inside its caller's poll, with the caller's scope in `outer`. The stack of scopes
+//! on a thread is therefore the chain of inline calls, which is how a cycle among them is detected.
 
 mod measuring;
 mod stack;
@@ -16,39 +16,39 @@ use crate::host::{CellHandle, Host};
 use crate::instance::Instance;
 use crate::measure::Measure;
 use crate::shared_instance::SharedInstance;
-pub(crate) use measuring::aside;
-use stack::Innermost;
+pub(crate) use measuring::without_timing;
+use stack::CurrentScope;
 pub(crate) use stack::{
-    Inside, count_awaited_call, count_inline_call, current_actor, depth, inside, wants_pause, with_current,
+    Inside, count_awaited_call, count_inline_call, current_actor, depth, inside, should_yield, with_current,
 };
 
-/// A turn as long as it lasts: who runs, on whose behalf, and what is measured.
+/// The context of a turn: its cell, its call context and its measurements.
 pub struct Scope {
-    /// Always there, but in the pool.
+    /// `None` only in the pool.
     cell: Option<Arc<dyn CellHandle>>,
     call_context: CallContext,
-    /// The actor, if other turns may share it with this one.
+    /// The instance, if other turns may share it.
     shared: Option<SharedInstance>,
-    /// Who called. `None` for an inline call, whose caller is the outer scope, or without one a client in this process.
+    /// The caller. `None` for an inline call: its caller is the outer scope, or a client in this process.
     origin: Option<Origin>,
     /// Boxed, because most turns are not measured.
     measure: Option<Box<Measure>>,
-    /// The turn was woken within the present poll, by its own thread.
+    /// The turn was woken during the current poll by the polling thread.
     woken: bool,
     outer: Option<Box<Scope>>,
 }
 
-/// The actor whose turn begins, and whether the turn is measured.
-pub(crate) struct Whose {
+/// The actor of a turn that begins, and the turn's sampling weight.
+pub(crate) struct TurnOwner {
     cell: Arc<dyn CellHandle>,
     measured: Option<u32>,
     shared: Option<SharedInstance>,
 }
 
-impl Whose {
-    /// The turn has its actor for itself.
+impl TurnOwner {
+    /// For an exclusive turn.
     #[inline]
-    pub(crate) fn alone<A>(instance: &mut Instance<A>) -> Self {
+    pub(crate) fn exclusive<A>(instance: &mut Instance<A>) -> Self {
         Self {
             measured: instance.measure_next(),
             cell: instance.take_cell(),
@@ -56,8 +56,8 @@ impl Whose {
         }
     }
 
-    /// The turn shares its actor with others.
-    pub(crate) fn sharing<A: Actor>(shared: &SharedInstance) -> Self {
+    /// For a turn that shares its actor.
+    pub(crate) fn shared<A: Actor>(shared: &SharedInstance) -> Self {
         Self {
             measured: shared.measure_next(),
             cell: shared.instance::<A>().cell().clone(),
@@ -66,16 +66,16 @@ impl Whose {
     }
 }
 
-/// A call or tell whose turn begins on the caller's thread.
-pub(crate) struct Inline {
+/// A call or tell whose turn runs inline on the caller's thread.
+pub(crate) struct InlineCall {
     pub(crate) method: Method,
     pub(crate) deadline: Time,
     pub(crate) added: AddedValues,
     pub(crate) one_way: bool,
 }
 
-/// What a call or tell carries that is made now, within the current turn or outside any. `size` is asked for the size of the
-/// arguments if the call is measured.
+/// The message context of a call or tell made by the current turn or outside any. `size` computes the size of the
+/// arguments if the call is recorded.
 #[inline]
 pub(crate) fn message_context(
     host: &dyn Host,
@@ -85,14 +85,14 @@ pub(crate) fn message_context(
     one_way: bool,
     size: impl FnOnce() -> u64,
 ) -> MessageContext {
-    let mut innermost = Innermost::take();
-    let (caller, mut call_context) = match innermost.scope() {
+    let mut current = CurrentScope::take();
+    let (caller, mut call_context) = match current.scope() {
         Some(scope) => {
             if scope.call_is_due() {
                 scope.record_call(callee, size);
             }
             let call_context = if one_way {
-                scope.call_context.apart()
+                scope.call_context.detached()
             } else {
                 scope.ensure_chain(host);
                 scope.call_context.clone()
@@ -101,36 +101,35 @@ pub(crate) fn message_context(
         }
         None => (Caller::Client(host.node()), CallContext::new(host.tenant())),
     };
-    drop(innermost);
+    drop(current);
     call_context.deadline = call_context.deadline.min(deadline);
     call_context.add(added);
     MessageContext::here(caller, call_context, one_way)
 }
 
 impl Scope {
-    /// Enters the turn of a call or tell on the caller's thread. `size` is asked for the size of the arguments if the turn is
-    /// measured.
+    /// Enters an inline turn. `size` computes the size of the arguments if the turn is measured.
     #[inline]
     pub(crate) fn enter_inline<'h>(
-        whose: Whose,
+        owner: TurnOwner,
         host: impl FnOnce() -> &'h Arc<dyn Host>,
-        call: Inline,
+        call: InlineCall,
         size: impl FnOnce() -> u64,
     ) {
-        let Whose { cell, measured, shared } = whose;
-        let Inline {
+        let TurnOwner { cell, measured, shared } = owner;
+        let InlineCall {
             method,
             deadline,
             added,
             one_way,
         } = call;
         let mut scope = Self::fresh();
-        let mut innermost = Innermost::take();
+        let mut current = CurrentScope::take();
         let mut is_due = false;
-        match innermost.scope() {
+        match current.scope() {
             Some(caller) => {
                 scope.call_context = match one_way {
-                    true => caller.call_context.apart(),
+                    true => caller.call_context.detached(),
                     false => caller.call_context.clone(),
                 };
                 is_due = caller.call_is_due();
@@ -144,34 +143,33 @@ impl Scope {
         }
         scope.call_context.add(added);
         if is_due || measured.is_some() {
-            scope.measure_inline(method, measured, innermost.scope().filter(|_| is_due), size);
+            scope.measure_inline(method, measured, current.scope().filter(|_| is_due), size);
         }
-        drop(innermost);
+        drop(current);
         if scope.call_context.trace().is_some() {
             scope.begin_span();
         }
         stack::enter(scope);
     }
 
-    /// Enters a turn out of the mailbox that has its actor for itself. `size` is asked for the size of the arguments if the
-    /// turn is measured.
+    /// Enters an exclusive turn from the mailbox. `size` computes the size of the arguments if the turn is measured.
     #[inline]
     pub fn enter_message<A>(instance: &mut Instance<A>, message_context: MessageContext, size: impl FnOnce() -> u64) {
-        Self::enter_from_mailbox(Whose::alone(instance), message_context, size);
+        Self::enter_from_mailbox(TurnOwner::exclusive(instance), message_context, size);
     }
 
-    /// Enters a turn out of the mailbox that shares its actor with others.
+    /// Enters a turn from the mailbox that shares its actor.
     pub fn enter_shared_message<A: Actor>(
         shared: &SharedInstance,
         message_context: MessageContext,
         size: impl FnOnce() -> u64,
     ) {
-        Self::enter_from_mailbox(Whose::sharing::<A>(shared), message_context, size);
+        Self::enter_from_mailbox(TurnOwner::shared::<A>(shared), message_context, size);
     }
 
     #[inline]
-    fn enter_from_mailbox(whose: Whose, message_context: MessageContext, size: impl FnOnce() -> u64) {
-        let Whose { cell, measured, shared } = whose;
+    fn enter_from_mailbox(owner: TurnOwner, message_context: MessageContext, size: impl FnOnce() -> u64) {
+        let TurnOwner { cell, measured, shared } = owner;
         let mut scope = Self::fresh();
         let (call_context, origin) = message_context.into_call_context();
         scope.call_context = call_context;
@@ -187,25 +185,24 @@ impl Scope {
         stack::enter(scope);
     }
 
-    /// Enters a worker's visit to an actor, in which turns that never wait come and go.
+    /// Enters a worker's batch of turns that never wait, of one actor.
     pub fn enter_batch<A>(instance: &mut Instance<A>) {
         let mut scope = Self::fresh();
         scope.cell = Some(instance.take_cell());
         stack::enter(scope);
     }
 
-    /// Leaves the visit, and gives back what was shared.
+    /// Leaves the batch and restores the instance's cell.
     ///
     /// # Panics
-    /// If this thread is in no visit.
+    /// If this thread is in no batch.
     pub fn leave_batch<A>(instance: &mut Instance<A>) {
         let mut scope = stack::leave();
-        instance.restore_cell(scope.cell.take().expect("a visit has its cell"));
+        instance.restore_cell(scope.cell.take().expect("a batch has its cell"));
         scope.recycle();
     }
 
-    /// Begins a turn of the visit that this thread is in. `size` is asked for the size of the arguments if the turn is
-    /// measured.
+    /// Begins a turn of the current batch. `size` computes the size of the arguments if the turn is measured.
     #[inline]
     pub(crate) fn begin_in_batch<A>(
         instance: &mut Instance<A>,
@@ -213,8 +210,8 @@ impl Scope {
         size: impl FnOnce() -> u64,
     ) {
         let measured = instance.measure_next();
-        let mut innermost = Innermost::take();
-        let scope = innermost.scope().expect("a visit has been entered");
+        let mut current = CurrentScope::take();
+        let scope = current.scope().expect("a batch has been entered");
         let (call_context, origin) = message_context.into_call_context();
         scope.call_context = call_context;
         scope.origin = Some(origin);
@@ -226,7 +223,7 @@ impl Scope {
         }
     }
 
-    /// Ends the turn of the visit that this thread is in: hands in what was measured.
+    /// Ends a turn of the current batch and reports its measurements.
     #[inline]
     pub fn end_in_batch<A>(instance: &mut Instance<A>, method: impl FnOnce() -> Method) {
         let is_measured = with_current(|scope| scope.is_some_and(|scope| scope.measure.is_some()));
@@ -239,13 +236,13 @@ impl Scope {
     fn end_measured_in_batch<A>(instance: &mut Instance<A>, method: Method) {
         let mut scope = stack::leave();
         scope.stop_clock();
-        if let Some(stride) = scope.hand_in(method) {
+        if let Some(stride) = scope.report(method) {
             instance.sampling.set_stride(stride);
         }
         stack::enter(scope);
     }
 
-    /// The time.
+    /// The current time.
     ///
     /// # Panics
     /// If this thread is in no turn.
@@ -253,7 +250,7 @@ impl Scope {
         with_current(|scope| scope.expect("this thread is in a turn").cell().now())
     }
 
-    /// Enters a turn that was left before it was over.
+    /// Re-enters a suspended turn.
     #[inline]
     pub fn resume(mut self: Box<Self>) {
         self.woken = false;
@@ -263,8 +260,8 @@ impl Scope {
         stack::enter(self);
     }
 
-    /// An actor is woken. If this thread is polling its turn, which has the actor for itself, that is [noted](Scope::is_woken) in
-    /// the turn, and nobody else needs to know. Says whether it is so.
+    /// Records a wake-up of an actor whose exclusive turn this thread is polling, so that [`is_woken`](Scope::is_woken)
+    /// reports it after the poll. Returns `false` if the wake-up has to be delivered otherwise.
     #[inline]
     pub fn note_wake<S>(cell: &Arc<S>) -> bool {
         with_current(|scope| {
@@ -277,13 +274,13 @@ impl Scope {
         })
     }
 
-    /// Whether the turn was woken during its last poll, by the thread that polled it.
+    /// Whether the turn was woken during its last poll by the polling thread.
     #[inline]
     pub fn is_woken(&self) -> bool {
         self.woken
     }
 
-    /// Leaves the innermost turn of this thread after a poll.
+    /// Leaves this thread's current turn after a poll.
     ///
     /// # Panics
     /// If this thread is in no turn.
@@ -296,7 +293,7 @@ impl Scope {
         scope
     }
 
-    /// Leaves the innermost turn of this thread, which is over: hands in what was measured and gives back the cell. Gives the
+    /// Ends this thread's current turn: reports its measurements and restores the instance's cell. Returns the
     /// deadline.
     ///
     /// # Panics
@@ -306,7 +303,7 @@ impl Scope {
         let mut scope = stack::leave();
         if scope.measure.is_some() {
             scope.stop_clock();
-            if let Some(stride) = scope.hand_in(method()) {
+            if let Some(stride) = scope.report(method()) {
                 instance.sampling.set_stride(stride);
             }
         }
@@ -316,7 +313,7 @@ impl Scope {
         deadline
     }
 
-    /// Leaves the innermost turn of this thread, which is over and shares its actor with others. Gives the deadline.
+    /// Ends this thread's current turn, which shares its actor. Returns the deadline.
     ///
     /// # Panics
     /// If this thread is in no turn.
@@ -324,7 +321,7 @@ impl Scope {
         let mut scope = stack::leave();
         if scope.measure.is_some() {
             scope.stop_clock();
-            if let Some(stride) = scope.hand_in(method()) {
+            if let Some(stride) = scope.report(method()) {
                 shared.set_stride(stride);
             }
         }
@@ -334,25 +331,25 @@ impl Scope {
         deadline
     }
 
-    /// Fills in what the caller knows while it is still at hand: an inline turn that is suspended outlives its caller's poll.
-    pub(crate) fn part_from_caller(&mut self) {
+    /// Copies the caller's data into the scope: a suspended inline turn outlives its caller's poll.
+    pub(crate) fn detach_from_caller(&mut self) {
         with_current(|caller| {
-            self.name_caller(caller.as_deref());
+            self.record_caller(caller.as_deref());
             let Some(caller) = caller else { return };
-            // From here on each goes its own way, and a cycle is only found by the chain's id.
+            // The stacks part here, so a cycle can only be detected by the chain's id.
             if self.call_context.chain().is_none() {
                 caller.ensure_chain(&*self.cell().host());
                 self.call_context
-                    .set_chain(caller.call_context.chain().expect("it was just given one"));
+                    .set_chain(caller.call_context.chain().expect("the chain was just given an id"));
             }
         });
-        // What it does from here on is no longer within the caller's time.
+        // Time spent from here on is not part of the caller's poll.
         if let Some(measure) = &mut self.measure {
-            measure.stands_for = 0;
+            measure.call_weight = 0;
         }
     }
 
-    /// Makes sure that the chain has an id, also in the outer turns that belong to it.
+    /// Ensures that the chain has an id, in this scope and in the outer scopes of the chain.
     #[inline]
     fn ensure_chain(&mut self, host: &dyn Host) {
         if self.call_context.chain().is_none() {
@@ -370,57 +367,57 @@ impl Scope {
         }
     }
 
-    /// Notes who called, unless that is known: the turn that this one was called in, or a client in this process.
-    fn name_caller(&mut self, caller: Option<&Scope>) {
+    /// Records the caller unless it is known: the turn that made the inline call, or a client in this process.
+    fn record_caller(&mut self, caller: Option<&Scope>) {
         if self.origin.is_none() {
-            let caller = self.called_by(caller);
+            let caller = self.local_caller(caller);
             self.origin = Some(Origin { caller, from: HERE });
         }
     }
 
-    /// Who called, if it was within this process.
-    fn called_by(&self, caller: Option<&Scope>) -> Caller {
+    /// The caller within this process.
+    fn local_caller(&self, caller: Option<&Scope>) -> Caller {
         match caller {
             Some(caller) => Caller::Actor(caller.cell().id()),
             None => Caller::Client(self.cell().node()),
         }
     }
 
-    /// The chain of calls that this turn belongs to, unless nobody else can belong to it.
+    /// The call chain's id; `None` while no other turn can belong to the chain.
     pub fn chain(&self) -> Option<ChainId> {
         self.call_context.chain()
     }
 
-    /// When the caller stops waiting.
+    /// The deadline, or [`NEVER`].
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
         self.call_context.deadline
     }
 
-    /// The tenant on whose account the turn runs.
+    /// The tenant that the turn runs for.
     pub(crate) fn tenant(&self) -> TenantId {
         self.call_context.tenant
     }
 
-    /// The values that call context along.
+    /// The request context values.
     pub(crate) fn values(&self) -> Option<&RequestContext> {
         self.call_context.values()
     }
 
-    /// The turn's place in a trace.
+    /// The trace context.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         self.call_context.trace()
     }
 
-    /// Who called.
+    /// The caller.
     pub(crate) fn caller(&self) -> Caller {
         match &self.origin {
             Some(origin) => origin.caller.clone(),
-            None => self.called_by(self.outer.as_deref()),
+            None => self.local_caller(self.outer.as_deref()),
         }
     }
 
-    /// The actor whose turn it is.
+    /// The actor's cell.
     #[inline]
     pub(crate) fn cell(&self) -> &Arc<dyn CellHandle> {
         self.cell.as_ref().expect("a turn has its cell")

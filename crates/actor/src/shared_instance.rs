@@ -1,4 +1,4 @@
-//! An actor that several turns share, each of which borrows it as `&self`.
+//! An instance shared by several turns, each of which borrows the actor as `&self`.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -7,19 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::Actor;
 use crate::instance::{Instance, Sampling, UsedSince};
 
-/// An actor that several turns share. Each turn that is not over has a clone; when the last one is over, the actor is
-/// [given back](SharedInstance::give_back) whole.
+/// An instance shared by several turns. Each live turn has a clone; when the last one ends, the instance is
+/// [reclaimed](SharedInstance::give_back).
 ///
-/// It does not name the actor's type, because only types with handlers that share their actor can be shared between
-/// threads at all: others need not be `Sync`, and nothing of theirs is ever shared.
+/// The actor's type is erased, because only types with sharing handlers have to be `Sync`.
 #[derive(Clone)]
-pub struct SharedInstance(Arc<Shared>);
+pub struct SharedInstance(Arc<SharedState>);
 
-struct Shared {
-    /// A `Instance` of the actor's type, in its own box: it is not moved.
+struct SharedState {
+    /// An `Instance` of the actor's type, in its original box.
     instance: Box<dyn Any + Send + Sync>,
     sampling: Mutex<Sampling>,
-    /// How many turns that may change the actor are not over.
+    /// Live turns that may change the actor.
     changing: AtomicU32,
     /// Whether such a turn has ended since this was last cleared.
     changed: AtomicBool,
@@ -28,11 +27,11 @@ struct Shared {
 }
 
 impl SharedInstance {
-    /// Lends an actor.
+    /// Makes an instance shareable.
     pub fn new<A: Actor + Sync>(instance: Box<Instance<A>>) -> Self {
         let mut instance = instance;
         instance.ensure_waker();
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedState {
             sampling: Mutex::new(instance.sampling),
             changing: AtomicU32::new(0),
             changed: AtomicBool::new(instance.changed),
@@ -41,85 +40,85 @@ impl SharedInstance {
         }))
     }
 
-    /// The actor.
+    /// The instance.
     ///
     /// # Panics
-    /// If it is of another type.
+    /// If it is of another actor type.
     pub fn instance<A: Actor>(&self) -> &Instance<A> {
         let instance = self.0.instance.downcast_ref();
-        instance.expect("a cell lends actors of its own type")
+        instance.expect("a cell shares instances of its own actor type")
     }
 
-    /// Gives the actor back if no other turn has it, with what has become known of it meanwhile.
+    /// Reclaims the instance if no other turn shares it, with its sampling state and change flag up to date.
     ///
     /// # Panics
-    /// If it is of another type.
+    /// If it is of another actor type.
     pub fn give_back<A: Actor>(self) -> Result<Box<Instance<A>>, SharedInstance> {
         let shared = Arc::try_unwrap(self.0).map_err(SharedInstance)?;
         let instance = shared.instance.downcast::<Instance<A>>();
-        let mut instance = instance.unwrap_or_else(|_| panic!("a cell lends actors of its own type"));
+        let mut instance = instance.unwrap_or_else(|_| panic!("a cell shares instances of its own actor type"));
         instance.sampling = shared.sampling.into_inner().unwrap_or_else(PoisonError::into_inner);
         instance.changed = shared.changed.into_inner();
         instance.used = UsedSince::ALL;
         Ok(instance)
     }
 
-    /// Whether the actor may differ from what it was when [`clear_changed`](SharedInstance::clear_changed) was last called.
+    /// Whether the actor may have changed since the last [`clear_changed`](SharedInstance::clear_changed).
     pub fn is_changed(&self) -> bool {
         self.0.changed.load(Ordering::Acquire) || self.0.changing.load(Ordering::Acquire) > 0
     }
 
-    /// From now on only later changes count.
+    /// Clears the change flag.
     pub fn clear_changed(&self) {
         self.0.changed.store(false, Ordering::Release);
     }
 
-    /// A turn that may change the actor begins.
+    /// Begins a turn that may change the actor.
     pub(crate) fn begin_change(&self) {
         self.0.changing.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Such a turn is over.
+    /// Ends a turn that may have changed the actor.
     pub(crate) fn end_change(&self) {
         self.0.changed.store(true, Ordering::Release);
         self.0.changing.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// A turn that may have changed the actor panicked: nobody may rely on it any longer.
+    /// Marks the actor as inconsistent: a turn that may have changed it panicked.
     pub fn mark_broken(&self) {
         self.0.broken.store(true, Ordering::Release);
     }
 
-    /// Whether nobody may rely on the actor any longer.
+    /// Whether the actor may be inconsistent.
     pub fn is_broken(&self) -> bool {
         self.0.broken.load(Ordering::Acquire)
     }
 
-    /// Whether the turn that begins now is measured, and if so how many turns it stands for.
+    /// The weight of the turn that begins now; `None` if it is not measured.
     pub(crate) fn measure_next(&self) -> Option<u32> {
         self.sampling().next()
     }
 
-    /// Sets how many turns one measured turn stands for from the next one on.
+    /// Sets the weight of the measured turns from the next one on.
     pub(crate) fn set_stride(&self, stride: u16) {
         self.sampling().set_stride(stride);
     }
 
     fn sampling(&self) -> MutexGuard<'_, Sampling> {
-        // Nothing that can panic runs under this lock, so what it guards is whole.
+        // Nothing that can panic runs under this lock, so poisoning is harmless.
         self.0.sampling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a handler's future holds its actor by: all of it, or a part in one that is shared.
+/// A handler future's hold on its actor: the exclusive instance, or a share of it.
 pub trait Held<A>: Send + 'static {
-    /// Of an actor that nobody else has.
+    /// An exclusive hold.
     fn own(instance: Box<Instance<A>>) -> Self;
 
-    /// Of one that several turns share; the handler only reads it or may change it.
+    /// A share. Unless `read_only`, the handler may change the actor.
     fn share(shared: &SharedInstance, read_only: bool) -> Self;
 
-    /// The handler is over: puts the actor into its place if nobody else has it.
+    /// Releases the hold when the handler has ended. An exclusive instance is put into `place`.
     fn give_back(self, place: &mut Option<Box<Instance<A>>>, read_only: bool);
 }
 
@@ -129,8 +128,8 @@ impl<A: Actor> Held<A> for Box<Instance<A>> {
         instance
     }
 
-    fn share(_lent: &SharedInstance, _read_only: bool) -> Self {
-        unreachable!("a handler with `&mut self` has its actor for itself")
+    fn share(_shared: &SharedInstance, _read_only: bool) -> Self {
+        unreachable!("a handler with `&mut self` is exclusive")
     }
 
     #[inline]
@@ -141,8 +140,8 @@ impl<A: Actor> Held<A> for Box<Instance<A>> {
 }
 
 impl<A: Actor> Held<A> for SharedInstance {
-    fn own(_body: Box<Instance<A>>) -> Self {
-        unreachable!("a handler that waits with `&self` shares its actor")
+    fn own(_instance: Box<Instance<A>>) -> Self {
+        unreachable!("an async handler with `&self` shares its actor")
     }
 
     fn share(shared: &SharedInstance, read_only: bool) -> Self {

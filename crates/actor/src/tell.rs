@@ -1,4 +1,4 @@
-//! Tells: messages that nobody waits for.
+//! Tells: one-way messages.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,26 +8,28 @@ use elastin_types::{CallError, Overloaded, Time};
 
 use crate::call::Call;
 use crate::call_context::NEVER;
-use crate::envelope::{Destination, Payload, Post};
+use crate::envelope::{Destination, Payload, PostedCall};
 use crate::function::Function;
 use crate::host::WakeId;
-use crate::invoke::{dispatch_tell, may_run_told, message_context, run_told, run_told_late, waiting_deadline};
+use crate::invoke::{
+    may_run_tell_inline, message_context, run_pending_tell, run_tell_inline, send_remote_tell, waiting_deadline,
+};
 use crate::reference::RawRef;
 use crate::scope;
 
-/// A tell that waits for room.
+/// The future of a tell. It waits for room in the actor's mailbox.
 #[must_use = "a tell does nothing until it is awaited"]
 pub struct Tell<'a, F: Function> {
-    /// Until it is made.
+    /// `Some` until the first poll.
     call: Option<Call<'a, F>>,
-    /// Boxed, because most find room at once, and a future is copied about.
-    waiting: Option<Box<Waiting<'a, F>>>,
+    /// Boxed to keep the future small: most tells find room immediately.
+    pending: Option<Box<PendingTell<'a, F>>>,
 }
 
 /// A tell that found the mailbox full.
-struct Waiting<'a, F: Function> {
+struct PendingTell<'a, F: Function> {
     target: &'a RawRef<F::Actor>,
-    post: Post<F>,
+    post: PostedCall<F>,
     deadline: Time,
     timer: Option<WakeId>,
 }
@@ -37,38 +39,38 @@ impl<'a, F: Function> Tell<'a, F> {
     pub(crate) fn new(call: Call<'a, F>) -> Self {
         Self {
             call: Some(call),
-            waiting: None,
+            pending: None,
         }
     }
 
-    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
-        let waiting = self
-            .waiting
+    fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
+        let pending = self
+            .pending
             .as_mut()
-            .expect("a tell is not polled again once it is over");
-        let outcome = std::task::ready!(waiting.poll(cx));
-        self.waiting = None;
+            .expect("a tell is not polled again after it has ended");
+        let outcome = std::task::ready!(pending.poll(cx));
+        self.pending = None;
         Poll::Ready(outcome)
     }
 
-    /// The mailbox is full.
+    /// Waits for room in a full mailbox.
     #[cold]
     fn wait(
         &mut self,
         target: &'a RawRef<F::Actor>,
-        post: Post<F>,
+        post: PostedCall<F>,
         deadline: Time,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CallError>> {
-        let mut waiting = Waiting {
+        let mut pending = PendingTell {
             target,
             post,
             deadline: waiting_deadline::<F>(target, deadline),
             timer: None,
         };
-        let polled = waiting.poll_deadline(cx);
+        let polled = pending.poll_deadline(cx);
         if polled.is_pending() {
-            self.waiting = Some(Box::new(waiting));
+            self.pending = Some(Box::new(pending));
         }
         polled
     }
@@ -81,28 +83,28 @@ impl<F: Function> Future for Tell<'_, F> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.call.is_some() && scope::wants_pause() {
+        if self.call.is_some() && scope::should_yield() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let Some(call) = self.call.take() else {
-            return self.poll_waiting(cx);
+            return self.poll_pending(cx);
         };
         let (target, deadline) = (call.target, call.ends());
         let Some(cell) = target.target() else {
-            return Poll::Ready(dispatch_tell(call, deadline));
+            return Poll::Ready(send_remote_tell(call, deadline));
         };
-        if may_run_told::<F>()
+        if may_run_tell_inline::<F>()
             && let Some(instance) = cell.try_begin_cheap(scope::depth())
         {
-            run_told(&**cell, instance, call, deadline);
+            run_tell_inline(&**cell, instance, call, deadline);
             return Poll::Ready(Ok(()));
         }
         let message_context = message_context::<F>(target, &call.arguments, deadline, call.added, true);
-        let mut post = Post(Some(Payload {
+        let mut post = PostedCall(Some(Payload {
             arguments: call.arguments,
             message_context,
-            destination: Destination::Nowhere,
+            destination: Destination::None,
         }));
         match cell.post(&mut post, Some(cx.waker())) {
             Err(CallError::Overloaded(_)) => self.wait(target, post, deadline, cx),
@@ -111,15 +113,18 @@ impl<F: Function> Future for Tell<'_, F> {
     }
 }
 
-impl<F: Function> Waiting<'_, F> {
-    /// Looks whether there is room.
+impl<F: Function> PendingTell<'_, F> {
+    /// Tries to enqueue the tell again.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
-        let cell = self.target.target().expect("the tell was made for a local cell");
-        // Else it would be the mail for which all that is told after it waits.
-        if may_run_told::<F>()
+        let cell = self
+            .target
+            .target()
+            .expect("only a tell to a local cell waits for room");
+        // Run inline if possible: a queued tell would force all later tells through the mailbox.
+        if may_run_tell_inline::<F>()
             && let Some(instance) = cell.try_begin_cheap(scope::depth())
         {
-            run_told_late(&**cell, instance, self.post.take());
+            run_pending_tell(&**cell, instance, self.post.take());
             return Poll::Ready(Ok(()));
         }
         match cell.post(&mut self.post, Some(cx.waker())) {
@@ -128,7 +133,7 @@ impl<F: Function> Waiting<'_, F> {
         }
     }
 
-    /// There is no room: waits on if there is time.
+    /// Keeps waiting for room until the deadline.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CallError>> {
         if self.deadline == NEVER {
             return Poll::Pending;
@@ -144,7 +149,7 @@ impl<F: Function> Waiting<'_, F> {
     }
 }
 
-impl<F: Function> Drop for Waiting<'_, F> {
+impl<F: Function> Drop for PendingTell<'_, F> {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
             self.target.bound().cancel_wake(timer);

@@ -1,4 +1,4 @@
-//! A turn: one call of one actor, from the moment it is made until its reply has left.
+//! A turn: the execution of one call in one actor, from its creation until its reply is sent.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::instance::Instance;
 use crate::reply::ReplySender;
 use crate::shared_instance::SharedInstance;
 
-/// A call of an actor of type `A`, whatever the function.
+/// A call of an actor of type `A`, with its function's type erased.
 pub trait Turn<A>: Send {
     /// The function.
     fn method(&self) -> Method;
@@ -21,106 +21,106 @@ pub trait Turn<A>: Send {
     /// Whether it only reads the actor.
     fn read_only(&self) -> bool;
 
-    /// Whether it borrows its actor as `&self`, so that it can run while others that do wait for something.
+    /// Whether it borrows its actor as `&self`, so that it can interleave with other such turns.
     fn shared(&self) -> bool {
         false
     }
 
-    /// Whether it may wait for something before it is over.
+    /// Whether it may be suspended before it ends.
     fn may_wait(&self) -> bool {
         true
     }
 
-    /// The lifecycle hook that it is, if it is one and no call.
+    /// The lifecycle hook, if this turn is one instead of a call.
     fn hook(&self) -> Option<Hook> {
         None
     }
 
-    /// What the call carries besides its arguments; gone once the turn was opened.
+    /// The message context; `None` once the turn was opened.
     fn message_context(&self) -> Option<&MessageContext>;
 
-    /// Takes what the call carries, for the scope of the turn that is about to run; `None` if the caller has gone away.
+    /// Takes the message context, for the scope of the turn that is about to run; `None` if the caller is gone.
     fn open(self: Pin<&mut Self>) -> Option<MessageContext>;
 
     /// The encoded size of the arguments; 0 once the handler runs.
     fn arguments_size(&self) -> u64;
 
-    /// Lends an actor to this turn and others. Only for turns that are [shared](Turn::shared) and
+    /// Makes an instance shareable among turns. Only for turns that are [shared](Turn::shared) and
     /// [may wait](Turn::may_wait).
-    fn lend(&self, instance: Box<Instance<A>>) -> SharedInstance {
+    fn share_instance(&self, instance: Box<Instance<A>>) -> SharedInstance {
         drop(instance);
-        unreachable!("this turn has its actor for itself")
+        unreachable!("an exclusive turn does not share its actor")
     }
 
-    /// Runs a turn that never waits as part of a worker's visit to its actor, whose scope is entered.
+    /// Runs a turn that never waits as part of a worker's batch. The scope of the batch must be entered.
     fn run_at_once(self: Pin<&mut Self>, instance: &mut Instance<A>) -> AtOnce {
         let _ = instance;
         AtOnce::MayWait
     }
 
-    /// Gives the turn its actor and runs the handler, until it waits or is over. The actor is out of its place while the
-    /// turn waits, and comes back when it is over.
+    /// Starts the handler and polls it once. The turn takes the instance and puts it back when it ends.
     fn start(self: Pin<&mut Self>, instance: &mut Option<Box<Instance<A>>>, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// The same on an actor that other turns share. Only for turns that are [shared](Turn::shared).
+    /// Like [`start`](Turn::start), on a shared instance. Only for turns that are [shared](Turn::shared).
     fn start_shared(self: Pin<&mut Self>, shared: &SharedInstance, cx: &mut Context<'_>) -> Poll<()> {
         let _ = (shared, cx);
-        unreachable!("this turn has its actor for itself")
+        unreachable!("an exclusive turn does not share its actor")
     }
 
-    /// Runs the handler on, until it waits or is over. An actor that the turn has for itself comes back to its place.
+    /// Polls the handler. An exclusive turn puts its instance back when it ends.
     fn poll(self: Pin<&mut Self>, instance: &mut Option<Box<Instance<A>>>, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Sends the reply that the handler gave.
+    /// Sends the handler's reply.
     fn reply(self: Pin<&mut Self>);
 
     /// Sends an error instead of a reply.
     fn fail(self: Pin<&mut Self>, error: CallError);
 
-    /// Makes a message of a turn that has not started. The reply slot comes along if the caller is in this process; else
-    /// the message's header says where the reply goes.
+    /// Encodes a turn that has not started as a message. A local caller's reply sender is returned along with it;
+    /// otherwise the message's header identifies the destination of the reply.
     fn encode(self: Pin<Box<Self>>, target: &ActorId, host: &dyn Host) -> Option<(Message, Option<ReplySender>)>;
 
-    /// Keeps a turn that is over and has replied, so that a later call needs no allocation.
+    /// Returns a turn that has ended and replied to the turn pool, so that a later call needs no allocation.
     fn keep(self: Pin<Box<Self>>) {}
 
-    /// Makes a turn that is over hold another call of the same function, taken out of the
-    /// [`Posted`]'s `payload`; says whether it is the same function.
+    /// Reuses a turn that has ended for the call in a [`Posted`]'s `payload`. Returns `false`, without any effect, if
+    /// that is a call of another function.
     fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool;
 }
 
-/// What became of a turn that was to be run at once.
+/// Result of [`Turn::run_at_once`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtOnce {
-    /// Nothing: it may wait for something, which this is not the way for.
+    /// The turn was not run, because its handler may wait.
     MayWait,
-    /// It did not run: nobody waits for it any longer, or its caller was told that its time is over.
+    /// The turn was dropped: its caller is gone, or its deadline has passed and the caller was notified.
     Skipped,
-    /// It is over, and nobody waits for a reply.
-    Told,
-    /// It is over; the reply has not left.
+    /// A one-way turn has ended: there is no reply to send.
+    OneWay,
+    /// The turn has ended; its reply is not sent yet.
     Replies,
-    /// It panicked. Its scope is as it was when that happened.
+    /// The turn panicked. Its scope is still entered.
     Panicked,
 }
 
-/// A call on its way into a mailbox, whatever the function. It becomes a turn there, in the allocation of one that is over
-/// if there is one.
+/// A call to be enqueued in a mailbox, with its function's type erased. It becomes a turn there, in a recycled
+/// allocation if possible.
 pub trait Posted<A> {
-    /// What the call carries besides its arguments.
+    /// The message context.
     fn message_context(&self) -> &MessageContext;
 
     /// Whether it borrows its actor as `&self`.
     fn shared(&self) -> bool;
 
-    /// Makes the call a turn of its own.
+    /// Allocates a turn for the call.
     fn boxed(&mut self) -> Pin<Box<dyn Turn<A>>>;
 
-    /// Puts the call into a turn that is over; says whether that is one of the same function. If not, nothing has happened.
+    /// Moves the call into a turn that has ended. Returns `false`, without any effect, if that is a turn of another
+    /// function.
     fn put_into(&mut self, spare: Pin<&mut dyn Turn<A>>) -> bool;
 }
 
-/// A turn that was made elsewhere, on its way into a mailbox.
+/// A turn that exists already, to be enqueued in a mailbox.
 pub struct Made<A>(Option<Pin<Box<dyn Turn<A>>>>);
 
 impl<A> Made<A> {
@@ -129,7 +129,7 @@ impl<A> Made<A> {
         Self(Some(turn))
     }
 
-    /// The turn, if it did not get into the mailbox.
+    /// The turn, if it was not enqueued.
     pub fn into_turn(self) -> Option<Pin<Box<dyn Turn<A>>>> {
         self.0
     }
@@ -138,7 +138,8 @@ impl<A> Made<A> {
 impl<A> Posted<A> for Made<A> {
     fn message_context(&self) -> &MessageContext {
         let turn = self.0.as_ref().expect("the turn is not in a mailbox yet");
-        turn.message_context().expect("a turn that has not started carries it")
+        turn.message_context()
+            .expect("a turn that has not started has its message context")
     }
 
     fn shared(&self) -> bool {
@@ -146,7 +147,7 @@ impl<A> Posted<A> for Made<A> {
     }
 
     fn boxed(&mut self) -> Pin<Box<dyn Turn<A>>> {
-        self.0.take().expect("a turn goes into one mailbox")
+        self.0.take().expect("a turn is enqueued once")
     }
 
     fn put_into(&mut self, _spare: Pin<&mut dyn Turn<A>>) -> bool {

@@ -1,5 +1,5 @@
-//! Turns that are over, kept for the next call of the same function on the same thread: a call that runs at once would spend a
-//! fifth of its time on the allocation of its own.
+//! Thread-local pool of inline turns. The next call of the same function on the same thread reuses the allocation,
+//! which would otherwise dominate the cost of a short call.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,37 +11,37 @@ use crate::function::Function;
 /// A turn that runs on its caller's thread.
 pub(crate) type InlineTurnBox<F> = Pin<Box<dyn InlineTurn<F>>>;
 
-/// How many functions a thread keeps a turn of. Of two that have the same place, the first to come has it.
-const PLACES: usize = 64;
+/// Slots of a thread's pool, one turn each. If two functions map to the same slot, the first one used owns it.
+const SLOTS: usize = 64;
 
-/// An `Option<InlineTurnBox<F>>` for some `F`. It stays while its turn is in use, so that it is not allocated again either.
-type Place = Cell<Option<Box<dyn Any>>>;
+/// An `Option<InlineTurnBox<F>>` for some `F`. The outer box stays while its turn is in use, to avoid reallocating it.
+type Slot = Cell<Option<Box<dyn Any>>>;
 
 thread_local! {
-    static POOL_SLOTS: [Place; PLACES] = const { [const { Cell::new(None) }; PLACES] };
+    static POOL: [Slot; SLOTS] = const { [const { Cell::new(None) }; SLOTS] };
 }
 
-/// Shows the place for turns of a function, if it has one; `None` also while the thread ends.
+/// Accesses the slot of a function; `None` if another function owns it or the thread is exiting.
 #[inline]
-fn with_place<F: Function, T>(look: impl FnOnce(&mut Option<InlineTurnBox<F>>) -> T) -> Option<T> {
-    let look = |places: &[Place; PLACES]| {
-        let place = &places[F::METHOD.number() as usize % PLACES];
-        let mut kept = place.take().unwrap_or_else(|| Box::new(None::<InlineTurnBox<F>>));
-        let seen = kept.downcast_mut().map(look);
-        place.set(Some(kept));
-        seen
+fn with_slot<F: Function, T>(access: impl FnOnce(&mut Option<InlineTurnBox<F>>) -> T) -> Option<T> {
+    let access_slot = |slots: &[Slot; SLOTS]| {
+        let slot = &slots[F::METHOD.number() as usize % SLOTS];
+        let mut kept = slot.take().unwrap_or_else(|| Box::new(None::<InlineTurnBox<F>>));
+        let result = kept.downcast_mut().map(access);
+        slot.set(Some(kept));
+        result
     };
-    POOL_SLOTS.try_with(look).ok().flatten()
+    POOL.try_with(access_slot).ok().flatten()
 }
 
-/// A turn of the function that is over, if there is one.
+/// Takes a pooled turn of the function, if there is one.
 #[inline]
 pub(crate) fn take<F: Function>() -> Option<InlineTurnBox<F>> {
-    with_place(Option::take).flatten()
+    with_slot(Option::take).flatten()
 }
 
-/// Keeps a turn that is over and whose reply was taken.
+/// Returns a turn that has ended and whose reply was taken.
 #[inline]
 pub(crate) fn keep<F: Function>(turn: InlineTurnBox<F>) {
-    with_place(|place| *place = Some(turn));
+    with_slot(|slot| *slot = Some(turn));
 }

@@ -1,6 +1,6 @@
-//! The macros' errors: each file shows a mistake, and beside it stands what the compiler says.
+//! Golden tests of the macros' diagnostics: each `.rs` file contains mistakes, its `.stderr` file the expected errors.
 
 #[test]
-fn mistakes_are_explained() {
+fn mistakes_are_reported_at_the_right_place() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
 }

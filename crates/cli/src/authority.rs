@@ -9,7 +9,7 @@ use crate::output::say;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Make the authority of a new cluster. Whoever has its key can make members: keep it away from servers
+    /// Make the authority of a new cluster. Its key can make members: keep it away from servers
     Init {
         /// The directory to write it to
         directory: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) enum Command {
         /// The name of the server or client
         #[arg(long)]
         name: String,
-        /// For somebody who only calls or operates, and must not speak for a server
+        /// For a client or operator, which must not act as a server
         #[arg(long)]
         client: bool,
     },

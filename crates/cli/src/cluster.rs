@@ -1,4 +1,4 @@
-//! `elastin status`, `move` and `drain`: what operators ask of a running cluster.
+//! `elastin status`, `move` and `drain`: operating a running cluster.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,9 +7,9 @@ use clap::Args;
 use elastin::{Cluster, ClusterAddress, Elastin, ServerStatus};
 use elastin_types::{ActorId, ActorType, Key};
 
-use crate::output::{say, say_json};
+use crate::output::{print_json, say};
 
-/// Which cluster.
+/// Selects the cluster.
 #[derive(Args)]
 pub(crate) struct Where {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(crate) fn status(place: &Where, json: bool) -> anyhow::Result<()> {
     with_cluster(place, async |cluster| {
         let servers = cluster.status().await?;
         if json {
-            return say_json(&servers);
+            return print_json(&servers);
         }
         say(&table(&servers));
         Ok(())
@@ -41,7 +41,7 @@ pub(crate) fn move_actor(place: &Where, actor: &str, server: &str) -> anyhow::Re
     })
 }
 
-/// Empties a server, which leaves then.
+/// Drains a server, which then leaves the cluster.
 pub(crate) fn drain(place: &Where, server: &str) -> anyhow::Result<()> {
     with_cluster(place, async |cluster| {
         cluster.drain(server).await?;
@@ -54,7 +54,7 @@ fn with_cluster(place: &Where, work: impl AsyncFnOnce(&Cluster) -> anyhow::Resul
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let app = Elastin::app().name(&place.cluster);
-        // Unlike that of any other operator who is there at the same time.
+        // Two operators at the same time need different names.
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let name = format!("operator-{}-{}", std::process::id(), now.as_nanos());
         let cluster = Cluster::connect(&app, &place.address, &name).await?;

@@ -29,7 +29,7 @@ enum Command {
     /// Try to break the cluster's protocols in simulated worlds with random faults
     #[command(subcommand)]
     Sim(sim::Command),
-    /// Show how the servers of a running cluster are
+    /// Show the servers of a running cluster
     Status {
         #[command(flatten)]
         place: cluster::Where,
@@ -46,7 +46,7 @@ enum Command {
         #[command(flatten)]
         place: cluster::Where,
     },
-    /// Empty a server of a running cluster, which leaves then
+    /// Drain a server of a running cluster: move its actors away, then let it leave
     Drain {
         /// The name of the server
         server: String,

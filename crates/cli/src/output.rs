@@ -1,4 +1,4 @@
-//! What commands print.
+//! Output of the commands.
 
 use std::io::Write;
 
@@ -6,12 +6,12 @@ use serde::Serialize;
 
 /// Prints to standard output.
 pub(crate) fn say(text: &str) {
-    // A closed pipe means that nobody wants the rest.
+    // A closed pipe means that the reader does not want the rest.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// Prints a value as JSON.
-pub(crate) fn say_json(value: &impl Serialize) -> anyhow::Result<()> {
+pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     say(&format!("{}\n", serde_json::to_string_pretty(value)?));
     Ok(())
 }

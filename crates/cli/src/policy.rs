@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use elastin_policy::{Compiled, Diagnostics, Index, Policy, Scenarios, Scope, compile, decode, format, parse_schema};
 use elastin_types::Schema;
 
-use crate::output::{say, say_json};
+use crate::output::{print_json, say};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -22,11 +22,11 @@ pub(crate) enum Command {
         /// Change nothing; fail if a file is not formatted
         #[arg(long)]
         check: bool,
-        /// Say as JSON which files were not formatted
+        /// List the files that were not formatted as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Compile a policy to the file that nodes take
+    /// Compile a policy to the file that nodes load
     Compile {
         #[command(flatten)]
         checked: Checked,
@@ -34,11 +34,11 @@ pub(crate) enum Command {
         #[arg(long, short)]
         output: Option<PathBuf>,
     },
-    /// Say for each rule which actors made it fire, or what kept it from firing and by how much
+    /// Show for each rule the actors that made it fire, or the comparison that failed and by how much
     Explain {
         #[command(flatten)]
         checked: Checked,
-        /// The snapshots: a file of test cases, whose expectations are not looked at
+        /// The snapshots: a file of test cases, whose expectations are ignored
         snapshots: PathBuf,
     },
     /// Run a file of test cases: snapshots with the actions that a policy must propose
@@ -50,7 +50,7 @@ pub(crate) enum Command {
     },
 }
 
-/// A policy and what it is checked against.
+/// A policy and the schema that it is checked against.
 #[derive(Args)]
 pub(crate) struct Checked {
     /// The policy
@@ -58,7 +58,7 @@ pub(crate) struct Checked {
     /// The application's actor types, as its program's `schema` prints them; files of test cases may bring their own
     #[arg(long)]
     schema: Option<PathBuf>,
-    /// Say everything as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -96,7 +96,7 @@ impl Checked {
             .with_context(|| file.display().to_string())
     }
 
-    /// Compiles the policy, and says what there is to say about it.
+    /// Compiles the policy, and prints its diagnostics.
     fn compile(&self, schema: Option<Schema>) -> anyhow::Result<Policy> {
         let Some(schema) = schema else {
             bail!("a policy is checked against actors: name them with --schema FILE (a program's `schema` prints it)");
@@ -118,7 +118,7 @@ impl Checked {
 
     fn tell(&self, diagnostics: &Diagnostics) -> anyhow::Result<()> {
         if self.json {
-            say_json(&diagnostics.located().collect::<Vec<_>>())
+            print_json(&diagnostics.located().collect::<Vec<_>>())
         } else {
             let styled = std::io::stderr().is_terminal();
             eprint!(
@@ -162,7 +162,7 @@ fn fmt(files: &[PathBuf], check: bool, json: bool) -> anyhow::Result<()> {
         unformatted.push(name);
     }
     if json {
-        say_json(&unformatted)?;
+        print_json(&unformatted)?;
     }
     if check && !unformatted.is_empty() {
         bail!("not formatted: {}", unformatted.join(", "));
@@ -182,7 +182,11 @@ fn explain(checked: &Checked, file: &Path) -> anyhow::Result<()> {
             say(&format!("{}\n{}\n", case.name, explanation.render(&schema)));
         }
     }
-    if checked.json { say_json(&explanations) } else { Ok(()) }
+    if checked.json {
+        print_json(&explanations)
+    } else {
+        Ok(())
+    }
 }
 
 fn test(checked: &Checked, file: &Path) -> anyhow::Result<()> {
@@ -192,7 +196,7 @@ fn test(checked: &Checked, file: &Path) -> anyhow::Result<()> {
         .with_context(|| file.display().to_string())?;
     let failed = results.iter().filter(|result| !result.passed()).count();
     if checked.json {
-        say_json(&results)?;
+        print_json(&results)?;
     } else {
         for result in &results {
             say(&format!(

@@ -1,4 +1,4 @@
-//! `elastin sim`: tries to break the protocols in simulated worlds.
+//! `elastin sim`: runs the protocols in simulated worlds with faults and checks their invariants.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::output::say;
 /// How much of the log around a violation is shown.
 const LINES_SHOWN: usize = 60;
 
-/// How often a long sweep says how far it is.
+/// How often a long sweep reports its progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Subcommand)]
@@ -29,7 +29,7 @@ pub(crate) struct Protocol {
     /// How many worlds
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// How many servers, instead of what the seed says
+    /// How many servers, instead of the number that the seed decides
     #[arg(long)]
     nodes: Option<usize>,
     /// Worlds that take a quarter of the time and have faults four times as often
@@ -40,7 +40,7 @@ pub(crate) struct Protocol {
     trace: bool,
 }
 
-/// What many worlds have shown.
+/// Totals over many worlds.
 #[derive(Default)]
 struct Sweep {
     worlds: u64,
@@ -118,7 +118,7 @@ impl Protocol {
         Ok(options)
     }
 
-    /// What went wrong, what happened before, and how to see it again.
+    /// The violation, the log before it, and the command that replays it.
     fn failure(&self, report: &Report, options: &Options) -> String {
         let seed = report.seed;
         let nodes = self.nodes.map_or_else(String::new, |nodes| format!(" --nodes {nodes}"));

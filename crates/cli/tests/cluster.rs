@@ -39,7 +39,7 @@ fn operate(arguments: &[&str], etcd: &EtcdCluster, certificates: &Path) -> Comma
 }
 
 #[test]
-fn a_cluster_is_set_up_looked_at_changed_and_drained() {
+fn a_cluster_is_set_up_inspected_changed_and_drained() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     succeeds(
@@ -90,11 +90,11 @@ fn a_cluster_is_set_up_looked_at_changed_and_drained() {
 
     let nowhere = fails(&mut operate(&["move", "File/1", "a"], &etcd, &path("me")));
     assert_eq!(nowhere, "error: the actor is active nowhere\n");
-    let nonsense = fails(&mut operate(&["move", "File", "a"], &etcd, &path("me")));
-    assert!(nonsense.contains("`File` is not an actor"), "{nonsense}");
+    let malformed = fails(&mut operate(&["move", "File", "a"], &etcd, &path("me")));
+    assert!(malformed.contains("`File` is not an actor"), "{malformed}");
     let nobody = fails(&mut operate(&["drain", "nobody"], &etcd, &path("me")));
     assert_eq!(nobody, "error: there is no server called `nobody`\n");
-    let stranger = fails(elastin().args([
+    let untrusted = fails(elastin().args([
         "status",
         "--cluster",
         "metadata-server",
@@ -102,8 +102,8 @@ fn a_cluster_is_set_up_looked_at_changed_and_drained() {
         &etcd.endpoints().join(","),
     ]));
     assert!(
-        stranger.contains("say how members of the cluster know each other"),
-        "{stranger}"
+        untrusted.contains("say how members of the cluster know each other"),
+        "{untrusted}"
     );
 
     // An actor goes where it is told to, with all that it has in memory, and from there when that server is emptied.

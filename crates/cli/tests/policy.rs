@@ -31,7 +31,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_misspelt_policy_is_told_with_place_and_suggestion() {
+fn a_misspelt_policy_is_reported_with_place_and_suggestion() {
     let policy = "server.cpu.perc > 80 and client.call(Folder(fo).opn).perc > 40 => reserve(fo, cpu);\n";
     let directory = files(&[("schema.json", SCHEMA), ("wrong.epl", policy)]);
     let output = elastin(

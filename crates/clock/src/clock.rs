@@ -1,4 +1,4 @@
-//! What the time is.
+//! The clock of a process.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,132 +7,133 @@ use elastin_types::Time;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::sleeper::Sleeper;
-use crate::virtual_time::{Skips, SleepState, Sleeps};
+use crate::virtual_time::{SleepState, Sleeps, VirtualTime};
 
-/// A monotonic clock, from when it was started. Clones show the same time.
+/// A monotonic clock that counts from its start. Clones show the same time.
 ///
-/// Read as the nanoseconds that the system gives, because an [`Instant`](std::time::Instant) takes longer to take apart than
-/// to read.
+/// It reads the system's nanoseconds directly, because converting an [`Instant`](std::time::Instant) costs more than
+/// reading it.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: u64,
-    /// Only of a clock that a test moves ahead.
-    skipping: Option<Arc<Skipping>>,
+    /// `Some` only for a virtual clock.
+    virtual_clock: Option<Arc<VirtualClock>>,
 }
 
 #[derive(Debug)]
-struct Skipping {
-    skips: Arc<Skips>,
-    /// Whose clock it is.
-    whose: String,
+struct VirtualClock {
+    time: Arc<VirtualTime>,
+    /// The member that uses this handle, for diagnostics.
+    owner: String,
 }
 
 impl Clock {
-    /// How far a clock can be moved ahead: half of what it can show, 292 years. Whoever adds a limit to the time stays far from
-    /// the largest time like that, which stands for never.
+    /// The latest time that a virtual clock can be advanced to: half of its range, 292 years. Adding a timeout to it
+    /// stays far from the largest time, which means never.
     pub const SKIP_END: Time = Time(u64::MAX / 2);
 
-    /// A clock that shows the time since now.
+    /// Starts a real clock.
     pub fn start() -> Self {
         Self {
             origin: monotonic(),
-            skipping: None,
+            virtual_clock: None,
         }
     }
 
-    /// The same, but it can be [moved ahead](Clock::skip_to).
+    /// Starts a virtual clock: it runs like a real one and can be [advanced](Clock::skip_to).
     pub fn start_skipping() -> Self {
-        let skipping = Skipping {
-            skips: Arc::default(),
-            whose: "the cluster".into(),
+        let virtual_clock = VirtualClock {
+            time: Arc::default(),
+            owner: "the cluster".into(),
         };
         Self {
-            skipping: Some(Arc::new(skipping)),
+            virtual_clock: Some(Arc::new(virtual_clock)),
             ..Self::start()
         }
     }
 
-    /// The same clock, in somebody's hands: those who sleep on it are reported by this name.
-    pub fn of(&self, whose: &str) -> Self {
-        let in_hands = |skipping: &Arc<Skipping>| {
-            Arc::new(Skipping {
-                skips: Arc::clone(&skipping.skips),
-                whose: whose.into(),
+    /// The same clock as used by `owner`: sleeping tasks registered through this handle are reported with that name.
+    pub fn of(&self, owner: &str) -> Self {
+        let owned = |virtual_clock: &Arc<VirtualClock>| {
+            Arc::new(VirtualClock {
+                time: Arc::clone(&virtual_clock.time),
+                owner: owner.into(),
             })
         };
         Self {
             origin: self.origin,
-            skipping: self.skipping.as_ref().map(in_hands),
+            virtual_clock: self.virtual_clock.as_ref().map(owned),
         }
     }
 
-    /// The time.
+    /// The current time.
     #[inline]
     pub fn now(&self) -> Time {
         let since = monotonic() - self.origin;
-        match &self.skipping {
+        match &self.virtual_clock {
             None => Time(since),
-            Some(skipping) => Time(since) + skipping.skips.skipped(),
+            Some(virtual_clock) => Time(since) + virtual_clock.time.skipped(),
         }
     }
 
-    /// Whether a test may move it ahead.
+    /// Whether it is a virtual clock.
     pub fn can_skip(&self) -> bool {
-        self.skipping.is_some()
+        self.virtual_clock.is_some()
     }
 
-    /// The wall clock, in milliseconds since the Unix epoch. It moves ahead with this clock.
+    /// The wall clock, in milliseconds since the Unix epoch. It advances with a virtual clock.
     pub fn wall_ms(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let skipped = self.skips().map_or(Duration::ZERO, Skips::skipped);
+        let skipped = self.virtual_time().map_or(Duration::ZERO, VirtualTime::skipped);
         u64::try_from((since + skipped).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A place to sleep on this clock, for a task.
-    pub fn sleeper(&self, what: &str) -> Sleeper {
+    /// Registers a task that sleeps on this clock. `label` names it in diagnostics.
+    pub fn sleeper(&self, label: &str) -> Sleeper {
         let sleeper = Sleeper::new(self.clone());
-        if let Some(bed) = sleeper.bed() {
-            self.register(what, bed);
+        if let Some(state) = sleeper.registration() {
+            self.register(label, state);
         }
         sleeper
     }
 
-    /// Makes somebody known who sleeps on this clock: it is woken when time is moved ahead. A clock that can't be moved
-    /// wants to know nobody.
-    pub fn register(&self, what: &str, sleeps: Weak<dyn Sleeps>) {
-        if let Some(skipping) = &self.skipping {
-            skipping.skips.add(format!("{} of {}", what, skipping.whose), sleeps);
+    /// Registers a custom sleeping task: it is woken when a virtual clock is advanced. A no-op on a real clock.
+    pub fn register(&self, label: &str, sleeps: Weak<dyn Sleeps>) {
+        if let Some(virtual_clock) = &self.virtual_clock {
+            virtual_clock
+                .time
+                .add(format!("{} of {}", label, virtual_clock.owner), sleeps);
         }
     }
 
-    /// Somebody who was [registered](Clock::register) goes to sleep.
+    /// Records that a [registered](Clock::register) task goes to sleep.
     pub fn note_sleep(&self) {
-        if let Some(skips) = self.skips() {
-            skips.note_sleep();
+        if let Some(time) = self.virtual_time() {
+            time.note_sleep();
         }
     }
 
-    /// Moves the clock ahead to a time, unless it has come there, and wakes all who sleep on it.
+    /// Advances a virtual clock to `at`, unless it is there already, and wakes all registered tasks.
     ///
     /// # Panics
-    /// If it can't be moved, or not so far: see [`Clock::SKIP_END`].
+    /// On a real clock, or if `at` is beyond [`Clock::SKIP_END`].
     pub fn skip_to(&self, at: Time) {
-        assert!(at <= Self::SKIP_END, "a clock is not moved beyond its end");
-        let skips = self.skips().expect("only a clock that was started for it is moved");
-        skips.skip(at.0.saturating_sub(self.now().0));
+        assert!(at <= Self::SKIP_END, "a clock is not advanced beyond `Clock::SKIP_END`");
+        let time = self.virtual_time().expect("only a virtual clock can be advanced");
+        time.skip(at.0.saturating_sub(self.now().0));
     }
 
-    /// Who is awake, or has something due, if anybody is; else when the next one is to wake up.
+    /// A task that is awake or due, if there is one; else the earliest wake-up time.
     ///
     /// # Panics
-    /// If it can't be moved.
+    /// On a real clock.
     pub fn sleep_state(&self) -> SleepState {
-        let skips = self.skips().expect("only of a clock that can be moved this is known");
-        skips.sleep_state(self.now())
+        let time = self.virtual_time().expect("only a virtual clock tracks sleeping tasks");
+        time.sleep_state(self.now())
     }
 
-    pub(crate) fn skips(&self) -> Option<&Skips> {
-        self.skipping.as_ref().map(|skipping| &*skipping.skips)
+    pub(crate) fn virtual_time(&self) -> Option<&VirtualTime> {
+        self.virtual_clock.as_ref().map(|virtual_clock| &*virtual_clock.time)
     }
 }
 
@@ -140,6 +141,6 @@ impl Clock {
 #[inline]
 fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
-    // It starts at zero and lasts for five centuries, so neither part is negative and nothing overflows.
+    // The clock starts at zero and its range is five centuries, so nothing is negative or overflows.
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }

@@ -1,11 +1,11 @@
-//! The clock of a process, and those who sleep on it.
+//! The clock of a process, and sleeping on it.
 //!
-//! A process has one clock: the system's monotonic one. A test may have a clock that it can also move ahead, together with all
-//! members of a cluster that are in its process. For that everybody who waits for a time on it is known to it, as a
-//! [`Sleeper`] or by [`Sleeps`], so that they are woken when time has moved, and so that it is known what is due next and
-//! whether everybody has done what was due.
+//! A process has one clock: the system's monotonic one. A test may use a virtual clock, shared by all members of an
+//! in-process cluster, that it can advance. Every task that waits on a virtual clock registers with it, as a
+//! [`Sleeper`] or through [`Sleeps`]. The clock wakes them when it is advanced, and knows the next due time and whether
+//! all due work is done.
 //!
-//! What concerns the outside world only, such as how long a connection may take to open, is not on this clock.
+//! Timeouts of external operations, such as opening a connection, do not use this clock.
 
 mod clock;
 mod sleeper;

@@ -1,4 +1,4 @@
-//! How a task sleeps on a clock.
+//! Sleeping of a task on a clock.
 
 use std::sync::{Arc, Weak};
 
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::clock::Clock;
 use crate::virtual_time::Sleeps;
 
-/// Where a task sleeps on a clock, one nap at a time.
+/// A task's handle for sleeping on a clock, one sleep at a time.
 ///
 /// ```
 /// # use elastin_clock::Clock;
@@ -25,43 +25,43 @@ use crate::virtual_time::Sleeps;
 /// ```
 pub struct Sleeper {
     clock: Clock,
-    /// Only on a clock that is moved ahead.
-    bed: Option<Arc<Bed>>,
+    /// `Some` only on a virtual clock.
+    state: Option<Arc<SleeperState>>,
 }
 
-/// What the clock sees of a sleeper.
-struct Bed {
+/// The part of a sleeper that is registered with the clock.
+struct SleeperState {
     asleep_until: Mutex<Option<Time>>,
     woken: Notify,
 }
 
-/// Gets up again, also if the nap is given up because something else came first.
-struct Nap<'a>(Option<&'a Bed>);
+/// Marks the task as awake on drop, even if the sleep is cancelled.
+struct SleepGuard<'a>(Option<&'a SleeperState>);
 
 impl Sleeper {
     pub(crate) fn new(clock: Clock) -> Self {
-        let bed = clock.skips().map(|_| {
-            Arc::new(Bed {
+        let state = clock.virtual_time().map(|_| {
+            Arc::new(SleeperState {
                 asleep_until: Mutex::new(None),
                 woken: Notify::new(),
             })
         });
-        Self { clock, bed }
+        Self { clock, state }
     }
 
-    pub(crate) fn bed(&self) -> Option<Weak<dyn Sleeps>> {
-        let bed = Arc::downgrade(self.bed.as_ref()?);
-        Some(bed)
+    pub(crate) fn registration(&self) -> Option<Weak<dyn Sleeps>> {
+        let state = Arc::downgrade(self.state.as_ref()?);
+        Some(state)
     }
 
-    /// The clock that it sleeps on.
+    /// The clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Sleeps until a time has come; for ever without one.
+    /// Sleeps until `at`; forever if it is `None`.
     pub async fn sleep_until(&self, at: Option<Time>) {
-        let _nap = self.lie_down(at);
+        let _guard = self.begin_sleep(at);
         let Some(at) = at else {
             return std::future::pending().await;
         };
@@ -77,31 +77,31 @@ impl Sleeper {
         }
     }
 
-    fn lie_down(&self, at: Option<Time>) -> Nap<'_> {
-        if let Some(bed) = &self.bed {
-            *bed.asleep_until.lock() = Some(at.unwrap_or(Time(u64::MAX)));
+    fn begin_sleep(&self, at: Option<Time>) -> SleepGuard<'_> {
+        if let Some(state) = &self.state {
+            *state.asleep_until.lock() = Some(at.unwrap_or(Time(u64::MAX)));
             self.clock.note_sleep();
         }
-        Nap(self.bed.as_deref())
+        SleepGuard(self.state.as_deref())
     }
 
     async fn woken(&self) {
-        match &self.bed {
-            Some(bed) => bed.woken.notified().await,
+        match &self.state {
+            Some(state) => state.woken.notified().await,
             None => std::future::pending().await,
         }
     }
 }
 
-impl Drop for Nap<'_> {
+impl Drop for SleepGuard<'_> {
     fn drop(&mut self) {
-        if let Some(bed) = self.0 {
-            *bed.asleep_until.lock() = None;
+        if let Some(state) = self.0 {
+            *state.asleep_until.lock() = None;
         }
     }
 }
 
-impl Sleeps for Bed {
+impl Sleeps for SleeperState {
     fn asleep_until(&self) -> Option<Time> {
         *self.asleep_until.lock()
     }
@@ -120,16 +120,18 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// No machine is so slow.
+    /// Generous limit, so that a slow machine does not fail the test.
     const WAIT_MAX: Duration = Duration::from_secs(20);
 
     #[tokio::test]
-    async fn who_sleeps_for_an_hour_wakes_up_when_an_hour_is_skipped() {
+    async fn sleeping_task_wakes_when_the_clock_is_advanced() {
         let clock = Clock::start_skipping().of("server-1");
         let (began, wall_ms) = (clock.now(), clock.wall_ms());
         let sleeper = clock.sleeper("the test");
-        let who = "the test of server-1".to_owned();
-        assert_eq!(clock.sleep_state(), SleepState::Awake { who: who.clone() });
+        let awake = SleepState::Awake {
+            task: "the test of server-1".to_owned(),
+        };
+        assert_eq!(clock.sleep_state(), awake);
         let until = began + HOUR;
         let sleeping = tokio::spawn(async move { sleeper.sleep_until(Some(until)).await });
         tokio::task::yield_now().await;
@@ -138,20 +140,20 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!sleeping.is_finished());
         clock.skip_to(until);
-        assert_eq!(clock.sleep_state(), SleepState::Awake { who }, "it is due");
+        assert_eq!(clock.sleep_state(), awake, "the task is due");
         tokio::time::timeout(WAIT_MAX, sleeping).await.unwrap().unwrap();
         assert!(clock.wall_ms() >= wall_ms + 3_600_000);
-        let nobody = Time(u64::MAX);
-        assert_eq!(clock.sleep_state(), SleepState::Asleep { until: nobody, naps: 1 });
+        let never = Time(u64::MAX);
+        assert_eq!(clock.sleep_state(), SleepState::Asleep { until: never, naps: 1 });
     }
 
     #[tokio::test]
-    async fn a_clock_that_is_not_moved_knows_nobody() {
+    async fn real_clock_registers_no_tasks() {
         let clock = Clock::start();
         let sleeper = clock.sleeper("the test");
-        let soon = clock.now() + Duration::from_millis(2);
-        sleeper.sleep_until(Some(soon)).await;
-        assert!(clock.now() >= soon);
-        assert!(sleeper.bed().is_none());
+        let until = clock.now() + Duration::from_millis(2);
+        sleeper.sleep_until(Some(until)).await;
+        assert!(clock.now() >= until);
+        assert!(sleeper.registration().is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! What those know together who share a clock that is moved ahead.
+//! State shared by all handles of a virtual clock.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,99 +8,99 @@ use std::time::Duration;
 use elastin_types::Time;
 use parking_lot::Mutex;
 
-/// Somebody who sleeps on a clock, in whatever way.
+/// A task that sleeps on a clock by its own means.
 pub trait Sleeps: Send + Sync {
-    /// Until when it sleeps; [`Time`]'s largest value if nothing is due, `None` while it is awake. Each time it goes to sleep
-    /// it tells its [`Clock::note_sleep`](crate::Clock::note_sleep).
+    /// The wake-up time: [`Time`]'s largest value if nothing is due, `None` while the task is awake. The task calls
+    /// [`Clock::note_sleep`](crate::Clock::note_sleep) each time it goes to sleep.
     fn asleep_until(&self) -> Option<Time>;
 
-    /// Time was moved ahead: it has to look at the clock again.
+    /// Wakes the task after the clock was advanced: it has to read the clock again.
     fn wake(&self);
 }
 
-/// How those are who sleep on a clock.
+/// Combined state of the tasks registered with a clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SleepState {
-    /// Somebody is awake, or should be.
+    /// A task is awake or due.
     Awake {
-        /// Who it is.
-        who: String,
+        /// The task's name.
+        task: String,
     },
-    /// All sleep.
+    /// All tasks sleep.
     Asleep {
-        /// When the first of them is to wake up.
+        /// The earliest wake-up time.
         until: Time,
-        /// How often anybody has gone to sleep so far: if it is the same as before, nobody was awake in between.
+        /// Total number of sleeps so far. If it is unchanged since the last check, no task was awake in between.
         naps: u64,
     },
 }
 
-/// How far a clock was moved ahead, and who sleeps on it.
+/// The offset of a virtual clock, and the tasks registered with it.
 #[derive(Default)]
-pub(crate) struct Skips {
+pub(crate) struct VirtualTime {
     skipped: AtomicU64,
     naps: AtomicU64,
-    sleepers: Mutex<Vec<Known>>,
+    registered: Mutex<Vec<Registered>>,
 }
 
-struct Known {
-    who: Arc<str>,
+struct Registered {
+    name: Arc<str>,
     sleeps: Weak<dyn Sleeps>,
 }
 
-impl Skips {
+impl VirtualTime {
     pub(crate) fn skipped(&self) -> Duration {
         Duration::from_nanos(self.skipped.load(Ordering::SeqCst))
     }
 
     pub(crate) fn skip(&self, by_ns: u64) {
         self.skipped.fetch_add(by_ns, Ordering::SeqCst);
-        for (_, sleeps) in self.all() {
+        for (_, sleeps) in self.live() {
             sleeps.wake();
         }
     }
 
-    pub(crate) fn add(&self, who: String, sleeps: Weak<dyn Sleeps>) {
-        let mut sleepers = self.sleepers.lock();
-        sleepers.retain(|known| known.sleeps.strong_count() > 0);
-        sleepers.push(Known {
-            who: who.into(),
+    pub(crate) fn add(&self, name: String, sleeps: Weak<dyn Sleeps>) {
+        let mut registered = self.registered.lock();
+        registered.retain(|task| task.sleeps.strong_count() > 0);
+        registered.push(Registered {
+            name: name.into(),
             sleeps,
         });
     }
 
-    /// All who are there. They are looked at without the lock: letting go of the last one may run any code.
-    fn all(&self) -> Vec<(Arc<str>, Arc<dyn Sleeps>)> {
-        let sleepers = self.sleepers.lock();
-        let present = sleepers.iter().filter_map(|known| {
-            let sleeps = known.sleeps.upgrade()?;
-            Some((Arc::clone(&known.who), sleeps))
+    /// The live tasks. They are collected, so that dropping the last reference to one runs its drop outside the lock.
+    fn live(&self) -> Vec<(Arc<str>, Arc<dyn Sleeps>)> {
+        let registered = self.registered.lock();
+        let live = registered.iter().filter_map(|task| {
+            let sleeps = task.sleeps.upgrade()?;
+            Some((Arc::clone(&task.name), sleeps))
         });
-        present.collect()
+        live.collect()
     }
 
-    /// Somebody has gone to sleep.
+    /// Records that a task goes to sleep.
     pub(crate) fn note_sleep(&self) {
         self.naps.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn sleep_state(&self, now: Time) -> SleepState {
-        // Read first: a nap that begins meanwhile shows next time.
+        // Read before the tasks: a sleep that begins meanwhile shows at the next check.
         let naps = self.naps.load(Ordering::SeqCst);
         let mut until = Time(u64::MAX);
-        for (who, sleeps) in self.all() {
+        for (name, sleeps) in self.live() {
             match sleeps.asleep_until().filter(|until| *until > now) {
                 Some(asleep_until) => until = until.min(asleep_until),
-                None => return SleepState::Awake { who: who.to_string() },
+                None => return SleepState::Awake { task: name.to_string() },
             }
         }
         SleepState::Asleep { until, naps }
     }
 }
 
-impl fmt::Debug for Skips {
+impl fmt::Debug for VirtualTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Skips")
+        f.debug_struct("VirtualTime")
             .field("skipped", &self.skipped())
             .finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! A cluster's certificate authority: a key that only operators have, from which every member has its certificate.
+//! A cluster's certificate authority. Only operators have its key, which signs the certificate of every member.
 
 use std::io;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub struct Authority {
     certificate: String,
 }
 
-/// Why an authority could not be made or used. What was written may be incomplete.
+/// The reason why an authority could not be created or used. Files may be incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// A file can't be read or written.
@@ -32,17 +32,17 @@ pub enum AuthorityError {
     File {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// There is an authority already: it is not overwritten, because every member would have to be issued anew.
+    /// The directory already has an authority. It is not overwritten, because every member would need a new certificate.
     #[error("there is an authority in {0} already")]
     Exists(String),
-    /// There is none.
+    /// The directory has no authority.
     #[error("there is no authority in {0}: `elastin ca init {0} --cluster NAME` makes one")]
     Missing(String),
     /// A name is empty or too long for a certificate.
-    #[error("a name has 1 to {NAME_BYTES_MAX} bytes")]
+    #[error("a name must have 1 to {NAME_BYTES_MAX} bytes")]
     Name,
     /// A key or certificate is not valid.
     #[error("not a valid key or certificate: {0}")]
@@ -50,7 +50,7 @@ pub enum AuthorityError {
 }
 
 impl Authority {
-    /// A new authority for a cluster of this name.
+    /// Creates an authority for a cluster of this name.
     pub fn create(cluster: &str) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate()?;
         let certificate = parameters(cluster)?.self_signed(&key)?.pem();
@@ -61,7 +61,7 @@ impl Authority {
         })
     }
 
-    /// Writes it to a directory, from where [`Authority::read`] takes it again.
+    /// Writes it to a directory, which [`Authority::read`] reads.
     pub fn write(&self, directory: &Path) -> Result<(), AuthorityError> {
         if directory.join(AUTHORITY_KEY_FILE).exists() {
             return Err(AuthorityError::Exists(directory.display().to_string()));
@@ -87,8 +87,8 @@ impl Authority {
         })
     }
 
-    /// Issues a certificate for a node, or for somebody who only calls, and writes it to a directory, with its key and the
-    /// authority's certificate: all that the member needs.
+    /// Issues a certificate for a node or a client. Writes it to a directory with its key and the authority's certificate, which
+    /// is all that the member needs.
     pub fn issue(&self, name: &str, node: bool, directory: &Path) -> Result<(), AuthorityError> {
         let host = if node {
             node_name(&self.cluster)
@@ -96,7 +96,7 @@ impl Authority {
             client_name(&self.cluster)
         };
         let mut parameters = CertificateParams::new(vec![host])?;
-        parameters.distinguished_name = named(name)?;
+        parameters.distinguished_name = distinguished_name(name)?;
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         if node {
             parameters.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
@@ -111,16 +111,16 @@ impl Authority {
     }
 }
 
-/// What is in an authority's own certificate. The same whenever it is asked for, because what it issues refers to it.
+/// The parameters of an authority's own certificate. They must not change, because issued certificates refer to them.
 fn parameters(cluster: &str) -> Result<CertificateParams, AuthorityError> {
     let mut parameters = CertificateParams::new(Vec::new())?;
-    parameters.distinguished_name = named(cluster)?;
+    parameters.distinguished_name = distinguished_name(cluster)?;
     parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     Ok(parameters)
 }
 
-fn named(name: &str) -> Result<DistinguishedName, AuthorityError> {
+fn distinguished_name(name: &str) -> Result<DistinguishedName, AuthorityError> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         return Err(AuthorityError::Name);
     }
@@ -129,17 +129,17 @@ fn named(name: &str) -> Result<DistinguishedName, AuthorityError> {
     Ok(distinguished)
 }
 
-fn at(file: &Path) -> impl FnOnce(io::Error) -> AuthorityError {
+fn file_error(file: &Path) -> impl FnOnce(io::Error) -> AuthorityError {
     let file = file.display().to_string();
     move |error| AuthorityError::File { file, error }
 }
 
 fn create_directory(directory: &Path) -> Result<(), AuthorityError> {
-    std::fs::create_dir_all(directory).map_err(at(directory))
+    std::fs::create_dir_all(directory).map_err(file_error(directory))
 }
 
 fn read(file: &Path) -> Result<String, AuthorityError> {
-    std::fs::read_to_string(file).map_err(at(file))
+    std::fs::read_to_string(file).map_err(file_error(file))
 }
 
 /// Writes a file that only this user can read.
@@ -150,7 +150,7 @@ fn write(file: &Path, text: &str) -> Result<(), AuthorityError> {
     let opened = options.write(true).create(true).truncate(true).mode(0o600).open(file);
     opened
         .and_then(|mut opened| opened.write_all(text.as_bytes()))
-        .map_err(at(file))
+        .map_err(file_error(file))
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
     use crate::Certificates;
 
     #[test]
-    fn an_authority_that_was_read_again_issues_for_the_same_cluster() {
+    fn a_stored_authority_issues_for_the_same_cluster() {
         let directory = tempfile::tempdir().unwrap();
         let (ca, member) = (directory.path().join("ca"), directory.path().join("member"));
         let missing = Authority::read(&ca).err();

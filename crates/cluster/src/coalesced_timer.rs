@@ -1,43 +1,42 @@
-//! An timer clock that is set far more often than it rings: setting it later costs an atomic operation and wakes nobody.
+//! A timer that is set far more often than it fires. Setting it to a later time costs one atomic load and wakes no thread.
 //!
-//! It rings by the runtime's timers, which have a thread of their own: the deadlines of calls must pass even if nobody drives
-//! the tasks of the application.
+//! The runtime's timer thread fires it: deadlines of calls must expire even if the application's executor is not running.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use elastin_types::Time;
 
-/// No time at all.
+/// The time of a timer that is not set.
 const NEVER: u64 = u64::MAX;
 
-/// The timer clock of one executor.
+/// The timer of one executor.
 pub(crate) struct CoalescedTimer {
-    /// When it rings next. What was set for later stays set, and is ignored when its time comes.
-    rings_at: AtomicU64,
+    /// When it fires next. Wakes that were scheduled for later times are ignored when they arrive.
+    fires_at: AtomicU64,
 }
 
 impl CoalescedTimer {
     pub(crate) fn new() -> Self {
         Self {
-            rings_at: AtomicU64::new(NEVER),
+            fires_at: AtomicU64::new(NEVER),
         }
     }
 
-    /// Wants it to ring at this time at the latest. True if it would not have: then [`CoalescedTimer::has_rung`] is to be asked at this
-    /// time.
+    /// Makes it fire at this time or earlier. Returns true if it would have fired later: the caller must then call
+    /// [`CoalescedTimer::take_due`] at this time.
     #[must_use]
     pub(crate) fn set(&self, at: Time) -> bool {
-        // Looked at before it is changed, because nearly always it rings earlier anyway.
-        at.0 < self.rings_at.load(Ordering::SeqCst) && at.0 < self.rings_at.fetch_min(at.0, Ordering::SeqCst)
+        // Loaded first, because it nearly always fires earlier anyway.
+        at.0 < self.fires_at.load(Ordering::SeqCst) && at.0 < self.fires_at.fetch_min(at.0, Ordering::SeqCst)
     }
 
-    /// Whether it is time. If so, it does not ring again before it is set again.
-    pub(crate) fn has_rung(&self, now: Time) -> bool {
-        let at = self.rings_at.load(Ordering::SeqCst);
-        // Whoever sets it earlier meanwhile asks again.
+    /// Whether it is due. A due timer is reset, and fires again only after it is set.
+    pub(crate) fn take_due(&self, now: Time) -> bool {
+        let at = self.fires_at.load(Ordering::SeqCst);
+        // A thread that sets it earlier in the meantime schedules a wake of its own.
         at <= now.0
             && self
-                .rings_at
+                .fires_at
                 .compare_exchange(at, NEVER, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok()
     }
@@ -48,20 +47,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_rings_once_and_at_the_earliest_time_that_was_set() {
+    fn it_fires_once_at_the_earliest_time_set() {
         let timer = CoalescedTimer::new();
-        assert!(!timer.has_rung(Time(1)), "it was not set");
+        assert!(!timer.take_due(Time(1)), "not set");
         assert!(timer.set(Time(20)));
-        assert!(!timer.set(Time(30)), "it rings before");
-        assert!(!timer.set(Time(20)), "it rings then");
+        assert!(!timer.set(Time(30)), "it fires earlier");
+        assert!(!timer.set(Time(20)), "it fires at that time");
         assert!(timer.set(Time(10)));
-        assert!(!timer.has_rung(Time(9)));
-        assert!(timer.has_rung(Time(10)));
-        assert!(
-            !timer.has_rung(Time(20)),
-            "what was set for later is not wanted any more"
-        );
-        assert!(timer.set(Time(30)), "until it is set again");
-        assert!(timer.has_rung(Time(31)));
+        assert!(!timer.take_due(Time(9)));
+        assert!(timer.take_due(Time(10)));
+        assert!(!timer.take_due(Time(20)), "the later time was superseded");
+        assert!(timer.set(Time(30)), "it is reset");
+        assert!(timer.take_due(Time(31)));
     }
 }

@@ -1,4 +1,4 @@
-//! How frames look on a connection: a length, a class, a payload.
+//! The framing of a connection: a length, a class, a payload.
 //!
 //! ```text
 //! ┌─────────────┬───────┬─────────────┐
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire_codec;
 
-/// The longest frame that a node takes. Larger state travels in chunks; a larger call is refused before it is sent.
+/// The largest frame that a node accepts. Larger state travels in chunks; a larger call is rejected before it is sent.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
 
 const LENGTH_BYTES: usize = 4;
 const CLASS_BYTES: usize = 1;
 
-/// What a frame's payload is, so that this crate can carry it without knowing it.
+/// The class of a frame's payload, which routes it without decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Class {
@@ -24,11 +24,11 @@ pub enum Class {
     Handshake = 0,
     /// Calls, moves and the directory: the frames of `elastin-protocol`.
     Protocol = 1,
-    /// What elasticity managers tell each other.
+    /// Messages between elasticity managers.
     Control = 2,
-    /// Requests of operators and their answers.
+    /// Requests of operators and their replies.
     Admin = 3,
-    /// A reminder was set.
+    /// Notes that a reminder was set.
     Reminder = 4,
 }
 
@@ -46,30 +46,30 @@ impl Class {
     }
 }
 
-/// Why bytes are not a frame. The connection they came from can't be used any more.
+/// The reason why bytes are not a valid frame. Their connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The frame is longer than [`FRAME_BYTES_MAX`].
     #[error("a frame of {bytes} bytes is larger than the {FRAME_BYTES_MAX} bytes allowed")]
     TooLarge {
-        /// How long it says it is.
+        /// Its declared length.
         bytes: usize,
     },
     /// The frame has no class.
     #[error("a frame without a class")]
     Empty,
-    /// The class is none that this version knows.
+    /// This version does not know the class.
     #[error("a frame of unknown class {0}")]
     UnknownClass(u8),
-    /// The payload is none of its class.
+    /// The payload is not valid for its class.
     #[error("a frame that can't be decoded: {0}")]
     Undecodable(String),
-    /// Frames of this class are not sent on a connection that is open.
+    /// Frames of this class must not be sent on an open connection.
     #[error("a frame of class {0:?} out of place")]
     OutOfPlace(Class),
 }
 
-/// How long the frame with this payload is.
+/// The length of a frame with this payload.
 pub(crate) fn length_with(payload: &[u8]) -> usize {
     LENGTH_BYTES + CLASS_BYTES + payload.len()
 }
@@ -79,14 +79,14 @@ pub(crate) fn put(out: &mut Vec<u8>, class: Class, payload: &[u8]) -> Result<(),
     put_with(out, class, |out| out.extend_from_slice(payload))
 }
 
-/// Appends a frame of the protocol, which is encoded where it will be written from.
+/// Appends a protocol frame, encoding it in place.
 pub(crate) fn put_protocol(out: &mut Vec<u8>, frame: &elastin_protocol::Frame) -> Result<(), FrameError> {
     put_with(out, Class::Protocol, |out| wire_codec::put(out, frame))
 }
 
 fn put_with(out: &mut Vec<u8>, class: Class, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), FrameError> {
     let start = out.len();
-    // How long it is shows when it is there.
+    // The length is filled in once the payload is encoded.
     out.extend_from_slice(&[0; LENGTH_BYTES]);
     out.push(class as u8);
     fill(out);
@@ -99,8 +99,7 @@ fn put_with(out: &mut Vec<u8>, class: Class, fill: impl FnOnce(&mut Vec<u8>)) ->
     Ok(())
 }
 
-/// The first frame of some bytes; `None` if it is not all there yet. A length that is too long is refused before any memory
-/// is set aside for it.
+/// The first frame of `input`; `None` if it is incomplete. An excessive length is rejected before memory is allocated for it.
 fn first(input: &[u8]) -> Result<Option<(Class, &[u8])>, FrameError> {
     let Some(length) = first_length(input)? else {
         return Ok(None);
@@ -112,7 +111,7 @@ fn first(input: &[u8]) -> Result<Option<(Class, &[u8])>, FrameError> {
     Ok(Some((class, &frame[1..])))
 }
 
-/// How long the first frame is, without the bytes that say so.
+/// The length of the first frame, without its length prefix.
 fn first_length(input: &[u8]) -> Result<Option<usize>, FrameError> {
     let Some(head) = input.first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);
@@ -124,7 +123,7 @@ fn first_length(input: &[u8]) -> Result<Option<usize>, FrameError> {
     }
 }
 
-/// The frames at the front of some bytes, one after another, where they lie.
+/// Iterates over the frames at the front of a buffer, without copying.
 pub struct Frames<'a> {
     input: &'a [u8],
     taken: Taken,
@@ -132,17 +131,17 @@ pub struct Frames<'a> {
     error: Option<FrameError>,
 }
 
-/// What was taken off the front.
+/// The frames that were consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// How many frames.
+    /// The number of frames.
     pub frames: usize,
-    /// How many bytes they are.
+    /// The number of their bytes.
     pub bytes: usize,
 }
 
 impl<'a> Frames<'a> {
-    /// At most so many of them.
+    /// Iterates over at most `max` frames of `input`.
     pub fn new(input: &'a [u8], max: usize) -> Self {
         Self {
             input,
@@ -152,12 +151,12 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Whoever takes them in can't make sense of the last one: there are no more, and the connection ends.
+    /// Rejects the last frame: the iteration ends, and [`Frames::end`] returns the error.
     pub fn refuse(&mut self, error: FrameError) {
         self.error.get_or_insert(error);
     }
 
-    /// Passes over those that were not taken, and says what there was.
+    /// Skips the remaining frames, and returns the frames that were consumed.
     pub fn end(mut self) -> Result<Taken, FrameError> {
         self.by_ref().for_each(drop);
         match self.error {
@@ -189,7 +188,7 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// How many bytes are missing until the first frame is there; 0 if that is not known yet.
+/// The number of bytes missing from the first frame; 0 if it is not known yet.
 pub(crate) fn missing(input: &[u8]) -> usize {
     match first_length(input) {
         Ok(Some(length)) => (LENGTH_BYTES + length).saturating_sub(input.len()),
@@ -200,7 +199,7 @@ pub(crate) fn missing(input: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::golden;
+    use elastin_golden as golden;
 
     golden::samples! {
         fn classes() -> Class {
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_each_class_is_as_it_was() {
+    fn the_encoding_of_each_class_is_unchanged() {
         let framed = |(name, class): (&str, Class)| {
             let mut out = Vec::new();
             put(&mut out, class, b"payload").unwrap();
@@ -225,27 +224,27 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_back_one_by_one_however_the_bytes_arrive() {
+    fn frames_are_parsed_from_any_fragmentation() {
         let mut wire = Vec::new();
         put(&mut wire, Class::Protocol, b"first").unwrap();
         put(&mut wire, Class::Control, b"").unwrap();
         let mut input = Vec::new();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for byte in wire {
             input.push(byte);
             let mut frames = Frames::new(&input, 9);
-            heard.extend(frames.by_ref().map(|(class, payload)| (class, payload.to_vec())));
+            received.extend(frames.by_ref().map(|(class, payload)| (class, payload.to_vec())));
             let taken = frames.end().unwrap();
             input.drain(..taken.bytes);
         }
         assert_eq!(
-            heard,
+            received,
             [(Class::Protocol, b"first".to_vec()), (Class::Control, Vec::new())]
         );
     }
 
     #[test]
-    fn frames_are_read_where_they_lie_and_the_first_bad_one_ends_it() {
+    fn frames_are_parsed_until_the_first_invalid_one() {
         let mut wire = Vec::new();
         for payload in [&b"one"[..], b"two", b"three"] {
             put(&mut wire, Class::Protocol, payload).unwrap();
@@ -254,9 +253,9 @@ mod tests {
         let mut frames = Frames::new(&wire, 2);
         assert_eq!(frames.next(), Some((Class::Protocol, &b"one"[..])));
         let two = Taken { frames: 2, bytes: 16 };
-        assert_eq!(frames.end(), Ok(two), "two were asked for, and one passed over");
+        assert_eq!(frames.end(), Ok(two), "at most two, one of them skipped");
         let frames = Frames::new(&wire[..whole - 1], 9);
-        assert_eq!(frames.end(), Ok(two), "the third is not all there");
+        assert_eq!(frames.end(), Ok(two), "the third is incomplete");
         assert_eq!(missing(&wire[16..whole - 1]), 1);
         wire.extend([1, 0, 0, 0, 99]);
         let mut frames = Frames::new(&wire, 9);
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_too_long_is_refused_before_its_bytes_arrive() {
+    fn an_oversized_frame_is_rejected_before_its_bytes_arrive() {
         let input = (FRAME_BYTES_MAX as u32 + 1).to_le_bytes();
         assert_eq!(
             Frames::new(&input, 1).end(),
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused() {
+    fn garbage_is_rejected() {
         assert_eq!(Frames::new(&[0, 0, 0, 0], 1).end(), Err(FrameError::Empty));
         assert_eq!(
             Frames::new(&[1, 0, 0, 0, 99], 1).end(),

@@ -1,4 +1,4 @@
-//! What fuzz targets reach that nobody else does.
+//! Internals that only fuzz targets use.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -10,19 +10,19 @@ use elastin_types::NodeId;
 use crate::handshake::{self, HandshakeError, Identity, WIRE_VERSIONS};
 use crate::wire_codec;
 
-/// The cluster that greetings must be for.
+/// The cluster name that a handshake must have.
 pub const CLUSTER: &str = "app";
-/// The node that must be greeted.
+/// The node that a handshake must be for.
 pub const ME: NodeId = NodeId(300);
 
-/// A frame of the protocol, as it is sent.
+/// Encodes a protocol frame.
 pub fn encode(frame: &Frame) -> Vec<u8> {
     let mut out = Vec::new();
     wire_codec::put(&mut out, frame);
     out
 }
 
-/// A frame of the protocol, as it is taken in.
+/// Decodes a protocol frame.
 pub fn decode(bytes: &[u8]) -> postcard::Result<Frame> {
     wire_codec::get(bytes)
 }
@@ -36,22 +36,27 @@ fn identity(secret: Option<&Secret>) -> Identity {
     }
 }
 
-/// What a node makes of somebody who has outgoing socket it and says this and no more: who that is, and the version that both speak.
-pub fn accept(mut said: &[u8], secret: Option<&Secret>) -> Result<(NodeId, u16), HandshakeError> {
+/// Runs the accepting side of a handshake on the bytes of a dialler. Returns the dialler and the negotiated version.
+pub fn accept(mut input: &[u8], secret: Option<&Secret>) -> Result<(NodeId, u16), HandshakeError> {
     let identity = identity(secret);
-    at_once(handshake::accept(&mut said, &mut tokio::io::sink(), &identity))
+    complete(handshake::accept(&mut input, &mut tokio::io::sink(), &identity))
 }
 
-/// What a node makes of somebody that it has outgoing socket, and who says this and no more: the version that both speak.
-pub fn dial(mut said: &[u8], secret: Option<&Secret>) -> Result<u16, HandshakeError> {
+/// Runs the dialling side of a handshake on the bytes of an acceptor. Returns the negotiated version.
+pub fn dial(mut input: &[u8], secret: Option<&Secret>) -> Result<u16, HandshakeError> {
     let identity = identity(secret);
-    at_once(handshake::dial(&mut said, &mut tokio::io::sink(), &identity, NodeId(5)))
+    complete(handshake::dial(
+        &mut input,
+        &mut tokio::io::sink(),
+        &identity,
+        NodeId(5),
+    ))
 }
 
-/// Runs what has nothing to wait for: all that will be said is there.
-fn at_once<T>(handshake: impl Future<Output = T>) -> T {
+/// Runs a handshake whose input is complete, so that it never waits.
+fn complete<T>(handshake: impl Future<Output = T>) -> T {
     match pin!(handshake).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(end) => end,
-        Poll::Pending => unreachable!("there is nothing to wait for"),
+        Poll::Pending => unreachable!("the input is complete"),
     }
 }

@@ -1,4 +1,4 @@
-//! What two nodes say first on a connection, so that no frame goes to the wrong one.
+//! The handshake that opens a connection, so that no frame reaches the wrong node.
 //!
 //! ```text
 //!   dialler ── hello: versions, cluster, from, to, nonce ──► acceptor
@@ -13,14 +13,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::frame::{self, Class, FrameError};
 
-/// The versions of frames and messages that this build speaks, the oldest first. Two nodes speak the newest that both do,
-/// so that a cluster can be upgraded one node after the other.
+/// The wire versions that this build supports, from the oldest to the newest. Two nodes use the newest that both support, so that
+/// a cluster can be upgraded node by node.
 pub const WIRE_VERSIONS: (u16, u16) = (4, 4);
 
-/// A handshake is short: whoever sends more than this is no node.
+/// The largest handshake message: a longer one does not come from a node.
 const HANDSHAKE_BYTES_MAX: usize = 1024;
 
-/// The first message. A change to its first fields is one that no version can understand.
+/// The first message. Its first fields must never change: no other version could decode them.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Hello {
     magic: [u8; 8],
@@ -36,16 +36,16 @@ enum Answer {
     Welcome {
         version: u16,
         nonce: Nonce,
-        /// There if the nodes share a secret.
+        /// Present if the nodes share a secret.
         proof: Option<Proof>,
     },
     Refused(Refusal),
 }
 
-/// Why a node does not talk to another.
+/// The reason why a node refuses a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    /// It speaks other versions.
+    /// The nodes have no wire version in common.
     #[error("it speaks wire versions {} to {}, the peer speaks {} to {}", theirs.0, theirs.1, ours.0, ours.1)]
     Version {
         /// The versions of the node that refuses.
@@ -53,30 +53,30 @@ pub enum Refusal {
         /// The versions of the node that is refused.
         theirs: (u16, u16),
     },
-    /// It belongs to another cluster.
+    /// The nodes belong to different clusters.
     #[error("the peer belongs to cluster `{ours}`")]
     Cluster {
         /// The cluster of the node that refuses.
         ours: String,
     },
-    /// Another node (or another life of it) lives at that address now.
+    /// Another node, or a restarted one, has that address now.
     #[error("the peer is {ours} now")]
     NotMe {
-        /// The node that answered.
+        /// The node that refuses.
         ours: NodeId,
     },
-    /// It does not have the cluster's secret.
+    /// The node does not have the cluster's secret.
     #[error("it does not have the cluster's secret")]
     Secret,
 }
 
-/// Why a connection could not be opened. Nothing was sent on it.
+/// The reason why a connection could not be opened. No frame was sent on it.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(#[from] std::io::Error),
-    /// The other side does not speak the protocol.
+    /// The peer does not follow the protocol.
     #[error("the other side is no node: {0}")]
     Garbage(String),
     /// One side refused the other.
@@ -92,30 +92,30 @@ impl From<FrameError> for HandshakeError {
 
 const MAGIC: [u8; 8] = *b"ELASTIN\0";
 
-/// Who a node is, for the handshake.
+/// The identity of a node in the handshake.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) cluster: String,
     pub(crate) me: NodeId,
     pub(crate) versions: (u16, u16),
-    /// What all nodes of the cluster have, if that is how they know each other.
+    /// The shared secret of the cluster, if its nodes authenticate by one.
     pub(crate) secret: Option<Secret>,
 }
 
 impl Hello {
-    /// What a proof is about: everything that was said.
+    /// The subject of a proof: all fields that the proof must authenticate.
     fn subject(&self) -> Vec<u8> {
-        postcard::to_stdvec(&(self.versions, &self.cluster, self.from, self.to)).expect("a greeting is plain data")
+        postcard::to_stdvec(&(self.versions, &self.cluster, self.from, self.to)).expect("a hello is plain data")
     }
 }
 
-/// The newest version that both speak, of those from an oldest to a newest each.
+/// The newest version in two ranges, each from the oldest to the newest supported version.
 pub fn common_version(ours: (u16, u16), theirs: (u16, u16)) -> Option<u16> {
     let newest = ours.1.min(theirs.1);
     (newest >= ours.0.max(theirs.0)).then_some(newest)
 }
 
-/// The dialling side: the version that both speak.
+/// The dialling side. Returns the negotiated version.
 pub(crate) async fn dial<R, W>(
     reader: &mut R,
     writer: &mut W,
@@ -153,13 +153,13 @@ where
         }
         write(writer, &secret.prove(Side::Dialler, &subject, &hello.nonce, &theirs)).await?;
     } else if proof.is_some() {
-        // The other side waits for a proof that this one does not have.
+        // The peer expects a proof, which needs a secret.
         return Err(Refusal::Secret.into());
     }
     Ok(version)
 }
 
-/// The accepting side: who outgoing socket, and the version that both speak.
+/// The accepting side. Returns the dialler and the negotiated version.
 pub(crate) async fn accept<R, W>(
     reader: &mut R,
     writer: &mut W,
@@ -198,7 +198,7 @@ where
     Ok((hello.from, version))
 }
 
-/// Whether a node is welcome, and in which version.
+/// Negotiates the version, or refuses the dialler.
 fn welcome(hello: &Hello, identity: &Identity) -> Result<u16, Refusal> {
     let Some(version) = common_version(identity.versions, hello.versions) else {
         return Err(Refusal::Version {
@@ -222,12 +222,12 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, value: &impl Serialize) ->
     let mut out = Vec::new();
     frame::put(&mut out, Class::Handshake, &payload)?;
     stream.write_all(&out).await?;
-    // A secured stream keeps bytes back until it is told not to.
+    // TLS buffers bytes until it is flushed.
     stream.flush().await?;
     Ok(())
 }
 
-/// Reads exactly one frame, byte by exact byte, so that nothing of what follows is taken off the stream.
+/// Reads exactly one frame, so that no byte behind it is consumed.
 async fn read<S, T>(stream: &mut S) -> Result<T, HandshakeError>
 where
     S: AsyncRead + Unpin,
@@ -248,7 +248,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::golden;
+    use elastin_golden as golden;
 
     fn identity(cluster: &str, me: u64) -> Identity {
         Identity {
@@ -273,53 +273,50 @@ mod tests {
         }
     }
 
-    async fn meet(dialler: Identity, wanted: NodeId, acceptor: Identity) -> (String, String) {
+    async fn connect(dialler: Identity, wanted: NodeId, acceptor: Identity) -> (String, String) {
         let (near, far) = tokio::io::duplex(4096);
         let (mut near_reader, mut near_writer) = tokio::io::split(near);
         let (mut far_reader, mut far_writer) = tokio::io::split(far);
         let dialling = async {
-            let outgoing_socket = dial(&mut near_reader, &mut near_writer, &dialler, wanted).await;
-            // Whoever gives up closes the connection.
+            let dialled = dial(&mut near_reader, &mut near_writer, &dialler, wanted).await;
+            // A side that gives up closes the connection.
             drop((near_reader, near_writer));
-            outgoing_socket
+            dialled
         };
-        let (outgoing_socket, accepted) = tokio::join!(dialling, accept(&mut far_reader, &mut far_writer, &acceptor));
+        let (dialled, accepted) = tokio::join!(dialling, accept(&mut far_reader, &mut far_writer, &acceptor));
         let show = |error: HandshakeError| error.to_string();
         (
-            outgoing_socket.map_or_else(show, |version| format!("version {version}")),
+            dialled.map_or_else(show, |version| format!("version {version}")),
             accepted.map_or_else(show, |(from, version)| format!("from {from}, version {version}")),
         )
     }
 
     #[tokio::test]
-    async fn nodes_of_one_cluster_meet() {
-        let met = meet(identity("a", 1), NodeId(2), identity("a", 2)).await;
-        assert_eq!(met, ("version 4".into(), "from n1, version 4".into()));
+    async fn nodes_of_one_cluster_connect() {
+        let connected = connect(identity("a", 1), NodeId(2), identity("a", 2)).await;
+        assert_eq!(connected, ("version 4".into(), "from n1, version 4".into()));
         let secret = Secret::generate();
-        let met = meet(knowing(&secret, 1), NodeId(2), knowing(&secret, 2)).await;
-        assert_eq!(met, ("version 4".into(), "from n1, version 4".into()));
+        let connected = connect(knowing(&secret, 1), NodeId(2), knowing(&secret, 2)).await;
+        assert_eq!(connected, ("version 4".into(), "from n1, version 4".into()));
     }
 
     #[tokio::test]
-    async fn nodes_speak_the_newest_version_that_both_know() {
+    async fn nodes_negotiate_the_newest_common_version() {
         let check = async |one, other, expected: &str| {
-            let (outgoing_socket, accepted) = meet(speaking(one, 1), NodeId(2), speaking(other, 2)).await;
-            assert_eq!(
-                (outgoing_socket.as_str(), accepted),
-                (expected, format!("from n1, {expected}"))
-            );
+            let (dialled, accepted) = connect(speaking(one, 1), NodeId(2), speaking(other, 2)).await;
+            assert_eq!((dialled.as_str(), accepted), (expected, format!("from n1, {expected}")));
         };
         check((1, 3), (2, 5), "version 3").await;
         check((4, 4), (1, 9), "version 4").await;
-        let (outgoing_socket, _) = meet(speaking((1, 2), 1), NodeId(2), speaking((3, 4), 2)).await;
+        let (dialled, _) = connect(speaking((1, 2), 1), NodeId(2), speaking((3, 4), 2)).await;
         assert_eq!(
-            outgoing_socket,
+            dialled,
             "refused: it speaks wire versions 1 to 2, the peer speaks 3 to 4"
         );
     }
 
     #[tokio::test]
-    async fn a_version_that_was_not_offered_is_not_spoken() {
+    async fn a_version_that_was_not_offered_is_refused() {
         for version in [WIRE_VERSIONS.0 - 1, WIRE_VERSIONS.1 + 1] {
             let (near, far) = tokio::io::duplex(4096);
             let (mut near_reader, mut near_writer) = tokio::io::split(near);
@@ -331,39 +328,39 @@ mod tests {
             };
             write(&mut far_writer, &welcome).await.unwrap();
             let error = dial(&mut near_reader, &mut near_writer, &identity("a", 1), NodeId(2)).await;
-            let error = error.expect_err("nobody offered that");
+            let error = error.expect_err("the version was not offered");
             assert!(error.to_string().ends_with("which was not offered"), "{error}");
         }
     }
 
     #[tokio::test]
-    async fn strangers_are_refused_with_the_reason() {
-        let (outgoing_socket, _) = meet(identity("a", 1), NodeId(2), identity("b", 2)).await;
-        assert_eq!(outgoing_socket, "refused: the peer belongs to cluster `b`");
-        let (outgoing_socket, accepted) = meet(identity("a", 1), NodeId(2), identity("a", 3)).await;
-        assert_eq!(outgoing_socket, "refused: the peer is n3 now");
+    async fn refusals_state_their_reason() {
+        let (dialled, _) = connect(identity("a", 1), NodeId(2), identity("b", 2)).await;
+        assert_eq!(dialled, "refused: the peer belongs to cluster `b`");
+        let (dialled, accepted) = connect(identity("a", 1), NodeId(2), identity("a", 3)).await;
+        assert_eq!(dialled, "refused: the peer is n3 now");
         assert_eq!(accepted, "refused: the peer is n3 now");
     }
 
     #[tokio::test]
-    async fn who_has_another_secret_or_none_gets_nowhere() {
+    async fn another_secret_or_none_is_refused() {
         let (ours, other) = (Secret::generate(), Secret::generate());
         let without = "refused: it does not have the cluster's secret";
-        let (outgoing_socket, accepted) = meet(knowing(&ours, 1), NodeId(2), knowing(&other, 2)).await;
+        let (dialled, accepted) = connect(knowing(&ours, 1), NodeId(2), knowing(&other, 2)).await;
         assert_eq!(
-            outgoing_socket, without,
-            "the dialler finds out first, and says nothing more"
+            dialled, without,
+            "the dialler verifies the proof first, and closes the connection"
         );
         assert!(accepted.starts_with("the connection failed"), "{accepted}");
-        let (outgoing_socket, _) = meet(knowing(&ours, 1), NodeId(2), identity("a", 2)).await;
-        assert_eq!(outgoing_socket, without);
-        let (outgoing_socket, accepted) = meet(identity("a", 1), NodeId(2), knowing(&ours, 2)).await;
-        assert_eq!(outgoing_socket, without);
+        let (dialled, _) = connect(knowing(&ours, 1), NodeId(2), identity("a", 2)).await;
+        assert_eq!(dialled, without);
+        let (dialled, accepted) = connect(identity("a", 1), NodeId(2), knowing(&ours, 2)).await;
+        assert_eq!(dialled, without);
         assert!(accepted.starts_with("the connection failed"), "{accepted}");
     }
 
     #[tokio::test]
-    async fn a_replayed_greeting_gets_nowhere() {
+    async fn a_replayed_hello_is_refused() {
         let secret = Secret::generate();
         let hello = Hello {
             magic: MAGIC,
@@ -373,7 +370,7 @@ mod tests {
             to: NodeId(2),
             nonce: [7; 16],
         };
-        // What a node once said, word for word, to a node that has chosen another nonce since.
+        // A recorded handshake, replayed to a node that has chosen another nonce.
         let proof = secret.prove(Side::Dialler, &hello.subject(), &hello.nonce, &[9; 16]);
         let (near, far) = tokio::io::duplex(4096);
         let (_near_reader, mut near_writer) = tokio::io::split(near);
@@ -388,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn garbage_is_no_greeting() {
+    async fn garbage_is_refused() {
         let (mut near, far) = tokio::io::duplex(4096);
         near.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
         let (mut far_reader, mut far_writer) = tokio::io::split(far);
@@ -424,9 +421,9 @@ mod tests {
         }
     }
 
-    /// A change here is one that no other version understands.
+    /// No other version could decode a changed handshake.
     #[test]
-    fn the_greeting_is_as_it_was() {
+    fn the_encoding_of_the_handshake_is_unchanged() {
         let framed = |name: &str, payload: Vec<u8>| {
             let mut bytes = Vec::new();
             frame::put(&mut bytes, Class::Handshake, &payload).unwrap();
@@ -444,17 +441,17 @@ mod tests {
         let mut lines = vec![
             framed("hello", golden::encoded(&hello)),
             framed("proof", golden::encoded(&proof)),
-            golden::line("what a proof is about", &hello.subject()),
+            golden::line("subject of a proof", &hello.subject()),
         ];
         lines.extend(
             answers()
                 .iter()
                 .map(|(name, answer)| framed(name, golden::encoded(answer))),
         );
-        for (name, why) in refusals() {
+        for (name, refusal) in refusals() {
             lines.push(framed(
                 &format!("refused {name}"),
-                golden::encoded(&Answer::Refused(why)),
+                golden::encoded(&Answer::Refused(refusal)),
             ));
         }
         golden::check("tests/wire/handshake.txt", &lines);

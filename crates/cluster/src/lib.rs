@@ -1,16 +1,13 @@
 //! Transport and drivers that run Elastin's protocols on sockets.
 //!
-//! Nothing here decides anything: frames go where `elastin-protocol` says, and what control and admin frames mean is
-//! known only to their ends.
+//! This crate makes no decisions: `elastin-protocol` routes every frame, and the payloads of control and admin frames are
+//! opaque here.
 
 mod authority;
 mod coalesced_timer;
 mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-#[cfg(test)]
-#[path = "../tests/golden/mod.rs"]
-mod golden;
 mod handshake;
 mod membership;
 mod node_driver;

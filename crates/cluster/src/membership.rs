@@ -1,5 +1,5 @@
 //! Drives a node's [`Membership`](elastin_protocol::membership::Membership): carries its requests to the coordination
-//! service and its decisions to the node. Nothing is decided here.
+//! service and its decisions to the node. It makes no decisions itself.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use elastin_clock::{Clock, Sleeper};
 use elastin_protocol::membership::{
-    CLUSTER_PREFIX, MemberRecord, Membership as SerialExecutor, MembershipCommand, MembershipEnd, MembershipEvent,
+    CLUSTER_PREFIX, MemberRecord, Membership as MembershipMachine, MembershipCommand, MembershipEnd, MembershipEvent,
     Roster,
 };
 use elastin_protocol::store::{Coordination, WatchGuard};
@@ -16,24 +16,23 @@ use tokio::sync::{mpsc, watch};
 
 use crate::NodeDriver;
 
-/// What a member hears.
+/// A change of the membership.
 #[derive(Clone, Debug)]
 pub enum MembershipUpdate {
-    /// The cluster changed.
+    /// The cluster's members changed.
     Roster(Roster),
-    /// This member is one no longer, though it did not want to leave: its lease ran out, or a panic has stopped it. It must end; a
-    /// new life needs a new id.
+    /// This node was evicted: its lease expired, or a panic has stopped it. Its process must end, or rejoin with a new id.
     Evicted,
 }
 
-/// A node that has joined, and does not take part yet.
+/// A node that has joined the cluster and is not active yet.
 pub struct Membership {
     driver: Driver,
     me: NodeId,
 }
 
-/// Speaks for a member: what it wants of its membership and of other members'. Wishes are carried out as soon as
-/// coordination can be reached, and forgotten when the member's own membership ends.
+/// Requests membership changes, of this node and of others. A request is carried out as soon as coordination is reachable, and
+/// discarded when this node's own membership ends.
 #[derive(Clone)]
 pub struct MembershipHandle {
     events: mpsc::UnboundedSender<MembershipEvent>,
@@ -41,32 +40,32 @@ pub struct MembershipHandle {
 }
 
 impl MembershipHandle {
-    /// Has a member emptied, or no longer: it takes no new actors.
+    /// Begins to drain a member, or cancels it. A draining member gets no new actors.
     pub fn drain(&self, node: NodeId, draining: bool) {
-        self.tell(MembershipEvent::Drain { node, draining });
+        self.submit(MembershipEvent::Drain { node, draining });
     }
 
-    /// Ends the membership of a node whose process is certainly gone, so that nobody waits for its lease to run out.
+    /// Ends the membership of a node whose process has certainly ended, so that no member waits for its lease to expire.
     pub fn stopped(&self, node: NodeId) {
-        self.tell(MembershipEvent::Stopped { node });
+        self.submit(MembershipEvent::Stopped { node });
     }
 
-    /// Leaves: the node stops acting at once, and the others need not wait for its lease to run out.
+    /// Leaves the cluster: the node stops acting at once, and other members need not wait for its lease to expire.
     pub async fn leave(&self) {
-        self.tell(MembershipEvent::Leave);
-        // An error says that the driver is gone, which is an end as well.
+        self.submit(MembershipEvent::Leave);
+        // An error means that the driver has ended, and the membership with it.
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
 
-    fn tell(&self, event: MembershipEvent) {
-        // A membership that has ended wants nothing any more.
+    fn submit(&self, event: MembershipEvent) {
+        // Fails only after the membership has ended, when events no longer matter.
         let _ = self.events.send(event);
     }
 }
 
 impl Membership {
-    /// Joins the cluster: from now on the node must show signs of life, which [`Membership::attend`] does. Its lease is on this
-    /// clock, which must be that of its runtime.
+    /// Joins the cluster. From now on the lease must be kept alive, which [`Membership::attend`] does. The lease is on this clock,
+    /// which must be the runtime's.
     pub async fn join(
         coordination: Arc<dyn Coordination>,
         record: MemberRecord,
@@ -77,96 +76,96 @@ impl Membership {
         loop {
             match driver.next().await {
                 MembershipCommand::Joined { node } => return Ok(Membership { driver, me: node }),
-                MembershipCommand::Ended(why) => return Err(why),
-                // Before a node has joined it does nothing that could be fenced.
+                MembershipCommand::Ended(reason) => return Err(reason),
+                // A node that has not joined has nothing to fence.
                 _ => {}
             }
         }
     }
 
-    /// This life of the node.
+    /// The id of this node.
     pub fn me(&self) -> NodeId {
         self.me
     }
 
-    /// Takes part: keeps the lease alive, tells `peer` until when it may act and who is there, until the membership ends or
-    /// nobody has a handle on it.
-    pub fn attend(mut self, peer: NodeDriver) -> (MembershipHandle, mpsc::UnboundedReceiver<MembershipUpdate>) {
-        let (heard, hears) = mpsc::unbounded_channel();
+    /// Activates the node: keeps the lease alive, and passes leases and views to `node`, until the membership ends or all handles
+    /// are dropped.
+    pub fn attend(mut self, node: NodeDriver) -> (MembershipHandle, mpsc::UnboundedReceiver<MembershipUpdate>) {
+        let (updates, update_receiver) = mpsc::unbounded_channel();
         let (ends, ended) = watch::channel(false);
         let handle = MembershipHandle {
             events: self.driver.events.clone(),
             ended,
         };
         tokio::spawn(async move {
-            // Nobody is told who is there before this node can reach them.
-            let mut waits = Some(Roster::default());
+            // The first roster is deferred until the node has a view, and can reach the members.
+            let mut deferred_roster = Some(Roster::default());
             let mut failed = false;
             while !ends.is_closed() {
                 let command = tokio::select! {
                     command = self.driver.next() => command,
-                    () = peer.failed(), if !failed => {
+                    () = node.failed(), if !failed => {
                         failed = true;
-                        // It does nothing any more, so nobody need wait for its lease to run out.
+                        // A stopped node does not act, so no member need wait for its lease to expire.
                         let _ = self.driver.events.send(MembershipEvent::Leave);
                         continue;
                     }
                 };
                 match command {
-                    MembershipCommand::MayActUntil(until) => peer.may_act_until(until),
-                    MembershipCommand::Fence => peer.fence(),
+                    MembershipCommand::MayActUntil(until) => node.may_act_until(until),
+                    MembershipCommand::Fence => node.fence(),
                     MembershipCommand::Roster(roster) => {
-                        peer.learn(&roster);
-                        match &mut waits {
+                        node.learn(&roster);
+                        match &mut deferred_roster {
                             Some(latest) => *latest = roster,
-                            None => drop(heard.send(MembershipUpdate::Roster(roster))),
+                            None => drop(updates.send(MembershipUpdate::Roster(roster))),
                         }
                     }
                     MembershipCommand::View(view) => {
-                        peer.enter(view);
-                        if let Some(roster) = waits.take() {
-                            let _ = heard.send(MembershipUpdate::Roster(roster));
+                        node.enter(view);
+                        if let Some(roster) = deferred_roster.take() {
+                            let _ = updates.send(MembershipUpdate::Roster(roster));
                         }
                     }
-                    MembershipCommand::Ended(why) => {
-                        if why != MembershipEnd::Left {
-                            tracing::warn!("{why}");
+                    MembershipCommand::Ended(reason) => {
+                        if reason != MembershipEnd::Left {
+                            tracing::warn!("{reason}");
                         }
-                        if failed || why != MembershipEnd::Left {
-                            let _ = heard.send(MembershipUpdate::Evicted);
+                        if failed || reason != MembershipEnd::Left {
+                            let _ = updates.send(MembershipUpdate::Evicted);
                         }
                         break;
                     }
-                    other => tracing::debug!(?other, "nothing to do"),
+                    other => tracing::debug!(?other, "ignoring a membership command"),
                 }
             }
             let _ = ends.send(true);
         });
-        (handle, hears)
+        (handle, update_receiver)
     }
 }
 
-/// Runs the executor on the node's clock.
+/// Runs the membership's state machine on the node's clock.
 struct Driver {
     coordination: Arc<dyn Coordination>,
-    serial_executor: SerialExecutor,
+    machine: MembershipMachine,
     commands: VecDeque<MembershipCommand>,
     events: mpsc::UnboundedSender<MembershipEvent>,
-    happens: mpsc::UnboundedReceiver<MembershipEvent>,
+    event_receiver: mpsc::UnboundedReceiver<MembershipEvent>,
     watch: Option<WatchGuard>,
     sleeper: Sleeper,
 }
 
 impl Driver {
     fn new(coordination: Arc<dyn Coordination>, record: MemberRecord, ttl: Duration, clock: &Clock) -> Self {
-        let (events, happens) = mpsc::unbounded_channel();
+        let (events, event_receiver) = mpsc::unbounded_channel();
         let mut commands = Vec::new();
         Self {
             coordination,
-            serial_executor: SerialExecutor::join(clock.now(), record, ttl, &mut commands),
+            machine: MembershipMachine::join(clock.now(), record, ttl, &mut commands),
             commands: commands.into(),
             events,
-            happens,
+            event_receiver,
             watch: None,
             sleeper: clock.sleeper("the membership"),
         }
@@ -190,8 +189,7 @@ impl Driver {
                 None => {
                     let event = self.event().await;
                     let mut commands = Vec::new();
-                    self.serial_executor
-                        .handle(self.sleeper.clock().now(), event, &mut commands);
+                    self.machine.handle(self.sleeper.clock().now(), event, &mut commands);
                     self.commands.extend(commands);
                 }
             }
@@ -200,8 +198,8 @@ impl Driver {
 
     async fn event(&mut self) -> MembershipEvent {
         tokio::select! {
-            () = self.sleeper.sleep_until(self.serial_executor.next_timer()) => MembershipEvent::Timer,
-            Some(event) = self.happens.recv() => event,
+            () = self.sleeper.sleep_until(self.machine.next_timer()) => MembershipEvent::Timer,
+            Some(event) = self.event_receiver.recv() => event,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! PendingCalls on this node that wait for an outcome from elsewhere.
+//! Calls of local callers that await an outcome from another node.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -10,96 +10,96 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::task::yield_now;
 
-/// PendingCalls on this node, and the outcomes that some of them are about to receive of.
+/// Pending calls of local callers, and the completions that are not delivered yet.
 #[derive(Default)]
 pub(crate) struct PendingCalls {
     waiting: HashMap<CallId, ReplySender, RandomState>,
-    ended: Completions,
+    completions: Completions,
 }
 
-/// A task that has told callers and given way to them, and these callers. They go on when a thread of tokio's has nothing else to
-/// do; if what it does takes too long, they are woken from here.
+/// The wakers of a task that has completed callers and yielded to them, and of these callers. Tokio runs them once its worker is
+/// otherwise idle; [`DeferredWakes::wake_overdue`] wakes them earlier if that takes too long.
 #[derive(Default)]
-pub(crate) struct DeferredWakes(Mutex<Woken>);
+pub(crate) struct DeferredWakes(Mutex<DeferredWakers>);
 
-// Wakers are dropped when the lock is free again: the last one of a task drops whatever the task has.
+// Wakers are dropped after the lock is released: dropping the last waker of a task drops the task's future.
 #[derive(Default)]
-struct Woken {
-    /// Since when; none if nobody waits like this.
+struct DeferredWakers {
+    /// When they were deferred; none if there are no wakers.
     since: Option<Time>,
     task: Option<Waker>,
     callers: Vec<Waker>,
 }
 
 impl DeferredWakes {
-    fn replace(&self, woken: Woken) -> Woken {
-        std::mem::replace(&mut self.0.lock(), woken)
+    fn replace(&self, wakers: DeferredWakers) -> DeferredWakers {
+        std::mem::replace(&mut self.0.lock(), wakers)
     }
 
-    /// The callers had their turn, but the task gives way again, from now on.
-    pub(crate) fn forget_callers(&self, now: Time) {
+    /// The callers have run, and the task yields once more.
+    pub(crate) fn clear_callers(&self, now: Time) {
         let callers = {
-            let mut woken = self.0.lock();
-            woken.since = Some(now);
-            std::mem::take(&mut woken.callers)
+            let mut wakers = self.0.lock();
+            wakers.since = Some(now);
+            std::mem::take(&mut wakers.callers)
         };
         drop(callers);
     }
 
-    /// Nobody waits like this any more.
-    pub(crate) fn forget_all(&self) {
-        drop(self.replace(Woken::default()));
+    /// Drops all wakers.
+    pub(crate) fn clear(&self) {
+        drop(self.replace(DeferredWakers::default()));
     }
 
-    /// Wakes those who have been waiting since `late` or before. Who was woken meanwhile takes no harm. If they are not that late, says
-    /// since when they wait.
-    pub(crate) fn wake(&self, late: Time) -> Option<Time> {
+    /// Wakes the task and the callers if they were deferred at `late` or before; a spurious wake is harmless. Otherwise returns
+    /// when they were deferred.
+    pub(crate) fn wake_overdue(&self, late: Time) -> Option<Time> {
         let since = self.0.lock().since?;
         if since > late {
             return Some(since);
         }
-        let woken = self.replace(Woken::default());
-        woken.task.into_iter().chain(woken.callers).for_each(Waker::wake);
+        let wakers = self.replace(DeferredWakers::default());
+        wakers.task.into_iter().chain(wakers.callers).for_each(Waker::wake);
         None
     }
 }
 
-/// Calls that are over.
+/// Completed calls whose callers are not notified yet.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct Completions(Vec<(ReplySender, Outcome)>);
 
 impl PendingCalls {
-    /// Somebody waits for the outcome of a call.
-    pub(crate) fn expect(&mut self, call: CallId, caller: ReplySender) {
+    /// Adds a call whose outcome the caller awaits.
+    pub(crate) fn insert(&mut self, call: CallId, caller: ReplySender) {
         self.waiting.insert(call, caller);
     }
 
-    /// How many wait.
-    pub(crate) fn waiting(&self) -> usize {
+    /// The number of pending calls.
+    pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// A call is over. Its caller hears of it when it is among those that [`PendingCalls::take_ended`] gives.
-    pub(crate) fn end(&mut self, call: CallId, outcome: Outcome) {
+    /// Completes a call. Its caller is notified with those that [`PendingCalls::take_completions`] returns.
+    pub(crate) fn complete(&mut self, call: CallId, outcome: Outcome) {
         if let Some(caller) = self.waiting.remove(&call) {
-            self.ended.0.push((caller, outcome));
+            self.completions.0.push((caller, outcome));
         }
     }
 
-    /// What becomes of all calls will never be known here.
-    pub(crate) fn end_all(&mut self) {
+    /// Completes all calls with an unknown outcome.
+    pub(crate) fn fail_all(&mut self) {
         let lost = || Err(CallError::Unknown(Unknown::NodeLost));
-        self.ended
+        self.completions
             .0
             .extend(self.waiting.drain().map(|(_, caller)| (caller, lost())));
     }
 
-    /// Takes the calls that are over, whose callers have not heard of it.
-    pub(crate) fn take_ended(&mut self) -> Completions {
-        // The next ones are most likely as many: a list that grows step by step is copied as often.
-        let next = Completions(Vec::with_capacity(self.ended.0.len()));
-        std::mem::replace(&mut self.ended, next)
+    /// Takes the completions that are not delivered yet.
+    pub(crate) fn take_completions(&mut self) -> Completions {
+        // The next batch most likely has the same size: reserving it avoids copies while the list grows.
+        let next = Completions(Vec::with_capacity(self.completions.0.len()));
+        std::mem::replace(&mut self.completions, next)
     }
 }
 
@@ -109,37 +109,37 @@ impl Completions {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// The number of completed calls.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Tells their callers, in order.
-    pub(crate) fn tell(self) {
+    /// Notifies the callers, in order.
+    pub(crate) fn notify(self) {
         for (caller, outcome) in self.0 {
             caller.complete(outcome);
         }
     }
 
-    /// The same for a `task` of tokio's that gives way to them: they are woken all at once when it does, and it is woken along. Woken
-    /// one by one, each would have another of tokio's threads look for something to do, which takes more time than a call.
-    pub(crate) fn tell_before_giving_way(self, now: Time, task: &Waker, deferred_wakes: &DeferredWakes) {
-        let told = self.0.into_iter().filter_map(|(caller, outcome)| caller.fill(outcome));
-        let callers: Vec<Waker> = told.collect();
-        // Tokio runs the first of them first and then the others, the last one first: so the task is behind all of them.
+    /// Notifies the callers for a tokio `task` that yields to them. Task and callers are woken together when the task yields: each
+    /// separate wake would make tokio unpark another worker, which costs more than a call.
+    pub(crate) fn notify_deferred(self, now: Time, task: &Waker, deferred_wakes: &DeferredWakes) {
+        let filled = self.0.into_iter().filter_map(|(caller, outcome)| caller.fill(outcome));
+        let callers: Vec<Waker> = filled.collect();
+        // Tokio runs the first deferred waker first and the others in reverse order. Second in line, the task runs last.
         let (first, others) = callers.split_at(callers.len().min(1));
         for waker in first.iter().chain([task]).chain(others) {
-            wake_after_giving_way(waker);
+            wake_after_yield(waker);
         }
         let task = Some(task.clone());
         let since = Some(now);
-        drop(deferred_wakes.replace(Woken { since, task, callers }));
+        drop(deferred_wakes.replace(DeferredWakers { since, task, callers }));
     }
 }
 
-/// Has somebody woken when this thread of tokio's has nothing else to do; outside of tokio, at once.
-fn wake_after_giving_way(waker: &Waker) {
-    // That is what becomes of whoever gives way, and it may be for anybody.
-    let gives_way = pin!(yield_now());
-    let _ = gives_way.poll(&mut Context::from_waker(waker));
+/// Wakes a waker when this tokio worker has run its other tasks; outside tokio, at once.
+fn wake_after_yield(waker: &Waker) {
+    // `yield_now` defers the waker of the context that polls it, which may be any waker.
+    let yielding = pin!(yield_now());
+    let _ = yielding.poll(&mut Context::from_waker(waker));
 }

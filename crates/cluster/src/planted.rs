@@ -1,24 +1,23 @@
-//! What a node does wrong, or otherwise than this build would, on purpose: tests must notice it. Without the feature
-//! `planted-bugs` there is nothing.
+//! Planted bugs: faulty or altered behaviour of a node that tests must detect. Without the feature `planted-bugs` there are none.
 
 use crate::handshake::WIRE_VERSIONS;
 
-/// What a node does otherwise on purpose.
+/// The planted bugs of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Planted {
-    /// Acts although its lease may have run out.
+    /// The node acts although its lease may have expired.
     #[cfg(feature = "planted-bugs")]
     pub no_lease_fence: bool,
-    /// Writes over what a later activation has written.
+    /// The node overwrites the state of a later activation.
     #[cfg(feature = "planted-bugs")]
     pub no_store_fence: bool,
-    /// Speaks versions of the wire up to this one, as a later build would.
+    /// The newest supported wire version, as if this were a later build.
     #[cfg(feature = "planted-bugs")]
     pub wire_newest: Option<u16>,
 }
 
 impl Planted {
-    /// Whether it acts although its lease may have run out.
+    /// Whether the node acts although its lease may have expired.
     pub fn ignores_lease(self) -> bool {
         #[cfg(feature = "planted-bugs")]
         return self.no_lease_fence;
@@ -26,7 +25,7 @@ impl Planted {
         false
     }
 
-    /// The versions of the wire that it speaks, from the oldest to the newest.
+    /// The supported wire versions, from the oldest to the newest.
     pub fn wire_versions(self) -> (u16, u16) {
         let (oldest, newest) = WIRE_VERSIONS;
         #[cfg(feature = "planted-bugs")]

@@ -1,4 +1,4 @@
-//! How nodes make sure that they talk to nodes of their cluster.
+//! Authentication and encryption of connections.
 
 use std::io;
 use std::path::Path;
@@ -17,24 +17,24 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::transport::{OutgoingSocket, ReaderKind, Socket};
 
-/// How nodes make sure that they talk to nodes of their cluster.
+/// How the members of a cluster authenticate each other.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// Not at all: for one executor whose users trust each other. Plain text.
+    /// No authentication, in plain text: for one machine whose users trust each other.
     Trusting,
-    /// By a secret that they share: for processes of one executor. Plain text.
+    /// A shared secret, in plain text: for processes of one machine.
     Secret(Secret),
-    /// By certificates of the cluster's authority, in TLS 1.3.
+    /// Certificates of the cluster's authority, over TLS 1.3.
     Certificates(Arc<Certificates>),
 }
 
 impl Security {
-    /// Whether what is sent can be read on the way, and may therefore not leave the executor.
+    /// Whether connections are in plain text, and must therefore not leave the machine.
     pub fn is_plain(&self) -> bool {
         !matches!(self, Security::Certificates(_))
     }
 
-    /// What stands for the certificate that this member shows, if it has one.
+    /// The fingerprint of this member's certificate, if it has one.
     pub fn own_certificate(&self) -> Option<String> {
         match self {
             Security::Trusting | Security::Secret(_) => None,
@@ -42,7 +42,7 @@ impl Security {
         }
     }
 
-    /// By what they know each other, in words that are the same for all who do. It gives no secret away.
+    /// Describes how members authenticate each other, in words that are equal for all members. It reveals no secret.
     pub fn known_by(&self) -> String {
         match self {
             Security::Trusting => "trust alone".into(),
@@ -54,15 +54,15 @@ impl Security {
     }
 }
 
-/// A node's or client's own certificate, and the authority that all of its cluster have theirs from.
+/// A member's own certificate, and the authority that has issued the certificates of all members.
 pub struct Certificates {
     connector: TlsConnector,
     acceptor: TlsAcceptor,
-    /// The name that certificates of nodes have.
+    /// The name in the certificates of nodes.
     node_name: ServerName<'static>,
-    /// What stands for the authority.
+    /// The fingerprint of the authority's certificate.
     authority: String,
-    /// What stands for the own certificate.
+    /// The fingerprint of the own certificate.
     own: String,
 }
 
@@ -74,19 +74,19 @@ impl std::fmt::Debug for Certificates {
     }
 }
 
-/// Why certificates can't be used. Nothing was started.
+/// The reason why certificates can't be used. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file can't be read, or does not hold what it should.
+    /// A file can't be read or parsed.
     #[error("{file} can't be used: {reason}")]
     File {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// The parts don't go together.
-    #[error("the certificates don't go together: {0}")]
+    /// The key or the authority does not match the certificate.
+    #[error("the certificate, its key and the authority don't match: {0}")]
     Mismatch(String),
 }
 
@@ -102,12 +102,12 @@ pub(crate) fn node_name(cluster: &str) -> String {
     format!("node.{}.elastin", label(cluster))
 }
 
-/// The name in the certificates of those who only call, and of operators.
+/// The name in the certificates of clients and operators.
 pub(crate) fn client_name(cluster: &str) -> String {
     format!("client.{}.elastin", label(cluster))
 }
 
-/// A cluster's name as a part of a host name. Names that become the same still have different authorities.
+/// A cluster's name as a label of a host name. Clusters with equal labels still have different authorities.
 fn label(cluster: &str) -> String {
     let plain = |char: char| {
         if char.is_ascii_alphanumeric() {
@@ -144,7 +144,7 @@ impl Certificates {
         cluster: &str,
     ) -> Result<Self, CertificateError> {
         let mismatch = |error: &dyn std::fmt::Display| CertificateError::Mismatch(error.to_string());
-        let (authority_print, own) = (fingerprint(&authority), fingerprint(&certificate));
+        let (authority_fingerprint, own) = (fingerprint(&authority), fingerprint(&certificate));
         let mut roots = RootCertStore::empty();
         roots.add(authority).map_err(|error| mismatch(&error))?;
         let roots = Arc::new(roots);
@@ -168,42 +168,42 @@ impl Certificates {
             connector: TlsConnector::from(Arc::new(client)),
             acceptor: TlsAcceptor::from(Arc::new(server)),
             node_name: ServerName::try_from(node_name(cluster)).map_err(|error| mismatch(&error))?,
-            authority: authority_print,
+            authority: authority_fingerprint,
             own,
         })
     }
 }
 
-/// What frames are read from.
+/// The inbound half of a connection.
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
-/// What frames are written to.
+/// The outbound half of a connection.
 pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A connection whose other end has shown its certificate, if that is how nodes know each other.
+/// A connection after the TLS handshake, if it is encrypted.
 pub(crate) struct Secured {
-    pub(crate) read_by: ReaderKind,
+    pub(crate) reader_kind: ReaderKind,
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
-    /// The socket under `writer`, if what is written goes to it as it is.
+    /// The socket under `writer`, if it is not encrypted.
     pub(crate) direct: Option<Direct>,
-    /// Whether the other end may be a node; otherwise it only calls.
+    /// Whether the peer may be a node; otherwise it is a client.
     pub(crate) may_be_node: bool,
-    /// What stands for the certificate that the other end has shown, if that is how nodes know each other.
+    /// The fingerprint of the peer's certificate, if the connection is encrypted.
     pub(crate) certificate: Option<String>,
 }
 
-/// A socket that takes bytes without waiting, or not at all.
+/// A non-blocking socket.
 pub(crate) type Direct = std::net::TcpStream;
 
 impl Secured {
-    /// A connection in plain text, whose two ends are the same socket.
+    /// A connection in plain text, whose two halves are the same socket.
     fn plain(
-        read_by: ReaderKind,
+        reader_kind: ReaderKind,
         socket: impl AsyncRead + AsyncWrite + Clone + Send + Unpin + 'static,
         direct: Direct,
     ) -> Self {
         Self {
-            read_by,
+            reader_kind,
             reader: Box::new(socket.clone()),
             writer: Box::new(socket),
             direct: Some(direct),
@@ -213,28 +213,28 @@ impl Secured {
     }
 }
 
-/// What stands for the certificate that the other end has shown.
-fn shown(connection: &CommonState) -> Option<String> {
+/// The fingerprint of the peer's certificate.
+fn peer_fingerprint(connection: &CommonState) -> Option<String> {
     let certificates = connection.peer_certificates()?;
     Some(fingerprint(certificates.first()?))
 }
 
 impl Security {
-    /// Makes a connection to a node secure. What comes on it are replies, if anything: tokio's threads read it, whose tasks wait
-    /// for them, and who waits alone does so itself.
+    /// Secures a dialled connection. Only replies arrive on it, which tokio tasks await: a tokio task reads it, or a lone caller
+    /// that busy-polls.
     pub(crate) async fn secure_dialled(&self, stream: TcpStream) -> io::Result<Secured> {
         let socket = OutgoingSocket::new(stream)?;
-        let read_by = ReaderKind::PendingCalls(socket.clone(), Arc::default());
+        let reader_kind = ReaderKind::Tokio(socket.clone(), Arc::default());
         let Security::Certificates(certificates) = self else {
             let direct = socket.direct()?;
-            return Ok(Secured::plain(read_by, socket, direct));
+            return Ok(Secured::plain(reader_kind, socket, direct));
         };
         let name = certificates.node_name.clone();
         let stream = certificates.connector.connect(name, socket).await?;
-        let certificate = shown(stream.get_ref().1);
+        let certificate = peer_fingerprint(stream.get_ref().1);
         let (reader, writer) = tokio::io::split(stream);
         Ok(Secured {
-            read_by,
+            reader_kind,
             reader: Box::new(reader),
             writer: Box::new(writer),
             direct: None,
@@ -243,7 +243,7 @@ impl Security {
         })
     }
 
-    /// Makes a connection secure that somebody has opened. Calls come on it: our own threads read it, which run actors.
+    /// Secures an accepted connection. Calls arrive on it: the I/O threads read it, which can run turns inline.
     pub(crate) async fn secure_accepted(&self, stream: TcpStream) -> io::Result<Secured> {
         let stream = stream.into_std()?;
         let Security::Certificates(certificates) = self else {
@@ -256,17 +256,17 @@ impl Security {
             ));
         };
         let socket = Socket::new(stream)?;
-        let read_by = ReaderKind::IoThreads(socket.io_threads());
+        let reader_kind = ReaderKind::IoThreads(socket.io_threads());
         let stream = certificates.acceptor.accept(socket).await?;
         let connection = stream.get_ref().1;
-        let certificate = shown(connection);
+        let certificate = peer_fingerprint(connection);
         let parsed = connection.peer_certificates().and_then(<[_]>::first);
         let parsed = parsed.and_then(|certificate| ParsedCertificate::try_from(certificate).ok());
         let may_be_node =
             parsed.is_some_and(|certificate| verify_server_name(&certificate, &certificates.node_name).is_ok());
         let (reader, writer) = tokio::io::split(stream);
         Ok(Secured {
-            read_by,
+            reader_kind,
             reader: Box::new(reader),
             writer: Box::new(writer),
             direct: None,

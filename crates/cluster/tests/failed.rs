@@ -51,10 +51,10 @@ async fn call(peer: &NodeDriver, sequence: u64) -> Outcome {
         method: Method::of("open"),
         body: Bytes::new(),
     };
-    let (tell, told) = oneshot::channel();
+    let (tell, replied) = oneshot::channel();
     let reply = ReplySender::new(move |outcome| drop(tell.send(outcome)));
-    peer.outside().send(Arc::new(message), Some(reply));
-    let outcome = timeout(TIME_MAX, told).await;
+    peer.remote().send(Arc::new(message), Some(reply));
+    let outcome = timeout(TIME_MAX, replied).await;
     outcome.expect("each call ends").expect("a call has one outcome")
 }
 
@@ -67,7 +67,7 @@ async fn a_node_that_panics_is_a_member_no_longer() {
     let membership = Membership::join(coordination, record, lease, &clock).await.unwrap();
     let me = membership.me();
     let config = NodeDriverConfig {
-        looks: true,
+        busy_poll: true,
         cluster: "test".into(),
         node: NodeConfig {
             me,
@@ -86,9 +86,9 @@ async fn a_node_that_panics_is_a_member_no_longer() {
         ..Settings::default()
     };
     let builder = Runtime::builder().settings(settings).clock(clock);
-    peer.attach(builder.outside(peer.outside()).build().unwrap());
-    let (_handle, mut heard) = membership.attend(peer.clone());
-    let first = timeout(TIME_MAX, heard.recv()).await;
+    peer.attach(builder.remote(peer.remote()).build().unwrap());
+    let (_handle, mut updates) = membership.attend(peer.clone());
+    let first = timeout(TIME_MAX, updates.recv()).await;
     assert!(matches!(first, Ok(Some(MembershipUpdate::Roster(_)))), "it has joined");
 
     assert_eq!(call(&peer, 1).await, Err(CallError::Unknown(Unknown::NodeLost)));
@@ -97,7 +97,7 @@ async fn a_node_that_panics_is_a_member_no_longer() {
     // The lease would last for an hour.
     let next = async {
         loop {
-            match heard.recv().await {
+            match updates.recv().await {
                 Some(MembershipUpdate::Roster(_)) => {}
                 Some(MembershipUpdate::Evicted) => return true,
                 None => return false,

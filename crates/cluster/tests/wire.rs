@@ -3,14 +3,13 @@
 //!
 //! `ELASTIN_WIRE=write cargo test -p elastin-cluster --test wire` writes the file anew, and the seeds of the fuzz target.
 
-mod golden;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use elastin_cluster::WIRE_VERSIONS;
+use elastin_golden::{self as golden, samples};
 use elastin_protocol::{
     Body, DirectoryBody, Entry, Frame, MoveBody, MoveError, MoveStep, MovedRequest, RequestId, Slot,
 };
@@ -18,7 +17,6 @@ use elastin_types::{
     ActivationEpoch, ActorId, ActorType, CallError, CallId, Caller, ChainId, Header, Key, Message, Method, NodeId,
     NotDelivered, Overloaded, Rejected, Request, SlotEpoch, TenantId, Time, TraceContext, Unknown,
 };
-use golden::samples;
 
 fn actor() -> ActorId {
     ActorId::new(ActorType::of("Folder"), 7)
@@ -284,8 +282,8 @@ fn parts() -> Vec<(String, Body)> {
     for (name, why) in unknown() {
         add("unknown", name, turned_away(CallError::Unknown(why)));
     }
-    for (name, who) in overloaded() {
-        add("overloaded", name, turned_away(CallError::Overloaded(who)));
+    for (name, party) in overloaded() {
+        add("overloaded", name, turned_away(CallError::Overloaded(party)));
     }
     for (name, why) in rejected() {
         add("rejected", name, turned_away(CallError::Rejected(why)));
@@ -324,7 +322,7 @@ fn every_kind_of_frame_is_encoded_as_it_was() {
     let bodies = bodies.chain(steps).chain(directory).chain(parts());
     let mut frames = vec![("acknowledgement".to_owned(), encoded(None))];
     frames.extend(bodies.map(|(name, body)| (name, encoded(Some(body)))));
-    if golden::writes() {
+    if golden::rewrites() {
         let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds-frame");
         for (name, bytes) in &frames {
             // A length, the class of the protocol, the frame.

@@ -1,11 +1,12 @@
-//! Arbitration: which of several proposals for the same actors wins. One arbiter, so that rules do not fight.
+//! Arbitration among competing proposals for the same actors. A single arbiter keeps rules from working against each
+//! other.
 
 use std::cmp::Ordering;
 
 use crate::{Change, Proposal, Purpose};
 
-/// The highest priority first, then the earlier rule, then the higher score, then the lower actor id. Emptying a server
-/// comes before everything: no rule has a say in it.
+/// Sorts by highest priority, then earlier rule, higher score and lower actor id. Draining a server comes first: rules
+/// cannot prevent it.
 pub(crate) fn best_first(proposals: &mut [Proposal]) {
     proposals.sort_by(compare);
 }

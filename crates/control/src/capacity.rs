@@ -1,17 +1,17 @@
-//! How much was needed and how much was there, over time: elasticity metrics come from it.
+//! Required and provided capacity over time, the source of elasticity metrics.
 
 use elastin_types::{PerResource, Time};
 use serde::{Deserialize, Serialize};
 
-/// What the servers that a global manager sees were asked for, and what they had.
+/// Required and provided capacity of the servers that a global manager sees.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
-    /// When, on the clock of the manager.
+    /// Time of the measurement, on the manager's clock.
     pub at: Time,
-    /// How many servers.
+    /// Number of servers.
     pub servers: u32,
-    /// What was asked for: of CPU time, demand, which can be more than was used.
+    /// Required capacity; for CPU the demand, which can exceed the use.
     pub required: PerResource<f64>,
-    /// What there was, as far as it is known.
+    /// Provided capacity, as far as known.
     pub provided: PerResource<f64>,
 }

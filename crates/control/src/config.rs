@@ -1,4 +1,4 @@
-//! What a manager is made with.
+//! Configuration of a manager.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use elastin_types::NodeId;
 
 use crate::Settings;
 
-/// What a manager, local or global, is made with.
+/// Configuration of a local or global manager.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The node it runs on. A local manager manages this very server.
+    /// The manager's node. A local manager manages this server.
     pub node: NodeId,
     /// The policy in force.
     pub policy: Arc<Policy>,
-    /// What the operator has set. A period that the policy names wins over the one set here.
+    /// Operator settings. A period named in the policy overrides the one here.
     pub settings: Settings,
-    /// Decides its random choices.
+    /// Seed of its random choices.
     pub seed: u64,
 }
 
 impl Config {
-    /// The settings with the period that the policy names, if it does.
+    /// The settings, with the policy's period if it names one.
     pub(crate) fn effective_settings(&self) -> Settings {
         Settings {
             period: self.policy.period().unwrap_or(self.settings.period),

@@ -1,4 +1,4 @@
-//! The record of a decision: what was done or not done, by which rule, on what values, and what became of it.
+//! The record of a decision: the change, the rule and values behind it, and its outcome.
 
 use elastin_policy::{Bound, Fired, Observed};
 use elastin_types::{ActorId, NodeId, Resource, Time};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Refusal;
 
-/// How many candidates a record keeps, the best first: enough to see why one won, small enough to keep every record.
+/// Number of candidates that a record keeps, best first: enough to see why one won, small enough to keep every record.
 pub(crate) const CANDIDATES_MAX: usize = 8;
 
 /// An elasticity manager.
@@ -18,52 +18,52 @@ pub enum Manager {
     Global(NodeId),
 }
 
-/// One decision: unique over the whole cluster for all time, because a node id is.
+/// Identifies one decision. Unique in the cluster for all time, because node ids are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DecisionId {
-    /// Who decided.
+    /// The manager that decided.
     pub manager: Manager,
-    /// Counts that manager's decisions.
+    /// Sequence number among that manager's decisions.
     pub sequence: u64,
 }
 
-/// One decision. It is recorded when it is proposed and again whenever its outcome changes: the record with the same id
-/// that came last is the valid one.
+/// One decision. It is recorded when proposed and again whenever its outcome changes; the latest record of an id is the
+/// valid one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Which decision.
+    /// The decision's id.
     pub id: DecisionId,
-    /// When it was proposed, on the clock of the manager that did.
+    /// Time of the proposal, on the deciding manager's clock.
     pub at: Time,
-    /// The firing of a rule that asked for it; `None` if no rule did, as when a server is emptied.
+    /// The rule firing behind the decision; `None` if no rule asked for it, as in a drain.
     pub cause: Option<Cause>,
-    /// What is to change.
+    /// The change to make.
     pub change: Change,
-    /// The servers that were considered, the best first.
+    /// The servers considered, best first.
     pub candidates: Vec<Candidate>,
-    /// What became of it.
+    /// The current outcome.
     pub outcome: Outcome,
 }
 
-/// The firing of a rule that a decision rests on.
+/// The rule firing that a decision is based on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
     /// The rule, by its index in the policy.
     pub rule: usize,
     /// The rule's name, if it has one.
     pub name: Option<String>,
-    /// The rule as written.
+    /// The source text of the rule.
     pub text: String,
-    /// The actors that its variables are bound to.
+    /// The actors bound to the rule's variables.
     pub binding: Vec<Bound>,
-    /// The server that `server` stood for.
+    /// The server that `server` was bound to.
     pub server: Option<NodeId>,
-    /// Its comparisons, with what was measured.
+    /// The rule's comparisons, with the measured values.
     pub values: Vec<Observed>,
 }
 
 impl Cause {
-    /// The cause that this firing of a rule of this name and text is.
+    /// The cause for a firing of the rule with this name and text.
     pub(crate) fn new(fired: &Fired, name: Option<&str>, text: &str) -> Self {
         Self {
             rule: fired.rule,
@@ -75,7 +75,7 @@ impl Cause {
         }
     }
 
-    /// The rule as people speak of it: by its name, else by its place in the policy, counted from one.
+    /// The rule's display name: its name, else its position in the policy, counted from one.
     pub fn rule_name(&self) -> String {
         match &self.name {
             Some(name) => name.clone(),
@@ -84,23 +84,23 @@ impl Cause {
     }
 }
 
-/// What a decision changes.
+/// The change that a decision makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// Actors move as one.
+    /// A group of actors moves as one.
     Move {
         /// The actor that the decision is about.
         actor: ActorId,
         /// The actors that move along because relations keep them together.
         with: Vec<ActorId>,
-        /// Where they are.
+        /// The source server.
         from: NodeId,
-        /// Where they go; `None` if no server was found for them.
+        /// The target server; `None` if none was found.
         to: Option<NodeId>,
-        /// What for.
+        /// The purpose of the move.
         purpose: Purpose,
     },
-    /// A server takes no other actors than this one and those that rules colocate with it.
+    /// A server accepts only this actor and the actors that rules colocate with it.
     Dedicate {
         /// The reserved actor.
         actor: ActorId,
@@ -108,33 +108,33 @@ pub enum Change {
         node: NodeId,
         /// The resource that the actor needs.
         resource: Resource,
-        /// Another reserved actor that it shares the server with, because there can't be more servers.
+        /// Another reserved actor on the same server, because the cluster is at its maximum size.
         shared_with: Option<ActorId>,
     },
     /// A server is no longer dedicated to an actor.
     Release {
-        /// The actor that was reserved.
+        /// The actor that held the reservation.
         actor: ActorId,
         /// The server.
         node: NodeId,
         /// Why the reservation ended.
         reason: ReleaseReason,
     },
-    /// The two actors are no longer held together, because no server has room for all that is held together with them.
+    /// The two actors are no longer kept together, because no server has room for their whole group.
     Part {
-        /// One.
+        /// One actor.
         first: ActorId,
-        /// The other.
+        /// The other actor.
         second: ActorId,
     },
-    /// The cluster gets more servers.
+    /// The cluster grows.
     AddServers {
-        /// How many.
+        /// Number of servers to add.
         count: u32,
-        /// The actor that needs one of its own, if that is the reason.
+        /// The actor that needs a dedicated server, if that is the reason.
         reserved: Option<ActorId>,
     },
-    /// A server is emptied and leaves.
+    /// A server is drained and leaves.
     RemoveServer {
         /// The server.
         node: NodeId,
@@ -144,69 +144,69 @@ pub enum Change {
 /// Why a reservation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReleaseReason {
-    /// The reason of the reservation has been gone for some periods.
+    /// The reservation's reason has been gone for several periods.
     Over,
-    /// The actor has left the server, as when an operator moves it.
+    /// The actor has left the server, for example because an operator moved it.
     Left,
-    /// The actor never came.
+    /// The actor never arrived.
     NeverCame,
 }
 
-/// What a move is for.
+/// The purpose of a move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Purpose {
-    /// To a server of its own.
+    /// To a dedicated server.
     Reserve(Resource),
-    /// Away from a server that another actor has for itself.
+    /// Away from a server dedicated to another actor.
     MakeRoom {
         /// The actor that the server is reserved for.
         reserved: ActorId,
     },
     /// To spread the load of a resource.
     Balance(Resource),
-    /// To another server than this actor's.
+    /// Away from the server of this actor.
     Separate(ActorId),
     /// To the server of this actor.
     Colocate(ActorId),
-    /// Away from a server that is being emptied.
+    /// Away from a server that is being drained.
     Drain,
 }
 
-/// A server that was considered.
+/// A server considered for a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// Which server.
+    /// The server.
     pub node: NodeId,
-    /// How good it is: higher is better. Scores of different purposes can't be compared.
+    /// Score, higher is better. Scores for different purposes are not comparable.
     pub score: f64,
-    /// Why it was not chosen; `None` for the chosen one.
+    /// Why the server was not chosen; `None` for the chosen one.
     pub refused: Option<Refusal>,
 }
 
-/// What became of a decision.
+/// The outcome of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Nothing yet.
+    /// Proposed, not yet started.
     Proposed,
-    /// It is not carried out.
+    /// Refused; nothing is changed.
     Refused(Refusal),
-    /// It is being carried out.
+    /// In progress.
     Started,
-    /// It was carried out.
+    /// Completed.
     Done,
-    /// It was begun and did not succeed.
+    /// Started but did not succeed.
     Failed(String),
 }
 
 impl Outcome {
-    /// Whether nothing more will become of it.
+    /// Whether the outcome can no longer change.
     pub fn is_final(&self) -> bool {
         matches!(self, Outcome::Refused(_) | Outcome::Done | Outcome::Failed(_))
     }
 }
 
 impl Decision {
-    /// The actor that the decision is about, if it is about one.
+    /// The actor that the decision is about, if any.
     pub fn actor(&self) -> Option<&ActorId> {
         match &self.change {
             Change::Move { actor, .. } | Change::Dedicate { actor, .. } | Change::Release { actor, .. } => Some(actor),

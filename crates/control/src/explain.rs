@@ -1,4 +1,4 @@
-//! A decision as one line for people.
+//! A decision as one line of text for operators.
 
 use elastin_policy::Observed;
 use elastin_types::{ActorId, Schema};
@@ -14,7 +14,7 @@ impl Decision {
             line.push_str(": ");
             line.push_str(&reason);
         }
-        // The values made the rule fire; what ended a reservation is that they are gone.
+        // The values made the rule fire; a reservation ends because they no longer hold.
         let is_release = matches!(self.change, Change::Release { .. });
         if let Some(cause) = self.cause.as_ref().filter(|_| !is_release) {
             line.push_str(&measured(&cause.values));
@@ -34,7 +34,7 @@ impl Decision {
     }
 }
 
-/// What is said of a change, by its outcome.
+/// The verbs for a change, by outcome.
 struct Verbs {
     proposed: &'static str,
     refused: &'static str,
@@ -79,9 +79,9 @@ const RELEASE: Verbs = Verbs {
 const PART: Verbs = Verbs {
     proposed: "should no longer be held together",
     refused: "are still held together",
-    started: "are being parted",
+    started: "are being separated",
     done: "are no longer held together",
-    failed: "could not be parted",
+    failed: "could not be separated",
 };
 const ADD: Verbs = Verbs {
     proposed: "should be added",
@@ -110,13 +110,13 @@ fn headline(change: &Change, outcome: &Outcome, schema: &Schema) -> String {
         Change::Move {
             actor, with, from, to, ..
         } => {
-            let who = match with.len() {
+            let subject = match with.len() {
                 0 => schema.show(actor),
                 others => format!("{} with {others} more", schema.show(actor)),
             };
             match to {
-                Some(to) => format!("{who} {} {from} → {to}", MOVE.of(outcome)),
-                None => format!("{who} {} away from {from}", MOVE.of(outcome)),
+                Some(to) => format!("{subject} {} {from} → {to}", MOVE.of(outcome)),
+                None => format!("{subject} {} away from {from}", MOVE.of(outcome)),
             }
         }
         Change::Dedicate {
@@ -175,7 +175,7 @@ fn reason(change: &Change, cause: Option<&Cause>, schema: &Schema) -> String {
         },
         Change::Dedicate { .. } => format!("{rule} reserves it"),
         Change::Release { reason, .. } => match reason {
-            ReleaseReason::Over => format!("what {rule} reserved it for is over"),
+            ReleaseReason::Over => format!("it no longer needs the server that {rule} reserved"),
             ReleaseReason::Left => "it has left".into(),
             ReleaseReason::NeverCame => "it never came".into(),
         },

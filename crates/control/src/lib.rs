@@ -10,10 +10,11 @@
 //!              │ propose ─► arbitrate ─► admit (Query) ─► execute ─► record        │──► Record
 //!              └──────────────────────────────────────────────────────────────────┘
 //! ```
-//! Both follow paper 000, section 4. A manager knows nothing of how its commands are carried out: nothing here reads a
-//! clock, opens a socket or draws a random number of its own. What must outlive a global manager (reservations, how long a
-//! server has been beyond a bound) is kept by the local ones and comes with every report, so that a global manager can die
-//! or change from one period to the next.
+//! Both managers follow PLASMA (EuroSys 2020), section 4. A manager only returns commands: nothing here reads a clock,
+//! opens a socket or draws from a random source of its own.
+//!
+//! State that must outlive a global manager (reservations, hysteresis streaks) is kept by the local managers. It is
+//! part of every report, so a global manager can fail or be replaced between two periods.
 
 mod arbitrate;
 mod capacity;

@@ -1,10 +1,10 @@
-//! The bounds that rules put on the use of servers, and what is compared to them.
+//! Bounds that rules put on server use, and the load compared with them.
 
 use elastin_policy::{Action, Balance, Behaviour, Policy};
 use elastin_types::{Resource, ServerStats};
 
-/// Up to where a `balance` may fill servers, in percent: its own upper bound, else the lowest that any rule names, else
-/// everything.
+/// The limit up to which a `balance` fills servers, in percent: its own upper bound, else the lowest bound of any rule,
+/// else 100.
 pub(crate) fn upper_limit(policy: &Policy, balance: &Balance) -> f64 {
     balance
         .upper
@@ -12,7 +12,7 @@ pub(crate) fn upper_limit(policy: &Policy, balance: &Balance) -> f64 {
         .unwrap_or(100.0)
 }
 
-/// The lowest limit that `balance` rules set for a resource, with the highest priority of such a rule.
+/// The lowest limit of `balance` rules for a resource, with the highest priority of such a rule.
 pub(crate) fn balance_limit(policy: &Policy, resource: Resource) -> Option<(f64, i32)> {
     policy
         .balances()
@@ -24,7 +24,7 @@ pub(crate) fn balance_limit(policy: &Policy, resource: Resource) -> Option<(f64,
         .reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
 }
 
-/// The highest priority of a rule that keeps actors apart; what has a higher one may bring them together.
+/// The highest priority of a rule that separates actors; a rule with a higher priority may bring them together.
 pub(crate) fn separation_priority(policy: &Policy) -> Option<i32> {
     let behaviours = policy.rules().iter().flat_map(|rule| {
         let own = rule.behaviours.iter();
@@ -36,12 +36,12 @@ pub(crate) fn separation_priority(policy: &Policy) -> Option<i32> {
         .max()
 }
 
-/// The CPU time that a server's actors ask for: use saturates at what there is, demand does not.
+/// CPU time demanded by a server's actors. Use saturates at the server's capacity, demand does not.
 pub(crate) fn demand(server: &ServerStats) -> f64 {
     server.usage.cpu.used.max(server.cpu_demand)
 }
 
-/// What a server's actors ask for of a resource.
+/// Demand of a server's actors for a resource.
 pub(crate) fn asked_for(server: &ServerStats, resource: Resource) -> f64 {
     match resource {
         Resource::Cpu => demand(server),

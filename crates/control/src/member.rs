@@ -1,4 +1,4 @@
-//! Who is in the cluster, as far as elasticity is concerned.
+//! Cluster members, as far as elasticity is concerned.
 
 use elastin_types::{NodeId, ServerState};
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// One member of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Which node.
+    /// The member's node.
     pub node: NodeId,
     /// Whether it hosts actors, and so counts as a server.
     pub hosts: bool,
-    /// Whether it takes actors or is being emptied.
+    /// Whether it accepts actors or is being drained.
     pub state: ServerState,
     /// Whether a global manager runs there.
     pub global: bool,

@@ -1,5 +1,5 @@
-//! What elasticity managers say to each other. Paper 000, section 4.2, names REPORT, RREPLY, QUERY, QREPLY and the
-//! adjustment; SETTLE is how two local managers agree on who moves for a `colocate`.
+//! Messages between elasticity managers. REPORT, RREPLY, QUERY, QREPLY and the adjustment follow PLASMA (EuroSys 2020),
+//! section 4.2. With SETTLE, two local managers agree on which actor moves for a `colocate`.
 //!
 //! ```text
 //!  LEM ── Report ──► GEM ── ReportReply (also when empty) ──► LEM
@@ -7,8 +7,8 @@
 //!  LEM ── Query ───► target ── QueryReply ──► LEM ── Withdraw, if the move fails ──► target
 //!  GEM ── Adjustment ──► other GEMs ── Vote ──► GEM
 //! ```
-//! Every question has a time limit, after which the asker goes on without the answer; a lost message costs a period, never
-//! more. Every promise expires.
+//! Every request has a timeout, after which the requester proceeds without the reply. A lost message therefore costs at
+//! most one period. Every promise expires.
 
 use elastin_types::{ActorId, ActorType, NodeId, PerResource, Resource, ServerStats};
 use serde::{Deserialize, Serialize};
@@ -18,45 +18,45 @@ use crate::{Cause, Decision, Placement, Refusal};
 /// A message between two managers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ControlMessage {
-    /// A local manager tells a global one about its server.
+    /// A local manager reports its server's load to a global manager.
     Report(Box<Report>),
-    /// The answer, with what the global manager wants.
+    /// Reply to a report, with the global manager's proposals.
     ReportReply(Box<ReportReply>),
-    /// A local manager asks the host of the other end of a `colocate` who moves.
+    /// A local manager asks the host of the other end of a `colocate` which end moves.
     Settle(Box<Settle>),
-    /// The answer.
+    /// Reply to [`ControlMessage::Settle`].
     SettleReply(SettleReply),
-    /// A local manager asks a server to take actors.
+    /// A local manager asks a server to admit actors.
     Query(Box<Query>),
-    /// The answer.
+    /// Reply to [`ControlMessage::Query`].
     QueryReply(QueryReply),
-    /// The actors that a server was asked to take do not come.
+    /// Cancels an admitted query: the actors will not arrive.
     Withdraw {
-        /// The number of the query.
+        /// The query's number.
         query: u64,
     },
     /// A global manager asks another whether it agrees to change the number of servers.
     Adjustment(Adjustment),
-    /// The answer.
+    /// Reply to [`ControlMessage::Adjustment`].
     Vote(Vote),
-    /// A node asks a global manager where a new actor goes.
+    /// A node asks a global manager to place a new actor.
     Place {
-        /// Counts the askings of that node.
+        /// Request number, counted per node.
         request: u64,
         /// The new actor.
         new: NewActor,
     },
-    /// The answer.
+    /// Reply to [`ControlMessage::Place`].
     Placed {
-        /// The number of the asking.
+        /// The number of the request.
         request: u64,
-        /// Where it goes; `None` if the manager knows no server that takes actors.
+        /// The chosen server; `None` if the manager knows no server that accepts actors.
         placement: Option<Placement>,
     },
 }
 
 impl ControlMessage {
-    /// Whether the global manager of the receiving node gets it; otherwise its local one does.
+    /// Whether the message is for the receiving node's global manager rather than its local one.
     pub fn is_for_global(&self) -> bool {
         match self {
             ControlMessage::Report(_)
@@ -74,200 +74,200 @@ impl ControlMessage {
     }
 }
 
-/// An actor that is about to be activated for the first time.
+/// An actor about to be activated for the first time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewActor {
     /// The actor.
     pub actor: ActorId,
-    /// The actor that calls it, if an actor does.
+    /// The calling actor, if the caller is one.
     pub caller: Option<ActorId>,
-    /// The node that the call comes from, if actors live there.
+    /// The caller's node, if it hosts actors.
     pub caller_node: Option<NodeId>,
 }
 
-/// What happened on a server in one period, as far as a global manager needs to know. Bounded: the units that use most are
-/// listed, the others summed up.
+/// One period of a server, summarised for a global manager. Bounded: only the heaviest units are listed, the rest are
+/// summed up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Counts the rounds of the reporting manager; the answer repeats it.
+    /// Round of the reporting manager; the reply echoes it.
     pub round: u64,
-    /// The server.
+    /// The server's statistics.
     pub server: ServerStats,
-    /// What the server has promised to actors that do not count in full yet.
+    /// Resources promised to actors that are not fully measured yet.
     pub promised: PerResource<f64>,
-    /// Whether so much moved here or away during the period that the use is not yet what it will be.
+    /// Whether moves during the period were large enough to make the measured use unreliable.
     pub unsettled: bool,
-    /// The reserved actors that the server is dedicated to; more than one share it.
+    /// The reservations that the server is dedicated to. Several mean that the actors share it.
     pub reservations: Vec<Reservation>,
-    /// The units that use most.
+    /// The units with the highest use.
     pub units: Vec<Unit>,
-    /// The actors that are in no listed unit.
+    /// The actors in no listed unit.
     pub rest: Rest,
-    /// How many of the server's actors are pinned.
+    /// Number of pinned actors on the server.
     pub pinned: u32,
-    /// The types on this server that a rule keeps apart from others.
+    /// The actor types on this server that a rule separates from others.
     pub separated_kinds: Vec<ActorType>,
     /// The `reserve` rules that fired.
     pub wishes: Vec<Wish>,
-    /// The rules that fired here and balance besides doing something with actors; each once.
+    /// Firings of rules that balance in addition to actions on actors, one per rule.
     pub balances: Vec<Cause>,
-    /// For how many periods in a row the server has been beyond the bounds of `balance` rules.
+    /// Consecutive periods beyond the bounds of `balance` rules.
     pub streaks: Vec<Streak>,
-    /// The server was added for a reservation.
+    /// Whether the server was added for a reservation.
     pub added_for_reserve: bool,
-    /// For how many periods in a row it has been dedicated to nobody.
+    /// Consecutive periods in which the server was not dedicated to an actor.
     pub free_periods: u32,
 }
 
-/// Actors that relations hold together, so that they move as one; most are one actor alone.
+/// Actors that relations keep together and that move as one; usually a single actor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unit {
-    /// The lowest of their ids, which names the unit.
+    /// The lowest actor id of the unit, which identifies it.
     pub lead: ActorId,
-    /// All of them, the lead included. A report names only the first of a large unit, the reserved ones among them.
+    /// All actors, lead included. A report truncates the list of a large unit, keeping the reserved actors.
     pub actors: Vec<ActorId>,
-    /// How many they are.
+    /// Number of actors.
     pub count: u64,
-    /// What they use together; of CPU time, what they would use if the server had enough.
+    /// Resources used by all of them; for CPU, their demand on an unsaturated server.
     pub used: PerResource<f64>,
-    /// Why the unit can't move at present.
+    /// Why the unit cannot move at present.
     pub held: Option<Held>,
-    /// Actors that rules keep apart from one of the unit.
+    /// Actors that rules separate from one of the unit.
     pub apart_from: Vec<ActorId>,
     /// Servers that refused the unit in the last period.
     pub refused_by: Vec<NodeId>,
 }
 
 impl Unit {
-    /// Whether one of its actors is of one of these types; an empty list stands for all types.
+    /// Whether one of its actors has one of these types; an empty list matches all types.
     pub(crate) fn has_kind(&self, kinds: &[ActorType]) -> bool {
         kinds.is_empty() || self.actors.iter().any(|actor| kinds.contains(&actor.kind))
     }
 }
 
-/// Why a unit can't move.
+/// Why a unit cannot move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Held {
-    /// A rule pins this actor of it, with this priority.
+    /// A rule with this priority pins this actor of the unit.
     Pinned(ActorId, i32),
-    /// The greater part of the unit, with this actor, came by a move less than a period ago, or is on the move.
+    /// Most of the unit, including this actor, moved less than a period ago or is moving now.
     Recent(ActorId),
 }
 
-/// The actors that a report does not list one by one.
+/// The actors that a report does not list individually.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rest {
-    /// How many.
+    /// Number of actors.
     pub actors: u64,
-    /// What they use together, as far as it is known.
+    /// Resources used by all of them, as far as known.
     pub used: PerResource<f64>,
 }
 
 /// A `reserve` that fired.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wish {
-    /// The firing that asked for it.
+    /// The firing that requested it.
     pub cause: Cause,
-    /// The actor.
+    /// The actor to reserve a server for.
     pub actor: ActorId,
-    /// The resource that it needs.
+    /// The resource that the actor needs.
     pub resource: Resource,
-    /// What the actor uses of it.
+    /// The actor's use of the resource.
     pub used: f64,
-    /// The priority.
+    /// The rule's priority.
     pub priority: i32,
-    /// The unit that moves along with it.
+    /// The actor's unit, which moves with it.
     pub unit: Unit,
-    /// A global manager, perhaps another one, has lately asked for a server for it.
+    /// Whether a global manager, possibly another one, has recently requested a server for the actor.
     pub awaiting: bool,
 }
 
-/// A reservation in force. It is kept by the server that the actor is on, and moves with it: global managers come and go
-/// without losing it.
+/// A reservation in force. The actor's server keeps it and it moves with the actor, so it survives the loss of global
+/// managers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reservation {
     /// The reserved actor.
     pub actor: ActorId,
-    /// The resource that it needs.
+    /// The resource that the actor needs.
     pub resource: Resource,
     /// The firing that reserved it.
     pub cause: Cause,
-    /// What the actor used of the resource then.
+    /// The actor's use of the resource at the time of reservation.
     pub used: f64,
-    /// The reserved actor that it shares its server with, because there can't be more servers.
+    /// The reserved actor that it shares a server with, because the cluster is at its maximum size.
     pub shares_with: Option<ActorId>,
-    /// The actor is there; otherwise it is on its way, or the server is being emptied for it.
+    /// Whether the actor is on the server. Otherwise it is in transit, or the server is being emptied for it.
     pub arrived: bool,
 }
 
-/// How long a server has been beyond the bounds of a `balance` rule.
+/// Consecutive periods of a server beyond the bounds of a `balance` rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Streak {
     /// The rule, by its index in the policy.
     pub rule: usize,
-    /// For how many periods in a row above the upper bound.
+    /// Consecutive periods above the upper bound.
     pub above: u32,
-    /// For how many periods in a row below the lower one.
+    /// Consecutive periods below the lower bound.
     pub below: u32,
 }
 
-/// What a global manager wants of a server.
+/// Proposals and assignments from a global manager for one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportReply {
-    /// The round of the report that this answers.
+    /// The round of the report.
     pub round: u64,
-    /// The moves that it wants of actors on this server.
+    /// Proposed moves of actors on this server.
     pub proposals: Vec<Proposal>,
-    /// The reserved actors that the server is dedicated to from now on, besides those that it reported.
+    /// Reservations that the server is newly dedicated to, in addition to the reported ones.
     pub dedicate: Vec<Reservation>,
-    /// The server was added for a reservation.
+    /// Whether the server was added for a reservation.
     pub added_for_reserve: bool,
-    /// The actors of this server that a server of their own has been asked for.
+    /// Actors of this server for which a dedicated server has been requested.
     pub awaiting: Vec<ActorId>,
-    /// The servers with most room that the manager knows of.
+    /// The known servers with most room.
     pub servers: Vec<ServerDigest>,
 }
 
-/// A move that a manager wants, local or global, until one arbiter has chosen among all that want to move an actor.
+/// A move proposed by a local or global manager. One arbiter chooses among all proposals for an actor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Proposal {
     /// The decision; its change is a move.
     pub decision: Decision,
-    /// The priority of the rule that asked for it.
+    /// The priority of the proposing rule.
     pub priority: i32,
-    /// How much it is worth; among equal priorities the highest is carried out first.
+    /// The move's value; among equal priorities the highest score is executed first.
     pub score: f64,
-    /// The reservation that moves along.
+    /// The reservation that moves with the actor.
     pub reservation: Option<Reservation>,
 }
 
-/// What is known of another server when an actor needs a place.
+/// Summary of another server, used to place actors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerDigest {
-    /// The server, with what it has promised counted as used.
+    /// The server's statistics, with promised resources counted as used.
     pub server: ServerStats,
-    /// The actors that it is dedicated to.
+    /// The actors that the server is dedicated to.
     pub reserved: Vec<ActorId>,
-    /// How many of its actors are pinned.
+    /// Number of pinned actors on the server.
     pub pinned: u32,
-    /// The types on it that a rule keeps apart from others.
+    /// The actor types on it that a rule separates from others.
     pub separated_kinds: Vec<ActorType>,
 }
 
-/// Who moves for a `colocate`?
+/// Asks the host of the other actor which of the two moves for a `colocate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settle {
-    /// The asker's number for this asking.
+    /// The requester's number for this exchange.
     pub settle: u64,
-    /// The firing that asks for it.
+    /// The rule firing behind the request.
     pub cause: Cause,
     /// The priority of the rule.
     pub priority: i32,
-    /// The asker's end.
+    /// The requester's end.
     pub mine: End,
-    /// The other end, which the asked server hosts.
+    /// The other end, hosted by the receiver.
     pub other: ActorId,
-    /// How often they called each other in the period.
+    /// Calls between the two in the period.
     pub calls: u64,
 }
 
@@ -276,80 +276,80 @@ pub struct Settle {
 pub struct End {
     /// The actor.
     pub actor: ActorId,
-    /// The server where it will be after this period.
+    /// The actor's server after this period.
     pub node: NodeId,
-    /// What its unit uses of the critical resource.
+    /// Its unit's use of the critical resource.
     pub used: f64,
-    /// The highest priority with which it is pinned.
+    /// The highest priority of a rule that pins it.
     pub pinned: Option<i32>,
-    /// It has a server of its own, or is about to get one.
+    /// Whether it has a dedicated server or is about to get one.
     pub reserved: bool,
-    /// It came less than a period ago, or is on the move.
+    /// Whether it arrived less than a period ago or is moving.
     pub recent: bool,
 }
 
-/// The answer to a [`Settle`].
+/// Reply to a [`Settle`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettleReply {
-    /// The asker's number.
+    /// The requester's number.
     pub settle: u64,
-    /// Who moves.
+    /// Which end moves.
     pub answer: SettleAnswer,
 }
 
-/// Who moves for a `colocate`.
+/// Decides which end moves for a `colocate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SettleAnswer {
-    /// The asker's end stays: the answerer moves its own.
+    /// The requester's end stays; the replying side moves its own.
     Stay,
-    /// The asker's end shall come to this server, where the other one is or will be.
+    /// The requester's end moves to this server, the current or future server of the other end.
     Come(NodeId),
     /// Neither moves.
     Refuse(Refusal),
 }
 
-/// Will you take these actors?
+/// Asks a server to admit actors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Query {
-    /// The asker's number for this query.
+    /// The requester's number for this query.
     pub query: u64,
-    /// The actors.
+    /// The actors to admit.
     pub actors: Vec<ActorId>,
-    /// What they use together.
+    /// Resources used by all of them.
     pub used: PerResource<f64>,
     /// The priority of the rule that moves them.
     pub priority: i32,
-    /// They have to leave their server: rules do not count, only whether there is memory for them.
+    /// The actors must leave their server: rules are ignored and only memory is checked.
     pub must_leave: bool,
-    /// The actor that they go to because a rule colocates them.
+    /// The actor on the target that a rule colocates them with.
     pub beside: Option<ActorId>,
-    /// Actors that rules keep apart from one of them.
+    /// Actors that rules separate from one of them.
     pub apart_from: Vec<ActorId>,
-    /// The reservation that comes along.
+    /// The reservation that moves along.
     pub reservation: Option<Reservation>,
 }
 
-/// The answer to a [`Query`].
+/// Reply to a [`Query`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryReply {
-    /// The asker's number.
+    /// The requester's number.
     pub query: u64,
-    /// Why not; `None` if the server takes them and holds the resources for them, for a while.
+    /// Why the server refuses; `None` if it admits the actors and holds resources for them until the promise expires.
     pub refused: Option<Refusal>,
 }
 
-/// Shall the number of servers change?
+/// Asks another global manager to agree to a change of the number of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adjustment {
-    /// The asker's number for this asking.
+    /// The requester's number for this vote.
     pub asking: u64,
-    /// The `balance` rule that asks for it, by its index in the policy.
+    /// The `balance` rule behind the request, by its index in the policy.
     pub rule: usize,
-    /// In which direction.
+    /// Whether to grow or shrink.
     pub direction: Direction,
 }
 
-/// In which direction the number of servers changes.
+/// Direction of a size change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
     /// More servers.
@@ -358,11 +358,11 @@ pub enum Direction {
     Shrink,
 }
 
-/// The answer to an [`Adjustment`].
+/// Reply to an [`Adjustment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
-    /// The asker's number.
+    /// The requester's number.
     pub asking: u64,
-    /// Whether the answerer sees the same.
+    /// Whether the voter sees the same condition.
     pub agrees: bool,
 }

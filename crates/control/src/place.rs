@@ -1,5 +1,5 @@
-//! Where a new actor goes (EPL, "New actors"). The same function serves a global manager on all it knows, and a node
-//! without one on what it last heard.
+//! Placement of new actors (EPL, "New actors"). A global manager applies it to its whole view, a node without one to
+//! the digests it received last.
 
 use std::collections::BTreeMap;
 
@@ -10,38 +10,38 @@ use serde::{Deserialize, Serialize};
 use crate::random::Random;
 use crate::{Member, NewActor, ServerDigest};
 
-/// Where a new actor goes, and why.
+/// The server chosen for a new actor, and the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Placement {
     /// The server.
     pub node: NodeId,
-    /// Why there.
+    /// The reason for the choice.
     pub reason: PlaceReason,
 }
 
-/// Why a new actor goes where it goes.
+/// Why a server was chosen for a new actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlaceReason {
-    /// This rule, by its index, colocates it with the actor that calls it.
+    /// The rule with this index colocates it with its caller.
     Beside(usize),
-    /// This rule, by its index, would reserve a server for it at once, and this one is empty.
+    /// The rule with this index would reserve a server for it immediately, and this server is empty.
     Reserved(usize),
-    /// This rule, by its index, balances actors of its type, and here is the most room.
+    /// The rule with this index balances actors of its type, and this server has most room.
     Balanced(usize),
-    /// This rule, by its index, pins all actors of its type, and pinned actors are kept together.
+    /// The rule with this index pins all actors of its type, and pinned actors are kept together.
     Pinned(usize),
-    /// No rule says anything.
+    /// No rule applies.
     Random,
 }
 
-/// What is assumed that a new actor will use, in percentage points, until a report shows it: it keeps a burst of new
-/// actors from all going to the server that was emptiest a moment ago.
+/// Load assumed for a new actor until a report shows it, in percentage points. It keeps a burst of new actors from all
+/// going to the server that was emptiest.
 const ASSUMED_POINTS: f64 = 1.0;
 
-/// Where actors went since the servers last reported.
+/// Number of actors placed on each server since its last report.
 pub(crate) type Placed = BTreeMap<NodeId, u32>;
 
-/// Chooses a server for a new actor; `None` if no server takes actors.
+/// Chooses a server for a new actor; `None` if no server accepts actors.
 pub(crate) fn place(
     policy: &Policy,
     servers: &[ServerDigest],
@@ -60,7 +60,7 @@ pub(crate) fn place(
     }
     // INVARIANT: a new actor never goes to a reserved server, except beside an actor there.
     let all_open: Vec<&ServerDigest> = active.into_iter().filter(|digest| digest.reserved.is_empty()).collect();
-    // `separate` is kept while there is a server that can take the actor.
+    // `separate` is respected while some server can take the actor.
     let apart: Vec<&ServerDigest> = all_open
         .iter()
         .copied()
@@ -86,8 +86,7 @@ pub(crate) fn place(
         .and_then(|digest| decided(digest.server.node, PlaceReason::Random))
 }
 
-/// A server for a new actor while hardly any has reported: any of the members that take actors and of which nothing else
-/// is known.
+/// Places a new actor while few servers have reported: a random member that hosts actors and has not reported.
 pub(crate) fn place_blindly(members: &[Member], known: &[ServerDigest], random: &mut Random) -> Option<Placement> {
     let is_known = |node: NodeId| known.iter().any(|digest| digest.server.node == node);
     let takes = |member: &&Member| member.hosts && member.state == ServerState::Active && !is_known(member.node);
@@ -112,8 +111,8 @@ fn kept_apart(policy: &Policy, kind: ActorType, digest: &ServerDigest) -> bool {
         .any(|other| separates_kinds(policy, kind, *other))
 }
 
-/// Whether a rule keeps all actors of these two types apart, whatever is measured. One with a condition is not known to
-/// hold where an actor goes; if it does, they part again.
+/// Whether a rule unconditionally separates all actors of these two types. A rule with a condition is ignored: its
+/// condition may not hold on the target, and if it does, the actors are separated later.
 pub(crate) fn separates_kinds(policy: &Policy, one: ActorType, other: ActorType) -> bool {
     policy.type_separations().any(|rule| {
         let rule = &policy.rules()[rule];
@@ -125,7 +124,8 @@ pub(crate) fn separates_kinds(policy: &Policy, one: ActorType, other: ActorType)
     })
 }
 
-/// An empty server, if the type stands in a `reserve` whose bound on `server` every other server is beyond already.
+/// An empty server, if a `reserve` rule covers the type and every other server is already beyond the rule's bound on
+/// `server`.
 fn as_reserved(policy: &Policy, open: &[&ServerDigest], kind: ActorType) -> Option<(NodeId, usize)> {
     policy.reserves_of(kind).find_map(|(rule, _)| {
         let (resource, bound) = server_bound(policy, rule)?;
@@ -139,7 +139,7 @@ fn as_reserved(policy: &Policy, open: &[&ServerDigest], kind: ActorType) -> Opti
     })
 }
 
-/// The bound that a rule's condition puts on its server, such as `server.cpu.perc > 50`.
+/// The bound of a rule's condition on its server, such as `server.cpu.perc > 50`.
 fn server_bound(policy: &Policy, rule: usize) -> Option<(Resource, f64)> {
     policy.rules()[rule].atoms.iter().find_map(|atom| match atom {
         Atom::Compare(comparison) if comparison.statistic == Statistic::Perc && comparison.comparator.wants_more() => {
@@ -152,7 +152,7 @@ fn server_bound(policy: &Policy, rule: usize) -> Option<(Resource, f64)> {
     })
 }
 
-/// The use of a server with what went there since it last reported.
+/// The server's use, including actors placed since its last report.
 fn expected_percent(digest: &ServerDigest, placed: &Placed, resource: Resource) -> Option<f64> {
     let since = placed.get(&digest.server.node).copied().unwrap_or(0);
     let percent = digest.server.usage[resource].percent()?;

@@ -1,4 +1,4 @@
-//! Random numbers from a seed that is passed in, so that a run can be repeated.
+//! Random numbers from an injected seed, so that runs are reproducible.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): one word of state, and good enough for picking among servers.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// One of the items, each as likely as the others; nothing if there are none.
+    /// One of the items, uniformly chosen; `None` if there are none.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let count = u64::try_from(items.len()).ok().filter(|count| *count > 0)?;
         let index = (u128::from(self.next()) * u128::from(count)) >> 64;
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_the_picks_and_all_items_come_up() {
+    fn picks_follow_the_seed_and_reach_all_items() {
         let items: Vec<u32> = (0..7).collect();
         let picks = |seed| {
             let mut random = Random::new(seed);

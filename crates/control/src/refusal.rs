@@ -1,4 +1,4 @@
-//! Why something was not done.
+//! Reasons for refusing a change.
 
 use elastin_types::{ActorId, NodeId, Resource, Schema};
 use serde::{Deserialize, Serialize};
@@ -6,76 +6,76 @@ use serde::{Deserialize, Serialize};
 /// Why a decision, or a server as a candidate for it, was refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// A rule pins the actor, or one that moves along with it.
+    /// A rule pins the actor, or one that would move with it.
     Pinned(ActorId),
     /// Both ends of a relation are pinned.
     BothPinned,
-    /// Both ends of a relation have servers of their own.
+    /// Both ends of a relation have dedicated servers.
     BothReserved,
-    /// One end of a relation is pinned, the other has a server of its own.
+    /// One end of a relation is pinned, the other has a dedicated server.
     PinnedAndReserved,
-    /// The actor has a server of its own.
+    /// The actor has a dedicated server.
     Reserved(ActorId),
-    /// The actor has been where it is for less than a period.
+    /// The actor arrived on its server less than a period ago.
     CameRecently,
-    /// The actor is already on the move.
+    /// The actor is already moving.
     OnTheMove,
-    /// The actor is no longer there.
+    /// The actor is no longer on the server.
     NotHere,
     /// Another decision for the same actor has a higher priority.
     Outranked,
     /// Another server is better.
     Worse,
-    /// The server would use more of the resource than it may.
+    /// The server would exceed its limit for the resource.
     NoRoom {
         /// The resource.
         resource: Resource,
-        /// What it would use, in percent.
+        /// The resulting use, in percent.
         percent: f64,
-        /// What it may use, in percent.
+        /// The limit, in percent.
         limit: f64,
     },
     /// The server is dedicated to this actor.
     ServerReserved(ActorId),
-    /// The server is being emptied.
+    /// The server is being drained.
     Draining,
-    /// A rule keeps the actor apart from this one, which is there.
+    /// A rule separates the actor from this one, which is on the server.
     KeptApart(ActorId),
-    /// A rule keeps the actor apart from actors of a type that is there.
+    /// A rule separates the actor from actors of a type on the server.
     KeptApartFromType,
-    /// The server refused the actor when it was last asked.
+    /// The server refused the actor in the previous period.
     RefusedBefore,
     /// No server can take the actor.
     NoServer,
-    /// There was no answer in time from this node.
+    /// The node did not answer in time.
     NoAnswer(NodeId),
-    /// There was no answer in time from the node that hosts the other actor.
+    /// The node hosting the other actor did not answer in time.
     HostUnknown,
-    /// A new server has been asked for and is not there yet.
+    /// A new server was requested and has not joined yet.
     AwaitingServer,
-    /// The server is still being emptied for it.
+    /// The server is still being emptied for the actor.
     AwaitingRoom,
-    /// The values were measured while actors came and went.
+    /// Actors moved while the values were measured.
     Unsettled,
-    /// The server moves as many actors in this period as it may.
+    /// The server has reached its limit of moves in this period.
     EnoughMoves,
-    /// The cluster has as many servers as it may have.
+    /// The cluster has its maximum number of servers.
     AtMaximum,
-    /// The cluster's size was changed within the last period.
+    /// The cluster's size changed within the last period.
     SizeChangedRecently,
-    /// More servers would not help.
+    /// Adding servers would not help.
     SizeDoesNotHelp,
-    /// The other managers did not agree.
+    /// The other global managers did not agree.
     VotedDown {
-        /// How many agreed, the asking one included.
+        /// Managers that agreed, the requester included.
         agreed: u32,
-        /// How many answered, the asking one included.
+        /// Managers that answered, the requester included.
         answered: u32,
     },
 }
 
 impl Refusal {
-    /// The reason for people, as a clause that follows "but".
+    /// The reason as a clause that follows "but".
     pub fn explain(&self, schema: &Schema) -> String {
         match self {
             Refusal::Pinned(actor) => format!("{} is pinned", schema.show(actor)),

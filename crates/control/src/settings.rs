@@ -1,55 +1,56 @@
-//! What an operator can set about elasticity, and the constants that follow from the language.
+//! Operator settings for elasticity, and constants defined by the policy language.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// For how many periods a relation, such as a `colocate`, stays in force after it last fired.
+/// Periods that a relation, such as a `colocate`, stays in force after it last fired.
 pub const RELATION_PERIODS: u32 = 3;
 
-/// For how many periods in a row a server must be beyond a bound, but within the noise margin of it, before that counts.
+/// Consecutive periods that a server must be beyond a bound, but within the noise margin, before that counts.
 pub const HYSTERESIS_PERIODS: u32 = 2;
 
-/// For how many periods in a row the reason of a reservation must be gone before it is released.
+/// Consecutive periods that a reservation's reason must be gone before release.
 pub const RELEASE_PERIODS: u32 = 3;
 
-/// A reserved actor that uses less than this part of what it used at reservation no longer needs a server of its own.
+/// Fraction of its use at reservation below which a reserved actor no longer needs a dedicated server.
 pub const RELEASE_USE: f64 = 0.5;
 
-/// How many periods a promise of resources or of a dedicated server lasts if nobody comes. Two full periods pass between
-/// a move's start and the first statistics in which the actor counts in full; one more is slack.
+/// Periods that a promise of resources or of a dedicated server lasts if no actor arrives. Two full periods pass
+/// between a move's start and the first complete statistics of the actor; one more is slack.
 pub(crate) const PROMISE_PERIODS: u32 = 3;
 
-/// The parts of a period that each step of a round may take. Their sum is below one, so that a round ends before the next.
+/// Divisors of a period that bound each step of a round. Their sum is below one period, so that a round ends before the
+/// next.
 pub(crate) mod part {
-    /// How long a global manager waits for the other servers' reports after the first.
-    pub(crate) const GATHER: u32 = 8;
-    /// How long a local manager waits for the answer to its report: longer than the gathering.
+    /// A global manager's wait for the other servers' reports after the first.
+    pub(crate) const COLLECT: u32 = 8;
+    /// A local manager's wait for the reply to its report: longer than [`COLLECT`].
     pub(crate) const REPORT: u32 = 4;
-    /// How long it waits for the host of the other end of a relation.
+    /// A local manager's wait for the host of the other end of a relation.
     pub(crate) const SETTLE: u32 = 8;
-    /// How long it waits for a target's admission.
+    /// A local manager's wait for a target's admission.
     pub(crate) const QUERY: u32 = 8;
-    /// How long a global manager waits for the others' votes.
+    /// A global manager's wait for the others' votes.
     pub(crate) const VOTE: u32 = 8;
 }
 
-/// What an operator can set. The same for all managers of a cluster.
+/// Operator settings, the same for all managers of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The elasticity period: how often statistics are evaluated.
+    /// The elasticity period: the interval at which rules are evaluated.
     pub period: Duration,
-    /// How far beyond a bound, in percentage points, a server may be for noise.
+    /// Percentage points beyond a bound that are attributed to noise.
     pub noise_margin: f64,
-    /// The cluster never gets smaller than this.
+    /// Minimum number of servers.
     pub servers_min: u32,
-    /// The cluster never gets larger than this, reserved servers included.
+    /// Maximum number of servers, reserved servers included.
     pub servers_max: u32,
-    /// How long to wait for a server that was asked for before asking again.
+    /// Wait for a requested server before it is requested again.
     pub provision_limit: Duration,
-    /// How many units of actors a report lists; the others are summed up.
+    /// Number of units listed in a report; the others are summed up.
     pub report_units_max: usize,
-    /// How many actors a server may send away in one period, so that a change of load does not freeze it.
+    /// Number of actors that a server may move away in one period, so that a change of load does not freeze it.
     pub moves_max: usize,
 }
 
@@ -68,7 +69,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The time limit of a step that may take one `part`-th of a period.
+    /// The timeout of a step that may take one `part`-th of a period.
     pub(crate) fn limit(&self, part: u32) -> Duration {
         self.period / part
     }

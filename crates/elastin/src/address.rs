@@ -1,4 +1,4 @@
-//! Where a cluster keeps what its members agree on and what its actors save.
+//! The address of a cluster's coordination and state stores, and the credentials of a member.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,32 +11,31 @@ use elastin_stores::memory::MemoryState;
 use elastin_stores::secret::Secret;
 use elastin_stores::served::StoreClient;
 
-/// Where a cluster keeps what its members agree on and what its actors save: an embedded cluster's supervisor, or an etcd
-/// cluster and a PostgreSQL server.
+/// The address of a cluster's stores: an embedded cluster's supervisor, or an etcd cluster and a PostgreSQL server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct ClusterAddress {
     /// The supervisor of an embedded cluster
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["etcd", "postgres"])]
     pub join: Option<SocketAddr>,
-    /// The servers of the etcd cluster that coordinates, such as http://10.0.0.1:2379, separated by commas
+    /// The servers of the coordinating etcd cluster, such as http://10.0.0.1:2379, separated by commas
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     pub etcd: Vec<String>,
-    /// The file of the authority that has signed the certificates of the etcd servers, which are named with `https` then
+    /// The file of the authority that signed the certificates of the etcd servers, whose URLs begin with `https`
     #[arg(long, value_name = "FILE", requires = "etcd")]
     pub etcd_ca: Option<PathBuf>,
-    /// The file of the certificate by which the etcd servers know this member
+    /// The file of this member's client certificate for etcd
     #[arg(long, value_name = "FILE", requires = "etcd_ca", requires = "etcd_key")]
     pub etcd_certificate: Option<PathBuf>,
     /// The file of that certificate's key
     #[arg(long, value_name = "FILE", requires = "etcd_certificate")]
     pub etcd_key: Option<PathBuf>,
-    /// The PostgreSQL server that keeps state, such as postgres://user:password@host/database; only servers need it
+    /// The PostgreSQL server that stores state, such as postgres://user:password@host/database; only servers need it
     #[arg(long, value_name = "URL")]
     pub postgres: Option<String>,
-    /// The file of the authority that has signed the certificate of the PostgreSQL server, which is spoken to in TLS then
+    /// The file of the authority that signed the certificate of the PostgreSQL server; connects over TLS
     #[arg(long, value_name = "FILE", requires = "postgres")]
     pub postgres_ca: Option<PathBuf>,
-    /// The file of the certificate by which the PostgreSQL server knows this member
+    /// The file of this member's client certificate for PostgreSQL
     #[arg(long, value_name = "FILE", requires = "postgres_ca", requires = "postgres_key")]
     pub postgres_certificate: Option<PathBuf>,
     /// The file of that certificate's key
@@ -45,27 +44,27 @@ pub struct ClusterAddress {
     /// The directory of this member's certificates, as `elastin ca issue` writes it
     #[arg(long, value_name = "DIRECTORY")]
     pub certificates: Option<PathBuf>,
-    /// The file of the secret that the processes of an embedded cluster share; `-` is the first line of standard input
+    /// The file of the embedded cluster's shared secret; `-` reads the first line of standard input
     #[arg(long, value_name = "FILE")]
     pub secret: Option<PathBuf>,
-    /// Let members trust each other without proof and talk in plain text, on this machine only
+    /// Connect in plain text without authentication, on this machine only
     #[arg(long, conflicts_with_all = ["certificates", "secret"])]
     pub plain: bool,
 }
 
-/// What a member shows to others.
+/// The credentials of a member.
 pub(crate) struct Credentials {
-    /// To members.
+    /// For connections to other members.
     pub(crate) security: Security,
-    /// To a supervisor that serves stores.
+    /// For connections to a supervisor that serves stores.
     secret: Option<Secret>,
 }
 
-/// What whoever joins an embedded cluster must have.
-const NEEDS_SECRET: &str = "a supervisor serves only those who have its secret, which is in the file `secret` of its data \
-                            directory: name it with `--secret`";
+/// The error of a member that joins an embedded cluster without its secret.
+const NEEDS_SECRET: &str = "an embedded cluster needs its secret: pass the file `secret` of the supervisor's data directory with \
+                            `--secret`";
 
-/// The parts of a cluster that live outside its nodes.
+/// The stores of a cluster.
 #[derive(Clone)]
 pub(crate) struct Stores {
     pub(crate) coordination: Arc<dyn Coordination>,
@@ -78,12 +77,12 @@ impl ClusterAddress {
         self.join.is_some()
     }
 
-    /// What a member of the cluster of this name shows to others.
+    /// The credentials of a member of the cluster with this name.
     pub(crate) fn credentials(&self, cluster: &str) -> anyhow::Result<Credentials> {
         anyhow::ensure!(
             self.join.is_some() || !self.etcd.is_empty(),
-            "say where the cluster is: `--join` names the supervisor of an embedded one, `--etcd` the servers that coordinate \
-             any other"
+            "no cluster address: pass `--join` with the supervisor of an embedded cluster, or `--etcd` with the servers of the \
+             coordinating etcd cluster"
         );
         let secret = self.secret.as_deref().map(read_secret).transpose()?;
         anyhow::ensure!(self.join.is_none() || secret.is_some(), NEEDS_SECRET);
@@ -93,8 +92,7 @@ impl ClusterAddress {
             (None, None) => {
                 anyhow::ensure!(
                     self.plain,
-                    "say how members of the cluster know each other: `--certificates`, or `--plain` on a machine whose \
-                     users trust each other"
+                    "no credentials: pass `--certificates`, or `--plain` on a machine whose users trust each other"
                 );
                 Security::Trusting
             }
@@ -102,7 +100,7 @@ impl ClusterAddress {
         Ok(Credentials { security, secret })
     }
 
-    /// Opens the stores of the cluster of this name, for a server.
+    /// Opens the stores of the cluster with this name, for a server.
     pub(crate) async fn open(&self, cluster: &str, credentials: &Credentials) -> anyhow::Result<Stores> {
         if let Some(supervisor) = self.join {
             let store = Arc::new(served(supervisor, credentials).await?);
@@ -119,8 +117,8 @@ impl ClusterAddress {
         Ok(Stores { coordination, state })
     }
 
-    /// Opens what somebody needs who only calls: coordination. What it would save it keeps in memory, but it saves nothing.
-    pub(crate) async fn open_to_call(&self, cluster: &str, credentials: &Credentials) -> anyhow::Result<Stores> {
+    /// Opens the stores for a client. It never saves state, so its state store is an empty one in memory.
+    pub(crate) async fn open_for_client(&self, cluster: &str, credentials: &Credentials) -> anyhow::Result<Stores> {
         let coordination: Arc<dyn Coordination> = match self.join {
             Some(supervisor) => Arc::new(served(supervisor, credentials).await?),
             None => self.coordination(cluster)?,
@@ -140,14 +138,14 @@ impl ClusterAddress {
         Ok(Arc::new(EtcdCoordination::new(&config)?))
     }
 
-    /// How to talk to etcd in TLS, if it is to be.
+    /// The TLS settings for etcd, if it is reached over TLS.
     #[cfg(feature = "etcd")]
     fn etcd_tls(&self) -> anyhow::Result<Option<elastin_stores::StoreTls>> {
         let tls = store_tls(&self.etcd_ca, &self.etcd_certificate, &self.etcd_key)?;
         let secured = self.etcd.iter().find(|endpoint| endpoint.starts_with("https://"));
         anyhow::ensure!(
             tls.is_some() || secured.is_none(),
-            "{} is to be reached in TLS: say with `--etcd-ca` who has signed its certificate",
+            "{} uses TLS: pass the authority that signed its certificate with `--etcd-ca`",
             secured.map_or("", String::as_str)
         );
         Ok(tls)
@@ -155,21 +153,21 @@ impl ClusterAddress {
 
     #[cfg(not(feature = "etcd"))]
     fn coordination(&self, _cluster: &str) -> anyhow::Result<Arc<dyn Coordination>> {
-        anyhow::bail!("this program was built without the feature `etcd`")
+        anyhow::bail!("this program was built without etcd support: enable the feature `etcd`")
     }
 
     #[cfg(feature = "postgres")]
     async fn postgres_state(&self, url: &str, cluster: &str) -> anyhow::Result<Arc<dyn StateStore>> {
         use elastin_stores::postgres::{PostgresError, PostgresState};
-        // A cluster's name may have characters that a schema's may not.
-        let plain = |char: char| {
+        // A cluster's name may contain characters that a schema's may not.
+        let sanitized = |char: char| {
             if char.is_ascii_alphanumeric() {
                 char.to_ascii_lowercase()
             } else {
                 '_'
             }
         };
-        let schema: String = "elastin_".chars().chain(cluster.chars().map(plain)).collect();
+        let schema: String = "elastin_".chars().chain(cluster.chars().map(sanitized)).collect();
         let tls = store_tls(&self.postgres_ca, &self.postgres_certificate, &self.postgres_key)?;
         match PostgresState::connect(url, &schema, tls.as_ref()).await {
             Err(error @ PostgresError::NoAuthority) => anyhow::bail!("{error}, with `--postgres-ca`"),
@@ -179,11 +177,11 @@ impl ClusterAddress {
 
     #[cfg(not(feature = "postgres"))]
     async fn postgres_state(&self, _url: &str, _cluster: &str) -> anyhow::Result<Arc<dyn StateStore>> {
-        anyhow::bail!("this program was built without the feature `postgres`")
+        anyhow::bail!("this program was built without PostgreSQL support: enable the feature `postgres`")
     }
 }
 
-/// The certificates for a store in these files, if an authority is named.
+/// The TLS settings of a store from these files; `None` without an authority.
 #[cfg(any(feature = "etcd", feature = "postgres"))]
 fn store_tls(
     authority: &Option<PathBuf>,
@@ -199,7 +197,7 @@ fn store_tls(
     Ok(Some(elastin_stores::StoreTls { authority, identity }))
 }
 
-/// The stores that a supervisor serves to who has its secret.
+/// Connects to the stores that a supervisor serves.
 async fn served(supervisor: SocketAddr, credentials: &Credentials) -> anyhow::Result<StoreClient> {
     let secret = credentials.secret.as_ref().context(NEEDS_SECRET)?;
     Ok(StoreClient::connect(supervisor, secret).await?)
@@ -224,9 +222,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_say_enough_is_told_what_is_missing() {
+    fn errors_name_the_missing_argument() {
         let check = |address: ClusterAddress, missing: &str| {
-            let error = address.credentials("shop").err().expect("something is missing");
+            let error = address.credentials("shop").err().expect("an argument is missing");
             assert!(error.to_string().contains(missing), "{error}");
         };
         check(ClusterAddress::default(), "`--join`");
@@ -255,10 +253,10 @@ mod etcd_tests {
     }
 
     #[test]
-    fn etcd_in_tls_needs_files_that_can_be_read() {
+    fn etcd_over_tls_needs_readable_files() {
         assert_eq!(
             refused(ClusterAddress::default()),
-            "https://10.0.0.1:2379 is to be reached in TLS: say with `--etcd-ca` who has signed its certificate"
+            "https://10.0.0.1:2379 uses TLS: pass the authority that signed its certificate with `--etcd-ca`"
         );
         let etcd_ca = Some("no such file".into());
         let unreadable = refused(ClusterAddress {

@@ -13,7 +13,7 @@ use crate::PolicySource;
 use crate::embedded::EmbeddedBuilder;
 use crate::in_process::InProcessBuilder;
 
-/// Where an application starts.
+/// The entry point: [`Elastin::app`].
 pub struct Elastin;
 
 impl Elastin {
@@ -46,19 +46,19 @@ pub struct App {
     busy_poll: bool,
 }
 
-/// What is wrong with an application. It can't be run before that is mended.
+/// An error in an application's definition. The application can't run until it is fixed.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// Its actor types don't go together.
+    /// Its actor types conflict.
     #[error(transparent)]
     Actors(#[from] SchemaError),
-    /// Its policy is wrong; the text shows where and why.
+    /// Its policy has errors; the text shows where and why.
     #[error("{0}")]
     Policy(String),
 }
 
 impl App {
-    /// Gives the application a name; its cluster is called so too.
+    /// Sets the name of the application and of its cluster.
     pub fn name(mut self, name: &str) -> Self {
         self.name = name.into();
         self
@@ -82,33 +82,31 @@ impl App {
         self
     }
 
-    /// Ends the activations of actors that have been idle for so long. The next message activates them again, from what
-    /// was saved. Without it they stay in memory for as long as their server lives.
+    /// Passivates actors that have been idle for this long. The next message activates them again, from their saved state. Without
+    /// it, actors stay in memory for as long as their server runs.
     pub fn passivate_after(mut self, idle_max: Duration) -> Self {
         self.idle_max = Some(idle_max);
         self
     }
 
-    /// Lets servers and clients sleep at once when there is no mail, or no reply yet, instead of looking for it for up to 100 µs, as
-    /// long as that pays. They use less of the processor then, and lone calls take longer. Processes whose control group rations
-    /// their cores never look.
+    /// Makes servers and clients park at once when no message or reply is pending, instead of busy-polling for a moment. They use
+    /// less CPU time then, and single calls take longer. Processes whose control group limits their cores never busy-poll.
     pub fn without_busy_poll(mut self) -> Self {
         self.busy_poll = false;
         self
     }
 
-    /// Whether processes may look for mail before they sleep.
+    /// Whether processes may busy-poll before they park.
     pub(crate) fn busy_polls(&self) -> bool {
         self.busy_poll
     }
 
-    /// The actor types: what policies can name.
+    /// The actor types that policies can name.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// Checks the actors and the policy that comes with them. What is odd about the policy but no error comes back as text
-    /// for people; it is empty if there is nothing to say.
+    /// Checks the actors and their policy. Returns the policy's warnings as text, which is empty if there are none.
     pub fn check(&self) -> Result<String, AppError> {
         if let Some(error) = &self.first_error {
             return Err(error.clone().into());
@@ -127,19 +125,20 @@ impl App {
         InProcessBuilder::new(self.clone())
     }
 
-    /// Runs the program as its arguments say: as an embedded cluster, as a node, or as a tool. `--help` lists what there is.
+    /// Runs the program with the arguments of the process: as an embedded cluster, as a node, or as a tool. `--help` lists the
+    /// commands.
     pub fn main(self) -> ExitCode {
         crate::command::main(self)
     }
 
-    /// Runs the program as a node if the arguments after the program's own say so: `arguments` begins with `node`. For
-    /// programs that have subcommands of their own and start servers with
+    /// Runs the program with these arguments, which begin with `node`. For programs that have subcommands of their own and start
+    /// servers with
     /// [`EmbeddedBuilder::node_arguments`](crate::EmbeddedBuilder::node_arguments).
     pub fn run(self, arguments: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
         crate::command::run(self, arguments)
     }
 
-    /// What its cluster is called.
+    /// The name of its cluster.
     pub fn cluster_name(&self) -> &str {
         &self.name
     }

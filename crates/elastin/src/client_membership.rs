@@ -1,11 +1,11 @@
-//! Keeps a client a member of its cluster: hears what its members say, and joins again when it has lost its lease.
+//! Keeps a client a member of its cluster: follows the membership, and rejoins after the client has lost its lease.
 //!
 //! ```text
-//!   member ── evicted ──► its calls end, as far as their fate is known ──► joins, again and again ──► a new member
+//!   member ── evicted ──► pending calls end ──► join, with backoff ──► new member
 //! ```
 //!
-//! A laptop that sleeps, a process that is stopped, or etcd that can't be reached for longer than the lease: all of that passes,
-//! and a client whose application has not been told of anything must work again then.
+//! A sleeping laptop, a stopped process and an unreachable etcd all cost a client its lease. The application does not notice, so its
+//! clients and references must work again afterwards.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,53 +19,53 @@ use crate::admin::AdminService;
 use crate::member::{Member, MemberOptions, NodeEvent};
 use crate::trust;
 
-/// How long a client waits before it joins again if it could not; each time twice as long.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// How long it waits at most: nobody wants to wait much longer when the cause is gone.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The first backoff between two attempts to rejoin, which doubles with each attempt.
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+/// The longest backoff, so that a client is back soon after the cause is gone.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// What a member hears.
+/// The receivers of a member's events and membership updates.
 type EventReceivers = (
     mpsc::UnboundedReceiver<NodeEvent>,
     mpsc::UnboundedReceiver<MembershipUpdate>,
 );
 
-/// Keeps a client a member of its cluster, for as long as somebody has the client.
+/// The task that keeps a client a member of its cluster, until the client is dropped.
 pub(crate) struct ClientMembership {
     pub(crate) app: App,
-    /// What it joins with.
+    /// The options of each join.
     pub(crate) options: MemberOptions,
-    /// What it is a member as; nothing, if nobody has the client any more.
-    pub(crate) present: Weak<Mutex<Arc<Member>>>,
+    /// The client's current member. Weak, so that the task ends with the client.
+    pub(crate) current: Weak<Mutex<Arc<Member>>>,
     pub(crate) rosters: watch::Sender<Roster>,
     pub(crate) admin: Arc<Mutex<AdminService>>,
 }
 
 impl ClientMembership {
-    /// Runs until nobody has the client, or it has left.
-    pub(crate) async fn keep(self, mut receivers: EventReceivers) {
-        while self.attend(&mut receivers).await {
-            let Some(joined) = self.join_again().await else { return };
-            receivers = joined;
+    /// Runs until the client has left or was dropped.
+    pub(crate) async fn run(self, mut receivers: EventReceivers) {
+        while self.follow(&mut receivers).await {
+            let Some(rejoined) = self.rejoin().await else { return };
+            receivers = rejoined;
         }
     }
 
-    /// Hears what the present member hears until it is one no longer; whether it has lost its membership.
-    async fn attend(&self, (below, heard): &mut EventReceivers) -> bool {
+    /// Handles the current member's events until its membership ends. Returns whether the client should rejoin.
+    async fn follow(&self, (events, membership_updates): &mut EventReceivers) -> bool {
         loop {
             tokio::select! {
-                Some(below) = below.recv() => {
+                Some(event) = events.recv() => {
                     let Some(member) = self.member() else { return false };
-                    if let NodeEvent::Frame { from, payload, .. } = below {
+                    if let NodeEvent::Frame { from, payload, .. } = event {
                         let roster = self.rosters.borrow().clone();
-                        // Nobody asks anything of a client.
-                        self.admin.lock().hear(&member.peer, &roster, from, &payload);
+                        // Only answers matter: a client serves no requests.
+                        self.admin.lock().handle_frame(&member.driver, &roster, from, &payload);
                     }
                 }
-                heard = heard.recv() => match heard {
+                update = membership_updates.recv() => match update {
                     Some(MembershipUpdate::Roster(roster)) => {
                         let Some(member) = self.member() else { return false };
-                        self.admin.lock().meet(&member.peer, &roster);
+                        self.admin.lock().roster_changed(&member.driver, &roster);
                         if self.rosters.send(roster).is_err() {
                             return false;
                         }
@@ -77,23 +77,23 @@ impl ClientMembership {
         }
     }
 
-    /// Joins as a new member, however often that takes; nothing if nobody has the client any more.
-    async fn join_again(&self) -> Option<EventReceivers> {
-        tracing::warn!("this client has lost its lease: it joins its cluster again");
+    /// Rejoins as a new member, with unlimited retries; `None` if the client was dropped.
+    async fn rejoin(&self) -> Option<EventReceivers> {
+        tracing::warn!("this client has lost its lease: rejoining its cluster");
         let ended = self.member()?;
-        ended.peer.end();
-        // Those who were asked can't answer this member any more.
-        self.admin.lock().meet(&ended.peer, &Roster::default());
-        let sleeper = self.options.clock.sleeper("a client that joins again");
-        let mut pause = PAUSE_MIN;
+        ended.driver.end();
+        // Answers to pending requests can't reach the ended member.
+        self.admin.lock().roster_changed(&ended.driver, &Roster::default());
+        let sleeper = self.options.clock.sleeper("a client that rejoins");
+        let mut backoff = BACKOFF_MIN;
         loop {
             match self.join(&ended).await {
                 Ok(mut member) => {
-                    let receivers = member.take_ears();
+                    let receivers = member.take_receivers();
                     let member = Arc::new(member);
-                    tracing::info!(node = %member.me, "this client has joined its cluster again");
-                    match self.present.upgrade() {
-                        Some(present) => *present.lock() = member,
+                    tracing::info!(node = %member.me, "this client has rejoined its cluster");
+                    match self.current.upgrade() {
+                        Some(current) => *current.lock() = member,
                         None => {
                             member.membership.leave().await;
                             return None;
@@ -101,24 +101,24 @@ impl ClientMembership {
                     }
                     return Some(receivers);
                 }
-                Err(error) => tracing::warn!("this client could not join its cluster again, and tries on: {error:#}"),
+                Err(error) => tracing::warn!("failed to rejoin the cluster, retrying: {error:#}"),
             }
-            // Nobody may want it any more.
-            self.present.upgrade()?;
-            sleeper.sleep_until(Some(self.options.clock.now() + pause)).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            // Ends the task if the client was dropped meanwhile.
+            self.current.upgrade()?;
+            sleeper.sleep_until(Some(self.options.clock.now() + backoff)).await;
+            backoff = (backoff * 2).min(BACKOFF_MAX);
         }
     }
 
     async fn join(&self, ended: &Member) -> anyhow::Result<Member> {
-        // Meanwhile the cluster may have got another authority.
+        // The cluster may have a new authority by now.
         trust::check(&self.options.coordination, &self.options.security).await?;
-        ended.join_again(&self.app, self.options.clone()).await
+        ended.rejoin(&self.app, self.options.clone()).await
     }
 
     fn member(&self) -> Option<Arc<Member>> {
-        let present = self.present.upgrade()?;
-        let member = Arc::clone(&present.lock());
+        let current = self.current.upgrade()?;
+        let member = Arc::clone(&current.lock());
         Some(member)
     }
 }

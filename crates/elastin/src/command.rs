@@ -42,7 +42,7 @@ enum Command {
         /// The directory of the cluster's files; without it they are temporary
         #[arg(long)]
         data: Option<PathBuf>,
-        /// Where to serve metrics, on the loopback interface; server-N does at the Nth port after
+        /// The address to serve metrics at, on the loopback interface; server-N uses the Nth port after it
         #[arg(long)]
         metrics: Option<SocketAddr>,
     },
@@ -57,7 +57,7 @@ enum Command {
     Schema,
 }
 
-/// What a server is started with.
+/// The arguments of a server.
 #[derive(Args)]
 struct NodeArguments {
     #[command(flatten)]
@@ -68,36 +68,36 @@ struct NodeArguments {
     /// The share of one core that it may use
     #[arg(long)]
     cpu_share: Option<f64>,
-    /// Sleep at once when no mail is there, instead of looking for more for 100 µs: uses less of the processor, and calls are slower
+    /// Park connection readers at once instead of busy-polling: uses less CPU time, but calls take longer
     #[arg(long)]
     no_busy_poll: bool,
-    /// Where it accepts connections
+    /// The address to accept connections on
     #[arg(long, default_value_t = LOOPBACK)]
     listen: SocketAddr,
-    /// Where others reach it, if that is not where it listens
+    /// The address that other members dial, if it differs from --listen
     #[arg(long)]
     advertise: Option<SocketAddr>,
-    /// How many seconds it may be silent before others take over from it; half of that should be whole seconds, which etcd counts in
+    /// The seconds without a renewal after which others take over; half of it should be whole seconds, the unit of etcd's leases
     #[arg(long, default_value_t = LEASE.as_secs_f64())]
     lease: f64,
     /// The elasticity period in seconds, unless the policy names one; the first server of a cluster sets it
     #[arg(long, default_value_t = 10.0)]
     period: f64,
-    /// What the network can carry, in megabits per second; without it, percentages of the network are unknown
+    /// The capacity of the network, in megabits per second; without it, percentages of the network are unknown
     #[arg(long)]
     net_mbit: Option<f64>,
-    /// Where to serve metrics, on the loopback interface
+    /// The address to serve metrics at, on the loopback interface
     #[arg(long)]
     metrics: Option<SocketAddr>,
-    /// Act although the lease may have run out
+    /// Keep serving after the lease may have expired
     #[cfg(feature = "planted-bugs")]
     #[arg(long, hide = true)]
     no_lease_fence: bool,
-    /// Write over what a later activation has written
+    /// Overwrite the state that a later activation has saved
     #[cfg(feature = "planted-bugs")]
     #[arg(long, hide = true)]
     no_store_fence: bool,
-    /// Speak the wire's versions up to this one, as a later build would
+    /// Speak wire versions up to this one, as a later build would
     #[cfg(feature = "planted-bugs")]
     #[arg(long, hide = true)]
     wire_newest: Option<u16>,
@@ -108,11 +108,11 @@ impl NodeArguments {
         let options = NodeOptions {
             lease_ttl: ttl_of(seconds("lease", self.lease)?),
             period: seconds("period", self.period)?,
-            net_mbit: more_than_nothing("what the network can carry", self.net_mbit)?,
+            net_mbit: positive("the network capacity", self.net_mbit)?,
             metrics: self.metrics,
             clock: Clock::start(),
             name: self.name,
-            cpu_share: more_than_nothing(CPU_SHARE, self.cpu_share)?,
+            cpu_share: positive(CPU_SHARE, self.cpu_share)?,
             busy_poll: !self.no_busy_poll,
             listen: self.listen,
             advertise: self.advertise,
@@ -129,16 +129,16 @@ impl NodeArguments {
     }
 }
 
-/// Logs to standard error what the environment variable `RUST_LOG` asks for; nothing if it is not set.
+/// Logs to standard error as the environment variable `RUST_LOG` selects; nothing if it is not set.
 pub fn log_to_stderr() {
     log_to_stderr_or(None);
 }
 
-/// The same, or what `usually` asks for if the variable is not set.
-fn log_to_stderr_or(usually: Option<&str>) {
-    let filter = match usually {
+/// The same, with a filter for when the variable is not set.
+fn log_to_stderr_or(default_filter: Option<&str>) {
+    let filter = match default_filter {
         _ if std::env::var_os("RUST_LOG").is_some() => tracing_subscriber::EnvFilter::from_default_env(),
-        Some(usually) => tracing_subscriber::EnvFilter::new(usually),
+        Some(filter) => tracing_subscriber::EnvFilter::new(filter),
         None => return,
     };
     tracing_subscriber::fmt()
@@ -148,23 +148,23 @@ fn log_to_stderr_or(usually: Option<&str>) {
         .init();
 }
 
-/// What a server without a supervisor logs: what its operator would want to know.
-const LOGGED_BY_SERVERS: &str = "warn,elastin=info";
+/// The default log filter of a server without a supervisor, whose log an operator reads.
+const SERVER_LOG_FILTER: &str = "warn,elastin=info";
 
-/// Runs the program as its arguments say.
+/// Runs the program with the arguments of the process.
 pub(crate) fn main(app: App) -> ExitCode {
-    carry_out(app, Arguments::parse())
+    execute(app, Arguments::parse())
 }
 
-/// Runs the program as `arguments` say, without the program's own name.
+/// Runs the program with these arguments, which don't include the program's name.
 pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = std::iter::once(OsString::from(app.cluster_name())).chain(arguments);
-    carry_out(app, Arguments::parse_from(arguments))
+    execute(app, Arguments::parse_from(arguments))
 }
 
-fn carry_out(app: App, arguments: Arguments) -> ExitCode {
+fn execute(app: App, arguments: Arguments) -> ExitCode {
     match &arguments.command {
-        Command::Node(arguments) if !arguments.address.is_supervised() => log_to_stderr_or(Some(LOGGED_BY_SERVERS)),
+        Command::Node(arguments) if !arguments.address.is_supervised() => log_to_stderr_or(Some(SERVER_LOG_FILTER)),
         _ => log_to_stderr(),
     }
     let done = match arguments.command {
@@ -199,26 +199,26 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
         .block_on(work)
 }
 
-/// A time that was given in seconds.
-fn seconds(what: &str, seconds: f64) -> anyhow::Result<Duration> {
+/// Converts an argument in seconds, which must be positive.
+fn seconds(name: &str, seconds: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|time| !time.is_zero())
-        .ok_or_else(|| anyhow::anyhow!("the {what} must be longer than 0 seconds"))
+        .ok_or_else(|| anyhow::anyhow!("the {name} must be longer than 0 seconds"))
 }
 
-/// What an error calls the share of the processor.
+/// The name of the CPU share in errors.
 const CPU_SHARE: &str = "the CPU share";
 
-/// An amount, if one was given, that something can be divided by.
-fn more_than_nothing(what: &str, amount: Option<f64>) -> anyhow::Result<Option<f64>> {
-    let is_fine = amount.is_none_or(|amount| amount > 0.0 && amount.is_finite());
-    anyhow::ensure!(is_fine, "{what} must be more than 0, and a number");
+/// Checks that an optional argument is positive and finite.
+fn positive(name: &str, amount: Option<f64>) -> anyhow::Result<Option<f64>> {
+    let is_valid = amount.is_none_or(|amount| amount > 0.0 && amount.is_finite());
+    anyhow::ensure!(is_valid, "{name} must be a number greater than 0");
     Ok(amount)
 }
 
-/// Threads for connections and timers. Actors run on threads of their own, and on those that bring their mail: a second one
-/// goes on if such an actor takes long.
+/// Threads for connections and timers. A turn may run inline on the thread that received its message, so a second thread keeps
+/// connections alive while such a turn takes long.
 const IO_THREADS: usize = 2;
 
 fn cluster(
@@ -233,7 +233,7 @@ fn cluster(
     let period = seconds("period", period)?;
     anyhow::ensure!(servers > 0, "a cluster needs at least one server");
     let mut builder = app.embedded().servers(servers).servers_max(servers_max).period(period);
-    if let Some(share) = more_than_nothing(CPU_SHARE, cpu_share)? {
+    if let Some(share) = positive(CPU_SHARE, cpu_share)? {
         builder = builder.cpu_share(share);
     }
     if let Some(data) = data {
@@ -247,7 +247,7 @@ fn cluster(
         for server in cluster.servers() {
             eprintln!("{} is up", server.name);
         }
-        eprintln!("the cluster runs at {}; interrupt it to end it", cluster.address());
+        eprintln!("the cluster runs at {}; press Ctrl-C to stop it", cluster.address());
         tokio::signal::ctrl_c().await?;
         cluster.shutdown().await;
         Ok(())
@@ -279,35 +279,35 @@ fn schema(app: &App) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// What is wrong with these arguments of a server.
-    fn refused(argument: &str, value: &str) -> String {
+    /// The error for this argument of a server; empty if it is valid.
+    fn error_of(argument: &str, value: &str) -> String {
         let arguments = ["app", "node", "--name", "server-1", &format!("{argument}={value}")];
         let Command::Node(arguments) = Arguments::try_parse_from(arguments).expect("it is a number").command else {
-            panic!("it is a server");
+            panic!("the command is `node`");
         };
-        let refused = arguments.options().err();
-        refused.map_or_else(String::new, |error| error.to_string())
+        let error = arguments.options().err();
+        error.map_or_else(String::new, |error| error.to_string())
     }
 
     #[test]
-    fn a_server_is_told_which_of_its_numbers_makes_no_sense() {
-        for nonsense in ["0", "-1", "NaN", "inf"] {
+    fn arguments_that_are_not_positive_are_refused() {
+        for invalid in ["0", "-1", "NaN", "inf"] {
             assert_eq!(
-                refused("--cpu-share", nonsense),
-                "the CPU share must be more than 0, and a number"
+                error_of("--cpu-share", invalid),
+                "the CPU share must be a number greater than 0"
             );
             assert_eq!(
-                refused("--net-mbit", nonsense),
-                "what the network can carry must be more than 0, and a number"
+                error_of("--net-mbit", invalid),
+                "the network capacity must be a number greater than 0"
             );
-            assert_eq!(refused("--lease", nonsense), "the lease must be longer than 0 seconds");
+            assert_eq!(error_of("--lease", invalid), "the lease must be longer than 0 seconds");
             assert_eq!(
-                refused("--period", nonsense),
+                error_of("--period", invalid),
                 "the period must be longer than 0 seconds"
             );
         }
         for argument in ["--cpu-share", "--net-mbit", "--lease", "--period"] {
-            assert_eq!(refused(argument, "0.5"), "", "{argument} is fine");
+            assert_eq!(error_of(argument, "0.5"), "", "{argument} is valid");
         }
     }
 }

@@ -24,7 +24,7 @@
 //! }
 //! ```
 
-// So that actors can be written in this crate's own tests.
+// The actor macros expand to paths below `elastin`, also in this crate's own tests.
 #[cfg(test)]
 extern crate self as elastin;
 
@@ -36,9 +36,6 @@ mod cluster;
 mod command;
 mod elasticity;
 mod embedded;
-#[cfg(test)]
-#[path = "../../cluster/tests/golden/mod.rs"]
-mod golden;
 mod in_process;
 mod member;
 mod members;
@@ -76,7 +73,7 @@ pub use metrics::MetricsError;
 pub use policy_source::PolicySource;
 pub use status::ServerStatus;
 
-/// What an application's code needs in scope.
+/// The names that an application's code needs in scope.
 pub mod prelude {
     pub use elastin_actor::{Actor, Call, CallFailed, Client, Ctx, HoldsReferences, Ref, handlers};
     pub use elastin_types::{CallError, Reminder};
@@ -88,7 +85,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub use elastin_actor::__private;
 
-/// The examples of the page about clusters are tried out.
+/// Runs the examples of `docs/clusters.md` as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/clusters.md")]
 struct ClustersPage;

@@ -1,5 +1,4 @@
-//! What every member of a cluster is made of, whether it hosts actors, only calls them, or supervises: membership, a
-//! driver on the network, and a runtime.
+//! A member of a cluster: membership, a node driver and a runtime. Servers, clients and supervisors are all built on it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -23,34 +22,36 @@ use crate::retrying_remote::RetryingRemote;
 use crate::usage::Capacity;
 use crate::wire_versions;
 
-/// How long a member may be silent before it counts as dead. Short, because processes on one machine are quick to answer;
-/// a server whose process ends is noticed at once.
+/// Default lease TTL of a member. Short, because processes on one machine answer quickly, and a supervisor notices the end of a
+/// server's process at once.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(3);
 
-/// How long a server may be silent before others take over from it, unless somebody says otherwise.
+/// Default time without a renewal after which other servers take over from a member.
 pub(crate) const LEASE: Duration = Duration::from_secs(2 * LEASE_TTL.as_secs());
 
-/// The time to live of a member from whom others are to take over when it has been silent for this long. Its lease lasts for the
-/// first half. In the second half the others wait: somebody may have ended the lease early, and the member acts on for as long.
+/// The TTL of a member whose actors are taken over `lease` after its last renewal.
+///
+/// The lease covers the first half. The others wait for the second half: an operator may have revoked the lease early, and the
+/// member acts on it until its own copy expires.
 pub(crate) fn ttl_of(lease: Duration) -> Duration {
     lease / 2
 }
 
-/// A free port of this machine that others can't reach.
+/// An ephemeral port on the loopback interface.
 pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// How long a call waits that was given no deadline, so that a caller never waits for ever for what was lost on the way.
+/// The deadline of calls that were given none, so that a lost reply never blocks a caller for ever.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the driver of a member has for the part that steers it.
+/// An event that the node driver passes to the member's event loop.
 pub(crate) enum NodeEvent {
     /// A frame of class control or admin.
     Frame {
         from: NodeId,
         class: Class,
         payload: Bytes,
-        /// What it takes of the room for frames, for as long as it waits.
-        _room: OwnedSemaphorePermit,
+        /// The frame's share of [`PENDING_FRAME_BYTES_MAX`], held until the frame is handled.
+        _permit: OwnedSemaphorePermit,
     },
     /// A new actor needs a place.
     NeedPlacement {
@@ -65,48 +66,48 @@ pub(crate) enum NodeEvent {
     },
 }
 
-/// The bytes of frames that may wait for the task that steers a member. Peers choose how many they send, and beyond it theirs are
-/// dropped, so that they can't fill memory: managers speak again in their next period, and operators ask again.
-const FRAMES_WAITING_BYTES_MAX: u32 = 64 << 20;
+/// The bytes of control and admin frames that may be pending for the event loop. Peers decide how much they send, so frames beyond
+/// it are dropped. Managers send again in their next period, and operators retry.
+const PENDING_FRAME_BYTES_MAX: u32 = 64 << 20;
 
-/// A frame counts for as much at least, so that small ones can't fill memory either.
+/// The least that a frame counts for, so that many small frames can't fill memory either.
 const FRAME_BYTES_MIN: u32 = 256;
 
-/// Passes everything on to the task that steers the member, so that the driver never waits for it.
-struct PassOn {
-    to: mpsc::UnboundedSender<NodeEvent>,
-    room: Arc<Semaphore>,
+/// Queues events for the member's event loop, so that the driver never blocks on it.
+struct EventForwarder {
+    events: mpsc::UnboundedSender<NodeEvent>,
+    frame_budget: Arc<Semaphore>,
 }
 
-impl PassOn {
+impl EventForwarder {
     fn new() -> (Self, mpsc::UnboundedReceiver<NodeEvent>) {
-        let (to, below) = mpsc::unbounded_channel();
-        let room = Arc::new(Semaphore::new(FRAMES_WAITING_BYTES_MAX as usize));
-        (Self { to, room }, below)
+        let (events, receiver) = mpsc::unbounded_channel();
+        let frame_budget = Arc::new(Semaphore::new(PENDING_FRAME_BYTES_MAX as usize));
+        (Self { events, frame_budget }, receiver)
     }
 
-    fn pass(&self, below: NodeEvent) {
-        // A member that has ended needs nothing more.
-        let _ = self.to.send(below);
+    fn forward(&self, event: NodeEvent) {
+        // Fails only after the event loop has ended, when events no longer matter.
+        let _ = self.events.send(event);
     }
 }
 
-impl NodeCallbacks for PassOn {
+impl NodeCallbacks for EventForwarder {
     fn frame(&self, from: NodeId, class: Class, payload: Bytes) {
         let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX).max(FRAME_BYTES_MIN);
-        match Arc::clone(&self.room).try_acquire_many_owned(bytes) {
-            Ok(room) => self.pass(NodeEvent::Frame {
+        match Arc::clone(&self.frame_budget).try_acquire_many_owned(bytes) {
+            Ok(permit) => self.forward(NodeEvent::Frame {
                 from,
                 class,
                 payload,
-                _room: room,
+                _permit: permit,
             }),
-            Err(_) => tracing::warn!(%from, ?class, "a frame was dropped: too many wait already"),
+            Err(_) => tracing::warn!(%from, ?class, "dropped a frame: too many are pending"),
         }
     }
 
     fn need_placement(&self, actor: ActorId, caller: Caller, caller_node: NodeId) {
-        self.pass(NodeEvent::NeedPlacement {
+        self.forward(NodeEvent::NeedPlacement {
             actor,
             caller,
             caller_node,
@@ -114,11 +115,11 @@ impl NodeCallbacks for PassOn {
     }
 
     fn move_ended(&self, id: MoveId, result: Result<ActivationEpoch, MoveError>) {
-        self.pass(NodeEvent::MoveEnded { id, result });
+        self.forward(NodeEvent::MoveEnded { id, result });
     }
 }
 
-/// What a member is made with.
+/// Options for joining as a member.
 #[derive(Clone)]
 pub(crate) struct MemberOptions {
     pub(crate) name: String,
@@ -126,24 +127,24 @@ pub(crate) struct MemberOptions {
     pub(crate) coordination: Arc<dyn Coordination>,
     pub(crate) state: Arc<dyn StateStore>,
     pub(crate) cpu_share: Option<f64>,
-    /// Whether who reads connections may look for frames for a moment before it sleeps.
-    pub(crate) looks: bool,
-    /// Where connections are accepted, if it can be dialled.
+    /// Whether connection readers may busy-poll before they park.
+    pub(crate) busy_poll: bool,
+    /// The address that a server or supervisor accepts connections on.
     pub(crate) listen: SocketAddr,
-    /// Where others reach it, if that is not where it listens.
+    /// The address that other members dial, if it differs from `listen`.
     pub(crate) advertise: Option<SocketAddr>,
-    /// How long it may be silent before it counts as dead.
+    /// The TTL of its lease.
     pub(crate) lease_ttl: Duration,
-    /// Its clock, which leases, deadlines and timers are on.
+    /// The clock of its leases, deadlines and timers.
     pub(crate) clock: Clock,
-    /// How it makes sure that it talks to members.
+    /// How it authenticates other members.
     pub(crate) security: Security,
-    /// What it does wrong on purpose.
+    /// Planted bugs, for tests.
     pub(crate) planted: Planted,
 }
 
 impl MemberOptions {
-    /// A member that is reached over loopback, if at all, and has the whole machine.
+    /// Defaults: a loopback listener and no CPU limit.
     pub(crate) fn new(
         name: impl Into<String>,
         role: Role,
@@ -157,7 +158,7 @@ impl MemberOptions {
             coordination,
             state,
             cpu_share: None,
-            looks: !Capacity::find(None, None).is_rationed(),
+            busy_poll: !Capacity::find(None, None).is_rationed(),
             listen: LOOPBACK,
             advertise: None,
             lease_ttl: LEASE_TTL,
@@ -168,26 +169,27 @@ impl MemberOptions {
     }
 }
 
-/// A member of a cluster, and what it hears.
+/// A running member of a cluster, with the receivers of its events.
 pub(crate) struct Member {
     pub(crate) me: NodeId,
-    pub(crate) peer: NodeDriver,
+    pub(crate) driver: NodeDriver,
     pub(crate) runtime: Runtime,
-    /// What its driver has for whoever steers it, who takes it once.
-    pub(crate) below: Option<mpsc::UnboundedReceiver<NodeEvent>>,
-    pub(crate) heard: Option<mpsc::UnboundedReceiver<MembershipUpdate>>,
+    /// Events of the driver; `None` once the event loop has taken them.
+    pub(crate) events: Option<mpsc::UnboundedReceiver<NodeEvent>>,
+    /// Changes of the membership; `None` once the event loop has taken them.
+    pub(crate) membership_updates: Option<mpsc::UnboundedReceiver<MembershipUpdate>>,
     pub(crate) membership: MembershipHandle,
-    /// What it does wrong on purpose.
+    /// Planted bugs, for tests.
     pub(crate) planted: Planted,
-    /// How its calls leave, if it hosts nobody.
+    /// Retries undelivered calls; only for members that host no actors.
     calls: Option<Arc<RetryingRemote>>,
 }
 
-/// A member that has joined, and has no runtime yet.
+/// A member that has joined and has no runtime yet.
 struct Joined {
     me: NodeId,
-    peer: NodeDriver,
-    below: mpsc::UnboundedReceiver<NodeEvent>,
+    driver: NodeDriver,
+    events: mpsc::UnboundedReceiver<NodeEvent>,
     membership: Membership,
     planted: Planted,
 }
@@ -211,7 +213,7 @@ impl Joined {
         wire_versions::check(&*options.coordination, versions).await?;
         let membership = Membership::join(options.coordination, record, options.lease_ttl, &options.clock).await?;
         let me = membership.me();
-        let (pass_on, below) = PassOn::new();
+        let (forwarder, events) = EventForwarder::new();
         let config = NodeDriverConfig {
             cluster: app.cluster_name().into(),
             node: NodeConfig {
@@ -222,29 +224,29 @@ impl Joined {
             saved_types: app.saved_types().clone(),
             security: options.security,
             listener,
-            looks: options.looks && app.busy_polls(),
+            busy_poll: options.busy_poll && app.busy_polls(),
             state: options.state,
             planted: options.planted,
         };
         Ok(Joined {
             me,
-            peer: NodeDriver::new(config, Arc::new(pass_on)),
-            below,
+            driver: NodeDriver::new(config, Arc::new(forwarder)),
+            events,
             membership,
             planted: options.planted,
         })
     }
 
-    /// Takes part.
-    fn take_part(self, runtime: Runtime, calls: Option<Arc<RetryingRemote>>) -> Member {
-        self.peer.attach(runtime.clone());
-        let (membership, heard) = self.membership.attend(self.peer.clone());
+    /// Attaches the runtime and starts to follow the membership.
+    fn activate(self, runtime: Runtime, calls: Option<Arc<RetryingRemote>>) -> Member {
+        self.driver.attach(runtime.clone());
+        let (membership, membership_updates) = self.membership.attend(self.driver.clone());
         Member {
             me: self.me,
-            peer: self.peer,
+            driver: self.driver,
             runtime,
-            below: Some(self.below),
-            heard: Some(heard),
+            events: Some(self.events),
+            membership_updates: Some(membership_updates),
             membership,
             planted: self.planted,
             calls,
@@ -266,65 +268,66 @@ impl Member {
             ..Settings::default()
         };
         let builder = Runtime::builder().settings(settings).clock(clock.clone());
-        // Only a server knows the types: for everybody else every actor is elsewhere.
+        // Only servers register actor types. For clients and supervisors every actor is remote.
         if hosts {
-            let runtime = app.register(builder).outside(joined.peer.outside()).build()?;
-            return Ok(joined.take_part(runtime, None));
+            let runtime = app.register(builder).remote(joined.driver.remote()).build()?;
+            return Ok(joined.activate(runtime, None));
         }
-        let calls = RetryingRemote::over(joined.me, joined.peer.outside(), clock);
-        let runtime = builder.workers(1).outside(calls.clone()).build()?;
+        let calls = RetryingRemote::over(joined.me, joined.driver.remote(), clock);
+        let runtime = builder.workers(1).remote(calls.clone()).build()?;
         calls.attach(&runtime.host());
-        Ok(joined.take_part(runtime, Some(calls)))
+        Ok(joined.activate(runtime, Some(calls)))
     }
 
-    /// Joins again, as a new member, after this one has [ended](NodeDriver::end). Whoever makes calls through this one's runtime makes
-    /// them as the new one.
+    /// Rejoins as a new member, after this one has [ended](NodeDriver::end). The new member takes over the runtime, so existing
+    /// clients keep working.
     ///
     /// # Panics
-    /// If this one hosts actors: they ended with it.
-    pub(crate) async fn join_again(&self, app: &App, options: MemberOptions) -> anyhow::Result<Member> {
-        let calls = self.calls.clone().expect("a member that hosts nobody joins again");
+    /// If this member hosts actors: they ended with it.
+    pub(crate) async fn rejoin(&self, app: &App, options: MemberOptions) -> anyhow::Result<Member> {
+        let calls = self.calls.clone().expect("only a member without actors rejoins");
         let joined = Joined::join(app, options).await?;
-        let (me, outside) = (joined.me, joined.peer.outside());
-        let member = joined.take_part(self.runtime.clone(), Some(Arc::clone(&calls)));
-        calls.turn_to(me, outside);
+        let (me, remote) = (joined.me, joined.driver.remote());
+        let member = joined.activate(self.runtime.clone(), Some(Arc::clone(&calls)));
+        calls.switch_to(me, remote);
         Ok(member)
     }
 
-    /// The next thing that it hears of its cluster, before anybody steers it.
-    pub(crate) async fn hear(&mut self) -> Option<MembershipUpdate> {
-        self.heard.as_mut()?.recv().await
+    /// The next membership update, for use before an event loop has taken the receivers.
+    pub(crate) async fn next_update(&mut self) -> Option<MembershipUpdate> {
+        self.membership_updates.as_mut()?.recv().await
     }
 
-    /// What the member hears, for whoever steers it.
+    /// Hands the receivers to the member's event loop.
     ///
     /// # Panics
-    /// If somebody has taken it before.
-    pub(crate) fn take_ears(
+    /// If they were taken before.
+    pub(crate) fn take_receivers(
         &mut self,
     ) -> (
         mpsc::UnboundedReceiver<NodeEvent>,
         mpsc::UnboundedReceiver<MembershipUpdate>,
     ) {
-        let receivers = self.below.take().zip(self.heard.take());
-        receivers.expect("a member is steered by one task")
+        let receivers = self.events.take().zip(self.membership_updates.take());
+        receivers.expect("a member has one event loop")
     }
 }
 
-/// Whether others can reach a member that listens at one address and says that it is at another, and whether nobody else can:
-/// in plain text whoever reaches it is served. Both count, because nobody has to go by what it says.
+/// Checks that other members can reach the advertised address, and that plain text stays on the loopback interface.
+///
+/// In plain text every process that can connect is served. So both addresses count: a process may dial the listener directly.
 fn check_addresses(listen: SocketAddr, advertise: Option<SocketAddr>, is_plain: bool) -> anyhow::Result<()> {
     let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
     let reached_at = advertise.unwrap_or(listen);
     anyhow::ensure!(
         !reached_at.ip().to_canonical().is_unspecified(),
-        "others can't reach {reached_at}: say with `--advertise` where they can"
+        "other members can't reach {reached_at}: pass the address that they can reach with `--advertise`"
     );
     let leaves = [listen, reached_at].into_iter().find(|address| !is_loopback(*address));
     match leaves {
         Some(address) if is_plain => anyhow::bail!(
-            "plain text does not leave the machine: {address} is not on the loopback interface, such as 127.0.0.1; to be reached \
-             there a member needs `--certificates`, which `elastin ca issue` makes"
+            "{address} is not on the loopback interface, and plain text must not leave the machine: pass `--certificates` with a \
+             directory that `elastin ca issue` has made, or use an address such as 127.0.0.1"
         ),
         _ => Ok(()),
     }
@@ -340,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_stays_on_the_loopback_interface_whatever_is_advertised() {
+    fn plain_text_is_refused_off_the_loopback_interface() {
         for (listen, advertise) in [
             ("127.0.0.1:0", None),
             ("127.0.0.1:7700", Some("127.0.0.1:7701")),
@@ -356,7 +359,7 @@ mod tests {
             ("10.0.0.11:7700", Some("127.0.0.1:7700"), "10.0.0.11:7700"),
             ("127.0.0.1:7700", Some("10.0.0.11:7700"), "10.0.0.11:7700"),
         ] {
-            let refused = check(listen, advertise, true).expect_err("others could reach it");
+            let refused = check(listen, advertise, true).expect_err("other machines could reach it");
             assert!(
                 refused.contains(&format!("{named} is not on the loopback interface"))
                     && refused.contains("`--certificates`"),
@@ -367,34 +370,34 @@ mod tests {
     }
 
     #[test]
-    fn a_member_says_where_others_reach_it() {
+    fn an_unspecified_address_can_not_be_advertised() {
         for (listen, advertise) in [
             ("0.0.0.0:7700", None),
             ("[::]:7700", None),
             ("[::ffff:0.0.0.0]:7700", None),
             ("10.0.0.11:7700", Some("0.0.0.0:7700")),
         ] {
-            let refused = check(listen, advertise, false).expect_err("nobody can reach it");
+            let refused = check(listen, advertise, false).expect_err("the address is unreachable");
             assert!(refused.contains("`--advertise`"), "{refused}");
         }
         assert_eq!(check("0.0.0.0:7700", Some("10.0.0.11:7700"), false), Ok(()));
     }
 
     #[test]
-    fn frames_that_wait_are_bounded_and_what_is_taken_makes_room() {
-        let (pass_on, mut below) = PassOn::new();
+    fn pending_frames_are_bounded_until_they_are_handled() {
+        let (forwarder, mut events) = EventForwarder::new();
         let payload = Bytes::from(vec![0; 16 << 20]);
-        let comes = |payload: &Bytes| pass_on.frame(NodeId(7), Class::Admin, payload.clone());
+        let receive = |payload: &Bytes| forwarder.frame(NodeId(7), Class::Admin, payload.clone());
         for _ in 0..5 {
-            comes(&payload);
+            receive(&payload);
         }
-        assert_eq!(below.len(), 4, "the fifth is dropped");
-        comes(&Bytes::new());
-        assert_eq!(below.len(), 4, "there is no room for a small one either");
-        pass_on.move_ended(MoveId(1), Err(MoveError::Ended));
-        assert_eq!(below.len(), 5, "what is no peer's is never dropped");
-        drop(below.try_recv());
-        comes(&payload);
-        assert_eq!(below.len(), 5);
+        assert_eq!(events.len(), 4, "the fifth frame is dropped");
+        receive(&Bytes::new());
+        assert_eq!(events.len(), 4, "an empty frame counts too");
+        forwarder.move_ended(MoveId(1), Err(MoveError::Ended));
+        assert_eq!(events.len(), 5, "events of the node itself are never dropped");
+        drop(events.try_recv());
+        receive(&payload);
+        assert_eq!(events.len(), 5);
     }
 }

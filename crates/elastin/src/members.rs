@@ -1,4 +1,4 @@
-//! Who is there, as coordination has it, for those who have not joined.
+//! The member records in coordination, for processes that have not joined.
 
 use elastin_cluster::MemberRecord;
 use elastin_protocol::store::{
@@ -6,7 +6,7 @@ use elastin_protocol::store::{
 };
 use elastin_stores::call_with_retries;
 
-/// What each member says of itself; `None` for one whose record can't be read.
+/// All member records; `None` for one that can't be decoded.
 pub(crate) async fn members(coordination: &dyn Coordination) -> Result<Vec<Option<MemberRecord>>, CoordinationError> {
     let mut members = Vec::new();
     let mut after = None;

@@ -1,9 +1,9 @@
-//! The text of a policy, and what to call it.
+//! The text of a policy and its file name.
 
 use serde::{Deserialize, Serialize};
 
-/// The text of a policy, and what messages call it. [`policy!`](crate::policy) makes one of a file when the program is
-/// compiled; [`PolicySource::new`] makes one of any text.
+/// The text of a policy and its file name. [`policy!`](crate::policy) includes a file at compile time;
+/// [`PolicySource::new`] takes any text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicySource {
     pub(crate) file_name: String,
@@ -11,7 +11,7 @@ pub struct PolicySource {
 }
 
 impl PolicySource {
-    /// A policy's text. `file_name` is only what messages call it.
+    /// A policy from its text. `file_name` is used in messages only.
     pub fn new(file_name: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             file_name: file_name.into(),
@@ -24,7 +24,7 @@ impl PolicySource {
         Self::new("no policy", "")
     }
 
-    /// What messages call it.
+    /// The file name, as messages show it.
     pub fn file_name(&self) -> &str {
         &self.file_name
     }

@@ -1,16 +1,16 @@
-//! What makes a client's calls again that certainly have not run, and sends them as the member that the client is at present.
+//! Retries calls of a client that certainly have not run, and sends them as the client's current member.
 //!
 //! ```text
-//!   runtime ── send ──► RetryingRemote ── send ──► peer ──► cluster
-//!                          ▲   └── after a pause ──┐     │
-//!                          └──── NotDelivered ─────┴─────┘
+//!   runtime ── send ──► RetryingRemote ── send ──► node driver ──► cluster
+//!                          ▲   └── after a backoff ──┐     │
+//!                          └──── NotDelivered ───────┴─────┘
 //! ```
 //!
-//! Each try is a message of its own, with an id of its own: paths are kept in order by what becomes of each message. So a call
-//! that is made again comes after what the client has sent to the actor meanwhile.
+//! Each attempt is a message of its own, with its own id, because the order of a path is kept by the fate of each message. A
+//! retried call therefore arrives after the messages that the client has sent to the actor meanwhile.
 //!
-//! A client that loses its lease joins again as a new member, with a new id. Its runtime, and so all that the application has
-//! of it, stays as it is: what it sends gets the present member's id here, on its way out.
+//! A client that loses its lease rejoins as a new member with a new id. Its runtime stays, and with it the application's clients
+//! and references: outbound messages are stamped with the current member's id here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -26,48 +26,47 @@ use elastin_types::{
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 
-/// How long to wait before the first further try: about what a cluster needs to agree on a change.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-/// How long to wait at most, however many tries there were: nobody wants to wait much longer for what is mended.
-const PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How long a call is made again, if its deadline is not before: what is wrong for longer, such as a damaged state, is not
-/// mended by trying.
-const TRIES_TIME_MAX: Duration = Duration::from_secs(20);
+/// The first backoff: about the time that a cluster needs to agree on a change.
+const BACKOFF_MIN: Duration = Duration::from_millis(5);
+/// The longest backoff, so that a call resumes soon after the cause is gone.
+const BACKOFF_MAX: Duration = Duration::from_millis(500);
+/// How long a call is retried if its deadline is later: a fault that lasts longer, such as a damaged state, needs more than retries.
+const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// The world of a client: as it is, except that calls that were not delivered are made again.
+/// A client's [`Remote`] that retries calls which were not delivered.
 pub(crate) struct RetryingRemote {
-    /// What the client is a member as. While it is none, whatever is sent comes back.
-    life: RwLock<Incarnation>,
+    /// The client's current member. Between two members, the ended one rejects every message.
+    incarnation: RwLock<Incarnation>,
     handle: Handle,
     clock: Clock,
-    /// Set once, when there is a runtime. It knows this in turn.
+    /// Set once the runtime exists. Weak, because the runtime owns this.
     host: OnceLock<Weak<dyn Host>>,
-    /// Calls that are being made again, by the number that their callers know: the id of the present try.
-    again: Mutex<HashMap<u64, CallId>>,
+    /// Calls that are being retried: the sequence number that the caller knows, and the id of the current attempt.
+    retrying: Mutex<HashMap<u64, CallId>>,
     this: Weak<RetryingRemote>,
 }
 
-/// One time for which the client is a member.
+/// One membership of the client, from a join to the loss of the lease.
 #[derive(Clone)]
 struct Incarnation {
     me: NodeId,
-    outside: Arc<dyn Remote>,
+    remote: Arc<dyn Remote>,
 }
 
 impl Incarnation {
-    /// Lets a message come from this member, whichever it was made for.
+    /// Makes this member the origin of a message.
     fn stamp(&self, message: &mut Arc<Message>) {
         if message.header.call.origin == self.me {
             return;
         }
         let header = &mut Arc::make_mut(message).header;
-        // Numbers of calls are never used again in this process, so they name the call in this life as well.
+        // Sequence numbers of calls are unique in this process, so they identify the call in this incarnation too.
         header.call = self.own(header.call);
         header.chain = ChainId(self.own(header.chain.0));
         header.caller = Caller::Client(self.me);
     }
 
-    /// What a call of this client is called in this life.
+    /// The id of one of the client's calls in this incarnation.
     fn own(&self, call: CallId) -> CallId {
         CallId {
             origin: self.me,
@@ -76,83 +75,82 @@ impl Incarnation {
     }
 }
 
-/// A call that is made again.
+/// A call that is being retried.
 struct Attempt {
     message: Arc<Message>,
     reply: ReplySender,
-    /// The number that its caller knows.
+    /// The sequence number that the caller knows: that of the first attempt.
     first: u64,
-    /// How long to wait if it is not delivered.
-    pause: Duration,
-    /// When it is not made again any more.
+    /// The backoff before the next attempt.
+    backoff: Duration,
+    /// When retries end.
     until: Time,
 }
 
 impl RetryingRemote {
-    /// For a client that is this member at first. Must be called inside a tokio runtime, whose tasks wait between tries.
-    pub(crate) fn over(me: NodeId, outside: Arc<dyn Remote>, clock: Clock) -> Arc<RetryingRemote> {
+    /// Wraps the remote of the client's first member. Must be called inside a tokio runtime, which runs the backoff timers.
+    pub(crate) fn over(me: NodeId, remote: Arc<dyn Remote>, clock: Clock) -> Arc<RetryingRemote> {
         Arc::new_cyclic(|this| RetryingRemote {
-            life: RwLock::new(Incarnation { me, outside }),
+            incarnation: RwLock::new(Incarnation { me, remote }),
             handle: Handle::current(),
             clock,
             host: OnceLock::new(),
-            again: Mutex::default(),
+            retrying: Mutex::default(),
             this: this.clone(),
         })
     }
 
-    /// Says what gives calls their ids. Until then nothing is made again.
+    /// Sets the source of call ids. Until then nothing is retried.
     pub(crate) fn attach(&self, host: &Arc<dyn Host>) {
         assert!(self.host.set(Arc::downgrade(host)).is_ok(), "a client has one runtime");
     }
 
-    /// The client is another member from now on. What it sent as the one before must have ended, or must end by itself.
-    pub(crate) fn turn_to(&self, me: NodeId, outside: Arc<dyn Remote>) {
-        *self.life.write() = Incarnation { me, outside };
+    /// Sends as another member from now on. Calls of the previous member must have ended, or must end by themselves.
+    pub(crate) fn switch_to(&self, me: NodeId, remote: Arc<dyn Remote>) {
+        *self.incarnation.write() = Incarnation { me, remote };
     }
 
-    fn life(&self) -> Incarnation {
-        self.life.read().clone()
+    fn current(&self) -> Incarnation {
+        self.incarnation.read().clone()
     }
 
-    /// Makes a call once more.
     fn attempt(&self, mut attempt: Attempt) {
-        let life = self.life();
-        life.stamp(&mut attempt.message);
+        let current = self.current();
+        current.stamp(&mut attempt.message);
         let message = Arc::clone(&attempt.message);
         let this = self.this.clone();
         let ended = move |outcome: Outcome| match (outcome, this.upgrade()) {
-            (Err(CallError::NotDelivered(why)), Some(this)) => this.try_later(attempt, why),
+            (Err(CallError::NotDelivered(why)), Some(this)) => this.retry_later(attempt, why),
             (outcome, this) => {
                 if let Some(this) = this {
-                    this.again.lock().remove(&attempt.first);
+                    this.retrying.lock().remove(&attempt.first);
                 }
                 attempt.reply.complete(outcome);
             }
         };
-        life.outside.send(message, Some(ReplySender::new(ended)));
+        current.remote.send(message, Some(ReplySender::new(ended)));
     }
 
-    /// Makes a call again after a while, or lets its caller know if it is too late for that.
-    fn try_later(self: Arc<Self>, mut attempt: Attempt, why: NotDelivered) {
+    /// Retries a call after its backoff, or fails it if its time is up by then.
+    fn retry_later(self: Arc<Self>, mut attempt: Attempt, why: NotDelivered) {
         let now = self.clock.now();
-        // Those who were refused together do not come back together.
-        let spread = attempt.pause / 8 * (attempt.first % 8) as u32;
-        let pause = attempt.pause + spread;
+        // Jitter: calls that were rejected together do not retry together.
+        let jitter = attempt.backoff / 8 * (attempt.first % 8) as u32;
+        let backoff = attempt.backoff + jitter;
         let host = self.host.get().and_then(Weak::upgrade);
-        let Some(host) = host.filter(|_| now + pause < attempt.until) else {
-            self.again.lock().remove(&attempt.first);
+        let Some(host) = host.filter(|_| now + backoff < attempt.until) else {
+            self.retrying.lock().remove(&attempt.first);
             return attempt.reply.complete(Err(CallError::NotDelivered(why)));
         };
-        attempt.pause = (attempt.pause * 2).min(PAUSE_MAX);
+        attempt.backoff = (attempt.backoff * 2).min(BACKOFF_MAX);
         let this = Arc::clone(&self);
-        let sleeper = self.clock.sleeper("a call that is made again");
+        let sleeper = self.clock.sleeper("a call in backoff");
         self.handle.spawn(async move {
-            sleeper.sleep_until(Some(now + pause)).await;
+            sleeper.sleep_until(Some(now + backoff)).await;
             let call = host.next_call();
-            // Whoever gave it up meanwhile has taken it out.
-            if let Some(present) = this.again.lock().get_mut(&attempt.first) {
-                *present = call;
+            // A caller that gave up meanwhile has removed the entry.
+            if let Some(current) = this.retrying.lock().get_mut(&attempt.first) {
+                *current = call;
             } else {
                 return;
             }
@@ -169,57 +167,57 @@ impl RetryHook for RetryingRemote {
         let attempt = Attempt {
             first: call.sequence,
             reply,
-            pause: PAUSE_MIN,
-            until: deadline.min(self.clock.now() + TRIES_TIME_MAX),
+            backoff: BACKOFF_MIN,
+            until: deadline.min(self.clock.now() + RETRY_TIME_MAX),
             message,
         };
-        self.again.lock().insert(call.sequence, call);
-        self.try_later(attempt, why);
+        self.retrying.lock().insert(call.sequence, call);
+        self.retry_later(attempt, why);
     }
 }
 
 impl Remote for RetryingRemote {
     fn may_activate_here(&self, actor: &ActorId) -> Option<Grant> {
-        self.life().outside.may_activate_here(actor)
+        self.current().remote.may_activate_here(actor)
     }
 
     fn send(&self, mut message: Arc<Message>, reply: Option<ReplySender>) {
-        let life = self.life();
-        life.stamp(&mut message);
-        // Nobody would hear that a tell was not delivered.
+        let current = self.current();
+        current.stamp(&mut message);
+        // One-way messages are not retried: their senders never learn that they were not delivered.
         let reply = reply.map(|reply| reply.made_again(self.this.clone(), Arc::clone(&message)));
-        life.outside.send(message, reply);
+        current.remote.send(message, reply);
     }
 
     fn keeps_deadlines(&self) -> bool {
-        // In every life the protocol does, and no try is made later.
+        // The protocol enforces them in every incarnation, and no attempt starts after the deadline.
         true
     }
 
     fn give_up(&self, call: CallId) {
-        let present = self.again.lock().remove(&call.sequence).unwrap_or(call);
-        let life = self.life();
-        // A call of an earlier life has ended.
-        life.outside.give_up(life.own(present));
+        let call = self.retrying.lock().remove(&call.sequence).unwrap_or(call);
+        // Calls of an earlier incarnation have ended already, so the current one is the right one.
+        let current = self.current();
+        current.remote.give_up(current.own(call));
     }
 
     fn reply(&self, call: CallId, outcome: Outcome) {
-        self.life().outside.reply(call, outcome);
+        self.current().remote.reply(call, outcome);
     }
 
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
-        self.life().outside.save(actor, epoch, state, done);
+        self.current().remote.save(actor, epoch, state, done);
     }
 
     fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {
-        self.life().outside.remind(actor, request, done);
+        self.current().remote.remind(actor, request, done);
     }
 
     fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {
-        self.life().outside.last_known_node(actor)
+        self.current().remote.last_known_node(actor)
     }
 
     fn passivated(&self, actor: &ActorId, epoch: ActivationEpoch) {
-        self.life().outside.passivated(actor, epoch);
+        self.current().remote.passivated(actor, epoch);
     }
 }

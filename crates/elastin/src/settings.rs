@@ -1,4 +1,4 @@
-//! What a cluster is set to, kept in coordination so that every node has the same.
+//! Cluster-wide settings, kept in coordination so that every node uses the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::PolicySource;
 
 const SETTINGS_KEY: &str = "settings";
 
-/// What every node of a cluster is set to.
+/// Cluster-wide settings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ClusterSettings {
     pub(crate) policy: PolicySource,
@@ -24,7 +24,7 @@ pub(crate) struct ClusterSettings {
 }
 
 impl ClusterSettings {
-    /// What a cluster is set to whose servers come and go by other hands than ours.
+    /// The settings of a cluster without a supervisor, whose size an operator decides.
     pub(crate) fn of_first_server(policy: PolicySource, period: Duration) -> Self {
         Self {
             policy,
@@ -34,7 +34,7 @@ impl ClusterSettings {
         }
     }
 
-    /// What elasticity managers are set to.
+    /// The settings of the elasticity managers.
     pub(crate) fn elasticity(&self) -> Settings {
         Settings {
             period: self.period,
@@ -49,7 +49,7 @@ impl ClusterSettings {
         coordination.call(Commit::put(SETTINGS_KEY, bytes)).await.map(drop)
     }
 
-    /// The settings of the cluster, which are these if it has none yet.
+    /// Loads the cluster's settings, or stores these if it has none yet.
     pub(crate) async fn load_or_store(self, coordination: &Arc<dyn Coordination>) -> anyhow::Result<ClusterSettings> {
         let bytes = serde_json::to_vec(&self).expect("settings are plain data");
         let first = Commit::put(SETTINGS_KEY, bytes).when(SETTINGS_KEY, KeyState::Absent);
@@ -68,8 +68,7 @@ impl ClusterSettings {
             CoordinationReply::Got { entry, .. } => entry,
             other => unreachable!("a get is answered by Got, not {other:?}"),
         };
-        let entry =
-            entry.ok_or_else(|| anyhow::anyhow!("the cluster has no settings: was it started by a supervisor?"))?;
+        let entry = entry.ok_or_else(|| anyhow::anyhow!("the cluster has no settings: start its supervisor first"))?;
         Ok(serde_json::from_slice(&entry.value)?)
     }
 }

@@ -1,4 +1,4 @@
-//! What a global manager's node knows of its cluster, for people to look at.
+//! The status of a cluster as the node of the global manager knows it, for operators.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,7 +6,7 @@ use elastin_control::{Capacity, Decision, DecisionId};
 use elastin_types::{NodeId, ServerStats};
 use serde::{Deserialize, Serialize};
 
-/// How many decisions are kept for a look back; older ones are forgotten.
+/// How many decisions are kept; older ones are discarded.
 const DECISIONS_MAX: usize = 10_000;
 
 /// How many periods' capacities are kept: a day of ten-second periods.
@@ -17,28 +17,28 @@ const CAPACITIES_MAX: usize = 8_640;
 pub struct ServerStatus {
     /// Its name.
     pub name: String,
-    /// This life of it.
+    /// Its node id, which is new after every restart.
     pub node: NodeId,
     /// Its CPU use in percent of its share, once it has reported.
     pub cpu_percent: Option<f64>,
-    /// How many actors are on it.
+    /// How many actors it hosts.
     pub actors: u64,
-    /// Whether it is being emptied.
+    /// Whether it is draining.
     pub draining: bool,
-    /// The actors that have it for themselves.
+    /// The actors that it is reserved for.
     pub reserved_for: Vec<elastin_types::ActorId>,
 }
 
-/// What a global manager's node knows.
+/// Servers, decisions and capacities of a cluster.
 #[derive(Default)]
 pub(crate) struct Status {
     servers: BTreeMap<NodeId, ServerStatus>,
-    /// The names of all servers that ever were, so that old decisions can still be told.
+    /// The names of all servers, past ones included, so that old decisions can still be explained.
     names: BTreeMap<NodeId, String>,
-    /// Decisions by when they were first heard of.
+    /// Decisions in the order in which they were first recorded.
     decisions: BTreeMap<u64, Decision>,
-    heard_as: BTreeMap<DecisionId, u64>,
-    decisions_heard: u64,
+    sequence_of: BTreeMap<DecisionId, u64>,
+    decisions_recorded: u64,
     capacities: VecDeque<Capacity>,
 }
 
@@ -51,7 +51,7 @@ impl Status {
         self.decisions.values().cloned().collect()
     }
 
-    /// Who is there now.
+    /// Sets the current servers; those that stay keep their last report.
     pub(crate) fn set_servers(&mut self, now: impl Iterator<Item = (NodeId, String, bool)>) {
         let mut before = std::mem::take(&mut self.servers);
         for (node, name, draining) in now {
@@ -68,8 +68,8 @@ impl Status {
         }
     }
 
-    /// A server reported.
-    pub(crate) fn reported(&mut self, stats: &ServerStats, reserved_for: Vec<elastin_types::ActorId>) {
+    /// Records the report of a server.
+    pub(crate) fn record_report(&mut self, stats: &ServerStats, reserved_for: Vec<elastin_types::ActorId>) {
         if let Some(server) = self.servers.get_mut(&stats.node) {
             server.cpu_percent = stats.usage.cpu.percent();
             server.actors = stats.actors;
@@ -77,26 +77,26 @@ impl Status {
         }
     }
 
-    /// A decision was made, or got further.
-    pub(crate) fn decided(&mut self, decision: Decision) {
-        let number = *self.heard_as.entry(decision.id).or_insert_with(|| {
-            self.decisions_heard += 1;
-            self.decisions_heard
+    /// Records a new decision, or the progress of a known one.
+    pub(crate) fn record_decision(&mut self, decision: Decision) {
+        let sequence = *self.sequence_of.entry(decision.id).or_insert_with(|| {
+            self.decisions_recorded += 1;
+            self.decisions_recorded
         });
-        self.decisions.insert(number, decision);
+        self.decisions.insert(sequence, decision);
         if self.decisions.len() > DECISIONS_MAX
-            && let Some((_, forgotten)) = self.decisions.pop_first()
+            && let Some((_, oldest)) = self.decisions.pop_first()
         {
-            self.heard_as.remove(&forgotten.id);
+            self.sequence_of.remove(&oldest.id);
         }
     }
 
-    /// What was needed and what there was, period by period.
+    /// Demand and supply, period by period.
     pub(crate) fn capacities(&self) -> Vec<Capacity> {
         self.capacities.iter().copied().collect()
     }
 
-    pub(crate) fn measured(&mut self, capacity: Capacity) {
+    pub(crate) fn record_capacity(&mut self, capacity: Capacity) {
         if self.capacities.len() == CAPACITIES_MAX {
             self.capacities.pop_front();
         }
@@ -105,7 +105,7 @@ impl Status {
 
     /// Replaces the ids of servers in a text by their names.
     pub(crate) fn with_names(&self, text: &str) -> String {
-        // Longer ids first, so that the name of n1 is not put into n12.
+        // Longer ids first, so that n1 is not replaced inside n12.
         self.names.iter().rev().fold(text.to_owned(), |text, (node, name)| {
             text.replace(&node.to_string(), name)
         })
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_become_names_and_longer_ids_go_first() {
+    fn ids_are_replaced_by_names_longest_first() {
         let mut status = Status::default();
         let servers = [
             (NodeId(1), "server-1".to_owned(), false),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_left_is_gone_but_its_name_is_kept() {
+    fn the_name_of_a_server_outlives_it() {
         let mut status = Status::default();
         status.set_servers([(NodeId(3), "server-1".to_owned(), false)].into_iter());
         status.set_servers(std::iter::empty());

@@ -1,7 +1,7 @@
-//! By what the members of a cluster know each other, kept in coordination.
+//! The cluster's trust anchor, kept in coordination: the authority or secret that its members authenticate each other with.
 //!
-//! Who can reach coordination can join. A server that came with a certificate of another authority would be there and be talked
-//! to by nobody, and what it owns of the directory could not be asked for. So it compares before it joins.
+//! Every process that can reach coordination can join. A server with a certificate of another authority would be a member that no
+//! other member talks to, and its directory slots would be unreachable. So members compare the anchor before they join.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::members::members;
 
 const KEY: &str = "known-by";
 
-/// How often another server may be quicker to say it: once it has joined, nothing is left to say.
-const TRIES_MAX: u32 = 8;
+/// The most attempts to set the anchor. Each failure means that another server was faster; once it has joined, the anchor is fixed.
+const ATTEMPTS_MAX: u32 = 8;
 
-/// Makes sure that a server is known by what the servers are that are there. If there are none, the others will be known by
-/// what this one is: an operator may make a new authority while nobody is there.
+/// Makes sure that a server has the trust anchor of the current servers. Without any server its own anchor replaces the old one: an
+/// operator may change the authority of a stopped cluster.
 pub(crate) async fn agree(coordination: &Arc<dyn Coordination>, security: &Security) -> anyhow::Result<()> {
     let ours = security.known_by();
-    for _ in 0..TRIES_MAX {
+    for _ in 0..ATTEMPTS_MAX {
         let first = Commit::put(KEY, ours.clone()).when(KEY, KeyState::Absent);
         let theirs = match call_with_retries(&**coordination, first).await {
             Ok(_) => return Ok(()),
@@ -34,17 +34,17 @@ pub(crate) async fn agree(coordination: &Arc<dyn Coordination>, security: &Secur
             return Ok(());
         }
         anyhow::ensure!(!has_servers(coordination).await?, different(&ours, &theirs));
-        let anew = Commit::put(KEY, ours.clone()).when(KEY, KeyState::ModifiedAt(theirs.modified));
-        match coordination.call(anew).await {
-            // Looked at again, in either case.
+        let replace = Commit::put(KEY, ours.clone()).when(KEY, KeyState::ModifiedAt(theirs.modified));
+        match coordination.call(replace).await {
+            // The next iteration checks the outcome in either case.
             Ok(_) | Err(CoordinationError::ConditionFailed { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    anyhow::bail!("servers that are known by different things start at the same time: this one has {ours}")
+    anyhow::bail!("servers with different credentials are starting at the same time; this one has {ours}")
 }
 
-/// Makes sure that somebody who only calls is known by what the servers are.
+/// Makes sure that a client has the trust anchor of the servers.
 pub(crate) async fn check(coordination: &Arc<dyn Coordination>, security: &Security) -> anyhow::Result<()> {
     let get = CoordinationRequest::Get { key: KEY.into() };
     let theirs = match call_with_retries(&**coordination, get).await? {
@@ -60,12 +60,10 @@ pub(crate) async fn check(coordination: &Arc<dyn Coordination>, security: &Secur
 
 fn different(ours: &str, theirs: &Entry) -> String {
     let theirs = String::from_utf8_lossy(&theirs.value);
-    format!(
-        "the servers of this cluster know each other by {theirs}, and would not talk to this process: it has {ours}"
-    )
+    format!("the servers of this cluster would reject this process: they authenticate with {theirs}, but it has {ours}")
 }
 
-/// Whether any server is there. A record that can't be read may be one's.
+/// Whether the cluster has a server. An unreadable record counts as one.
 async fn has_servers(coordination: &Arc<dyn Coordination>) -> Result<bool, CoordinationError> {
     let is_server = |record: &MemberRecord| record.role == Role::Server && !record.stopped;
     let members = members(&**coordination).await?;
@@ -86,17 +84,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_server_says_what_all_are_known_by_while_one_is_there() {
+    async fn the_first_server_sets_the_trust_anchor() {
         let coordination: Arc<dyn Coordination> = Arc::new(MemoryCoordination::start());
         let (one, other) = (Secret::generate(), Secret::generate());
         let (one, other) = (Security::Secret(one), Security::Secret(other));
-        check(&coordination, &other).await.expect("nobody is there");
+        check(&coordination, &other).await.expect("there is no anchor yet");
         for _ in 0..2 {
             agree(&coordination, &one)
                 .await
-                .expect("it is the first, and a second one like it");
+                .expect("the anchor is absent or the same");
         }
-        check(&coordination, &one).await.expect("it is known");
+        check(&coordination, &one).await.expect("the anchor is the same");
         let mut server = MemberRecord::new("a", Role::Server, None);
         put(&coordination, &server).await;
         for security in [&other, &Security::Trusting] {
@@ -108,11 +106,11 @@ mod tests {
             );
             assert_eq!(check(&coordination, security).await.unwrap_err().to_string(), refused);
         }
-        // Those who only call don't count, nor does a server that has stopped.
+        // Clients and stopped servers don't count.
         server.stopped = true;
         put(&coordination, &server).await;
         put(&coordination, &MemberRecord::new("b", Role::Client, None)).await;
-        agree(&coordination, &other).await.expect("no server is there");
-        check(&coordination, &one).await.expect_err("now it is the other");
+        agree(&coordination, &other).await.expect("there is no server");
+        check(&coordination, &one).await.expect_err("the anchor was replaced");
     }
 }

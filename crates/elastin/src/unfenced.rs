@@ -1,11 +1,11 @@
-//! A bug on purpose: a state store that writes whatever a later activation has written, so that tests can show that they
-//! would find it.
+//! A planted bug: a state store without fencing, which overwrites the state of a later activation. Tests use it to prove that
+//! their checkers find lost writes.
 
 use std::sync::Arc;
 
 use elastin_protocol::store::{Done, StateError, StateReply, StateRequest, StateStore};
 
-/// Writes again, in the name of the later activation, what the store has refused because of it.
+/// Retries fenced writes with the epoch of the later activation.
 pub(crate) struct Unfenced(Arc<dyn StateStore>);
 
 impl Unfenced {
@@ -20,12 +20,12 @@ impl StateStore for Unfenced {
             return self.0.submit(request, done);
         };
         let store = Arc::clone(&self.0);
-        let again = move |result| match result {
+        let retry = move |result| match result {
             Err(StateError::Fenced { stored: epoch }) => {
                 store.submit(StateRequest::Save { actor, epoch, state }, done);
             }
             result => done(result),
         };
-        self.0.submit(request, Box::new(again));
+        self.0.submit(request, Box::new(retry));
     }
 }

@@ -1,4 +1,4 @@
-//! What nodes say to each other about elasticity, beside the protocol.
+//! Frames between the elasticity managers of different nodes.
 
 use elastin_control::{ControlMessage, Decision};
 use elastin_types::{ActorId, NodeId};
@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub(crate) enum ControlFrame {
     /// From one elasticity manager to another.
     Message(ControlMessage),
-    /// To the directory's owner: pass this on to the local manager where the actor is.
+    /// To the owner of the actor's directory slot: relay a message to the local manager of the actor's host.
     ToHost {
         /// The actor.
         actor: ActorId,
-        /// What to pass on.
+        /// The message to relay.
         message: ControlMessage,
     },
-    /// The same, passed on.
+    /// A relayed message.
     Relayed {
-        /// The manager that it comes from.
+        /// The node of the manager that sent it.
         from: NodeId,
-        /// What was passed on.
+        /// The message.
         message: ControlMessage,
     },
-    /// To the node of the global manager: keep this record.
+    /// To the node of the global manager: record this decision.
     Record(Box<Decision>),
-    /// To the supervisor: this server is empty and may go.
+    /// To the supervisor: this server is drained and may be stopped.
     Leave,
 }
 
@@ -34,9 +34,9 @@ pub(crate) fn encode(frame: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(frame).expect("frames are plain data")
 }
 
-/// Decodes a frame; one that can't be decoded comes from another version and is dropped with a word in the log.
+/// Decodes a frame. A frame that can't be decoded comes from another version; it is logged and dropped.
 pub(crate) fn decode<T: DeserializeOwned>(from: NodeId, payload: &[u8]) -> Option<T> {
     postcard::from_bytes(payload)
-        .inspect_err(|error| tracing::warn!(%from, %error, "a frame could not be decoded"))
+        .inspect_err(|error| tracing::warn!(%from, %error, "dropped a frame that can't be decoded"))
         .ok()
 }

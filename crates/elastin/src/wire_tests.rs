@@ -1,8 +1,7 @@
-//! What servers say to each other beside the protocol, and what they keep in coordination, is as it was: against files in git.
-//! Servers of two builds work in one cluster while it is upgraded, so a change here needs a new wire version that the old one
-//! can be told from.
+//! Golden tests of the control and admin frames and of the values that servers keep in coordination, against files in git.
+//! Servers of two builds share a cluster during an upgrade, so a change here needs a new wire version.
 //!
-//! `ELASTIN_WIRE=write cargo test -p elastin --lib as_it_was` writes the files anew.
+//! `ELASTIN_WIRE=write cargo test -p elastin --lib is_unchanged` rewrites the files.
 
 use std::time::Duration;
 
@@ -20,10 +19,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::admin::{AdminError, AdminFrame, AdminReply, AdminRequest};
-use crate::golden::{self, samples};
 use crate::settings::ClusterSettings;
 use crate::wire::ControlFrame;
 use crate::{PolicySource, ServerStatus};
+use elastin_golden::{self as golden, samples};
 
 const ONE: NodeId = NodeId(5);
 const OTHER: NodeId = NodeId(300);
@@ -405,9 +404,9 @@ samples! {
 
 samples! {
     fn admin_frames() -> AdminFrame {
-        "ask": AdminFrame::Ask { .. } => AdminFrame::Ask { request: 4, what: AdminRequest::Status },
-        "move here": AdminFrame::MoveHere { .. } => AdminFrame::MoveHere { request: 4, actor: actor(), to: OTHER },
-        "answer": AdminFrame::Answer { .. } => AdminFrame::Answer { request: 4, result: Ok(AdminReply::Done) },
+        "ask": AdminFrame::Ask { .. } => AdminFrame::Ask { id: 4, request: AdminRequest::Status },
+        "move here": AdminFrame::MoveHere { .. } => AdminFrame::MoveHere { id: 4, actor: actor(), to: OTHER },
+        "answer": AdminFrame::Answer { .. } => AdminFrame::Answer { id: 4, result: Ok(AdminReply::Done) },
     }
 }
 
@@ -443,14 +442,14 @@ samples! {
     }
 }
 
-/// Lines of values of one kind.
+/// The golden lines of one kind of value.
 fn lines<T: Serialize + DeserializeOwned>(kind: &str, samples: Vec<(&str, T)>) -> Vec<String> {
     let line = |(name, value): (&str, T)| golden::line(&format!("{kind}, {name}"), &golden::encoded(&value));
     samples.into_iter().map(line).collect()
 }
 
 #[test]
-fn every_frame_beside_the_protocol_is_encoded_as_it_was() {
+fn encoding_of_control_and_admin_frames_is_unchanged() {
     let all = [
         lines("control frame", control_frames()),
         lines("control message", messages()),
@@ -475,9 +474,9 @@ fn every_frame_beside_the_protocol_is_encoded_as_it_was() {
     golden::check(&format!("tests/wire/version-{newest}.txt"), &all.concat());
 }
 
-/// Servers of two builds have these in common while a cluster is upgraded, and a later one finds what an earlier one has left.
+/// Servers of two builds read these during an upgrade, and a later build reads the values of an earlier one.
 #[test]
-fn what_servers_keep_in_coordination_is_as_it_was() {
+fn encoding_of_values_in_coordination_is_unchanged() {
     let settings = ClusterSettings {
         policy: PolicySource::new("shop.epl", "true => pin(Folder);"),
         period: Duration::from_millis(2500),

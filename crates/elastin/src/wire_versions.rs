@@ -1,37 +1,37 @@
-//! Whether a process that is about to join a cluster could talk to the servers that are there.
+//! Checks, before a process joins, that it shares a wire version with every server of the cluster.
 //!
-//! A member whose versions of the wire nobody else speaks would own a part of the directory that nobody could ask it for. So it
-//! compares before it joins. Two that start at the same moment may miss each other: their handshakes find out, and both log it.
+//! A server without a common version would own directory slots that no other member could query. Two servers that start at the same
+//! time may miss each other here; their handshake fails then, and both log it.
 
 use elastin_cluster::{Role, common_version};
 use elastin_protocol::store::Coordination;
 
 use crate::members::members;
 
-/// Makes sure that each server which is there speaks one of these versions, from the oldest to the newest.
+/// Makes sure that every server speaks one of these versions, given as oldest and newest.
 pub(crate) async fn check(coordination: &dyn Coordination, ours: (u16, u16)) -> anyhow::Result<()> {
     let failed = |error| anyhow::anyhow!("coordination failed: {error}");
-    // A record that can't be read says nothing about it.
+    // Unreadable records are skipped: they don't tell the version.
     let members = members(coordination).await.map_err(failed)?;
     let servers = members.into_iter().flatten();
     let servers = servers.filter(|record| record.role != Role::Client && !record.stopped);
-    let strangers: Vec<(String, (u16, u16))> = servers
+    let incompatible: Vec<(String, (u16, u16))> = servers
         .filter_map(|record| Some((record.name, record.wire_versions?)))
         .filter(|(_, theirs)| common_version(ours, *theirs).is_none())
         .collect();
-    match strangers.first() {
+    match incompatible.first() {
         None => Ok(()),
         Some((name, theirs)) => anyhow::bail!(
-            "this build speaks {}, and {} of the servers that are there can't talk to it, such as `{name}`, which speaks {}: \
-             upgrade by way of a build that speaks both",
-            words(ours),
-            strangers.len(),
-            words(*theirs),
+            "this build speaks {}, which {} of the cluster's servers do not support, such as `{name}`, which speaks {}: upgrade by \
+             way of a build that speaks both",
+            describe(ours),
+            incompatible.len(),
+            describe(*theirs),
         ),
     }
 }
 
-fn words((oldest, newest): (u16, u16)) -> String {
+fn describe((oldest, newest): (u16, u16)) -> String {
     match oldest == newest {
         true => format!("wire version {oldest}"),
         false => format!("wire versions {oldest} to {newest}"),
@@ -56,12 +56,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_no_server_could_talk_to_does_not_join() {
+    async fn a_server_without_a_common_version_is_an_error() {
         let coordination = MemoryCoordination::start();
-        check(&coordination, (9, 9)).await.expect("nobody is there");
+        check(&coordination, (9, 9)).await.expect("there are no servers");
         put(&coordination, "a", |record| record.wire_versions = Some((3, 4))).await;
         put(&coordination, "b", |record| record.wire_versions = Some((4, 6))).await;
-        // One of a build that did not say it, somebody who only calls, and one that has gone.
+        // Ignored: an old build that does not record its versions, a client, and a stopped server.
         put(&coordination, "c", |_| {}).await;
         put(&coordination, "d", |record| {
             record.wire_versions = Some((1, 1));
@@ -78,10 +78,10 @@ mod tests {
         }
         let refused = check(&coordination, (5, 5)).await.unwrap_err().to_string();
         assert!(
-            refused.starts_with("this build speaks wire version 5, and 1 of the servers that are there")
+            refused.starts_with("this build speaks wire version 5, which 1 of the cluster's servers do not support")
                 && refused.contains("`a`, which speaks wire versions 3 to 4"),
             "{refused}"
         );
-        check(&coordination, (7, 8)).await.expect_err("neither speaks it");
+        check(&coordination, (7, 8)).await.expect_err("no server speaks it");
     }
 }

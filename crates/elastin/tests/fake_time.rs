@@ -225,7 +225,7 @@ impl Stuck {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_keep_up_is_named() {
+async fn a_task_that_does_not_keep_up_is_named() {
     let patient = Duration::from_millis(200);
     let mut cluster = builder().servers(1).retry_limit(patient).start().await.unwrap();
     let stuck = cluster.client().actor::<Stuck>(0);

@@ -50,7 +50,7 @@ fn a_policy_is_read_when_the_program_is_compiled() {
 
 /// Each file shows a mistake, and beside it stands what the compiler says.
 #[test]
-fn mistakes_are_told_when_the_program_is_compiled() {
+fn policy_mistakes_are_compile_errors() {
     // The cases are built as a package of their own below the target directory, so their policies belong there.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .parent()

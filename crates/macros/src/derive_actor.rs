@@ -6,7 +6,7 @@ use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Field, Ident, LitStr, Result, token};
 
-/// What `#[actor(…)]` says.
+/// The options of `#[actor(…)]`.
 #[derive(Default)]
 struct Options {
     name: Option<LitStr>,
@@ -17,13 +17,14 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new_spanned(
             &input.ident,
-            "an actor is a struct: its fields are the actor's state",
+            "only a struct can be an actor: its fields are the actor's state",
         ));
     };
     if let Some(parameter) = input.generics.params.first() {
         return Err(Error::new_spanned(
             parameter,
-            "an actor type has no generic parameters, because policies and messages name it: write one struct for each",
+            "an actor type can't have generic parameters, because policies and messages refer to it by name: write a \
+             struct for each case",
         ));
     }
     let options = options(input)?;
@@ -37,7 +38,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let visibility = &input.vis;
     let reference_doc = format!("A reference to a `{actor}`: a method for each of its handlers.");
     let properties = data.fields.iter().filter_map(property);
-    let visits = data.fields.iter().filter_map(visit);
+    let references = data.fields.iter().filter_map(field_references);
     Ok(quote! {
         #[doc = #reference_doc]
         #visibility struct #reference(::elastin::__private::RawRef<#actor>);
@@ -84,7 +85,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 #[allow(unused_imports)]
                 use ::elastin::__private::{ByNothing as _, ByReferences as _};
                 let _ = &visit;
-                #(#visits)*
+                #(#references)*
             }
         }
     })
@@ -104,8 +105,8 @@ fn property(field: &Field) -> Option<TokenStream> {
     })
 }
 
-/// Shows the references of a field if its type holds any.
-fn visit(field: &Field) -> Option<TokenStream> {
+/// Visits the references of a field if its type holds any.
+fn field_references(field: &Field) -> Option<TokenStream> {
     let identifier = field.ident.as_ref()?;
     let name = identifier.to_string();
     let kind = &field.ty;
@@ -117,7 +118,7 @@ fn visit(field: &Field) -> Option<TokenStream> {
     })
 }
 
-/// When the state is saved: `persist` alone is after each turn, else what is in its parentheses.
+/// The persistence mode: `persist` alone means `each_turn`, else the option in its parentheses.
 fn persist(meta: &ParseNestedMeta<'_>) -> Result<Ident> {
     if !meta.input.peek(token::Paren) {
         return Ok(format_ident!("EachTurn"));
@@ -128,14 +129,16 @@ fn persist(meta: &ParseNestedMeta<'_>) -> Result<Ident> {
             Some("each_turn") => "EachTurn",
             Some("on_request") => "OnRequest",
             Some("at_passivation") => "AtPassivation",
-            _ => return Err(option.error("state is saved `each_turn`, `on_request` or `at_passivation`")),
+            _ => {
+                return Err(option.error("unknown persistence mode: use `each_turn`, `on_request` or `at_passivation`"));
+            }
         };
         match when.replace(Ident::new(mode, option.path.span())) {
             None => Ok(()),
-            Some(_) => Err(option.error("say once when the state is saved")),
+            Some(_) => Err(option.error("only one persistence mode is allowed")),
         }
     })?;
-    when.ok_or_else(|| meta.error("say when: `each_turn`, `on_request` or `at_passivation`"))
+    when.ok_or_else(|| meta.error("missing persistence mode: use `each_turn`, `on_request` or `at_passivation`"))
 }
 
 fn options(input: &DeriveInput) -> Result<Options> {
@@ -150,13 +153,13 @@ fn options(input: &DeriveInput) -> Result<Options> {
                 let name: LitStr = meta.value()?.parse()?;
                 let text = name.value();
                 let mut letters = text.chars();
-                let starts_well = letters
+                let has_valid_start = letters
                     .next()
                     .is_some_and(|first| first.is_alphabetic() || first == '_');
-                if !starts_well || !letters.all(|letter| letter.is_alphanumeric() || letter == '_') {
+                if !has_valid_start || !letters.all(|letter| letter.is_alphanumeric() || letter == '_') {
                     return Err(Error::new_spanned(
                         name,
-                        "policies write this name: it has letters, digits and underscores, and starts with no digit",
+                        "an actor name has only letters, digits and underscores and starts with no digit",
                     ));
                 }
                 options.name = Some(name);
@@ -165,7 +168,7 @@ fn options(input: &DeriveInput) -> Result<Options> {
                 options.persist = Some(persist(&meta)?);
                 Ok(())
             } else {
-                Err(meta.error("unknown option: there are `name = \"…\"` and `persist`"))
+                Err(meta.error("unknown option: use `name = \"…\"` or `persist`"))
             }
         })?;
     }

@@ -9,7 +9,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new_spanned(
             &input.ident,
-            "a struct holds references in its fields: write this on a struct",
+            "`HoldsReferences` can only be derived for structs",
         ));
     };
     let marked: Vec<(Member, &Field)> = data
@@ -26,23 +26,23 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let Some((_, first)) = marked.first() else {
         return Err(Error::new_spanned(
             &input.ident,
-            "mark the fields that hold the references with `#[references]`",
+            "no field is marked: mark the fields that hold references with `#[references]`",
         ));
     };
     let holder = &input.ident;
     let target_of = &first.ty;
     let (generics, arguments, conditions) = input.generics.split_for_impl();
-    let visits = marked.iter().map(|(member, field)| {
-        // The span makes a field that holds none, or references to another type, an error at the field.
-        quote_spanned! { field.ty.span() => ::elastin::__private::each_of::<Self::Target, _>(&self.#member, visit); }
+    let references = marked.iter().map(|(member, field)| {
+        // The span reports a field without references, or with references to another type, at the field.
+        quote_spanned! { field.ty.span() => ::elastin::__private::each_of::<Self::Target, _>(&self.#member, f); }
     });
     Ok(quote! {
         #[automatically_derived]
         impl #generics ::elastin::__private::HoldsReferences for #holder #arguments #conditions {
             type Target = <#target_of as ::elastin::__private::HoldsReferences>::Target;
 
-            fn each_reference(&self, visit: &mut dyn ::core::ops::FnMut(&::elastin::__private::ActorId)) {
-                #(#visits)*
+            fn each_reference(&self, f: &mut dyn ::core::ops::FnMut(&::elastin::__private::ActorId)) {
+                #(#references)*
             }
         }
     })

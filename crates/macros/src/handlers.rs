@@ -11,7 +11,7 @@ use quote::quote;
 use signature::handler;
 use syn::{Attribute, Error, Ident, ImplItem, ImplItemFn, ItemImpl, Result, Type};
 
-/// One handler, taken apart.
+/// One parsed handler.
 struct Handler<'a> {
     function: &'a ImplItemFn,
     docs: Vec<&'a Attribute>,
@@ -22,7 +22,7 @@ struct Handler<'a> {
     takes_context: bool,
     parameters: Vec<(&'a Ident, &'a Type)>,
     reply: Type,
-    /// It is told reminders, and nobody else calls it.
+    /// It receives reminders and can't be called otherwise.
     reminded: bool,
 }
 
@@ -35,17 +35,17 @@ impl Handler<'_> {
         self.function.sig.asyncness.is_some()
     }
 
-    /// The name that stands for it in messages.
+    /// The name that identifies it in messages.
     fn name(&self) -> String {
         if self.reminded {
-            // As in `elastin_types::Reminder::FUNCTION`.
+            // Must equal `elastin_types::Reminder::FUNCTION`.
             return "on reminder".to_owned();
         }
         bare_name(&self.function.sig.ident)
     }
 }
 
-/// The functions that `#[on(…)]` was written on.
+/// The functions with an `#[on(…)]` attribute.
 #[derive(Default)]
 struct On {
     hooks: Vec<Hook>,
@@ -66,7 +66,7 @@ pub(crate) fn expand(attributes: TokenStream, mut item: ItemImpl) -> Result<Toke
     if let Some((_, trait_path, _)) = &item.trait_ {
         return Err(Error::new_spanned(
             trait_path,
-            "handlers are in the actor's own `impl` block, not in that of a trait",
+            "`#[handlers]` goes on the actor's own `impl` block, not on a trait's",
         ));
     }
     let actor = match &*item.self_ty {
@@ -74,7 +74,7 @@ pub(crate) fn expand(attributes: TokenStream, mut item: ItemImpl) -> Result<Toke
         other => {
             return Err(Error::new_spanned(
                 other,
-                "`#[handlers]` goes on `impl` of an actor's struct",
+                "`#[handlers]` goes on the `impl` block of an actor's struct",
             ));
         }
     };
@@ -112,7 +112,7 @@ pub(crate) fn expand(attributes: TokenStream, mut item: ItemImpl) -> Result<Toke
     })
 }
 
-/// All errors at once, so that a user sees them in one build.
+/// Collects errors, so that one build reports all of them.
 #[derive(Default)]
 struct Errors(Option<Error>);
 

@@ -1,7 +1,7 @@
 //! Macros of the actor API: `#[derive(Actor)]`, `#[derive(HoldsReferences)]`, `#[handlers]` and `policy!`.
 //!
-//! What they write names everything through `::elastin::__private`, so the crate that uses them has the facade, or the
-//! actor crate under that name (`extern crate elastin_actor as elastin;`).
+//! Generated code refers to all items through `::elastin::__private`. A crate that uses the macros therefore depends on
+//! the facade, or on the actor crate under that name (`extern crate elastin_actor as elastin;`).
 
 mod derive_actor;
 mod derive_references;
@@ -11,13 +11,14 @@ mod policy_macro;
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
 
-/// Makes an actor type of a struct: its name, its properties (the fields that hold references) and its typed reference,
-/// `FolderRef` for a struct `Folder`.
+/// Makes a struct an actor type, with a name, properties (the fields that hold references) and a typed reference, such
+/// as `FolderRef` for `Folder`.
 ///
-/// `#[actor(name = "…")]` gives it another name than the struct's. `#[actor(persist)]` keeps its state in the store:
-/// `persist(each_turn)`, which `persist` alone means too, saves it after each call that may have changed it, before the reply
-/// leaves; `persist(on_request)` when a handler calls `ctx.save(self)`; `persist(at_passivation)` when the actor has been
-/// idle for long or its node shuts down.
+/// `#[actor(name = "…")]` overrides the struct's name. `#[actor(persist)]` keeps the state in the store:
+/// - `persist(each_turn)`, or just `persist`, saves it after each call that may have changed it, before the reply is
+///   sent.
+/// - `persist(on_request)` saves it when a handler calls `ctx.save(self)`.
+/// - `persist(at_passivation)` saves it when the actor has been idle or its node shuts down.
 #[proc_macro_derive(Actor, attributes(actor))]
 pub fn derive_actor(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as syn::DeriveInput);
@@ -27,9 +28,9 @@ pub fn derive_actor(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Lets a struct within an actor's state hold references: a field of its type is a property of the actor.
+/// Makes a struct within an actor's state a holder of references: an actor's field of this type is a property.
 ///
-/// `#[references]` marks the fields that hold them. They all refer to actors of one type, because a property does.
+/// `#[references]` marks the fields that hold references. All of them must refer to the same actor type.
 #[proc_macro_derive(HoldsReferences, attributes(references))]
 pub fn derive_references(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as syn::DeriveInput);
@@ -38,19 +39,20 @@ pub fn derive_references(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Makes a handler of each function in an actor's `impl` block, and a method of the typed reference that calls it.
+/// Makes each function in an actor's `impl` block a handler, with a method of the typed reference that calls it.
 ///
-/// A handler takes `&mut self`, or `&self` if it only reads; then, if it wants to, `ctx: &Ctx`; then its arguments. It may be
-/// `async`. Functions without `self` stay as they are.
+/// A handler takes `&mut self`, or `&self` if it only reads; then an optional `ctx: &Ctx`; then its arguments. It may
+/// be `async`. Functions without `self` are unchanged.
 ///
-/// A handler with `&mut self` has the actor for itself until it returns. Those that are `async` with `&self` share it: while
-/// one waits for something, others begin and go on, and a chain of calls may come back to it. One with `#[reentrant]` does the
-/// same and changes the actor all the same, in fields that allow it (a `Mutex`, an atomic); other handlers with `&self` that
-/// wait must not rely on such a field being the same after an `.await`. The guard of a `std::sync::Mutex` is not kept over an
-/// `.await`: the compiler refuses it.
+/// A handler with `&mut self` is exclusive until it returns. `async` handlers with `&self` share the actor: they
+/// interleave at their `.await` points, and a call chain may re-enter the actor.
 ///
-/// A function with `#[on(activate)]`, `#[on(deactivate)]`, `#[on(before_move)]` or `#[on(after_move)]` is a lifecycle hook; one
-/// with `#[on(reminder)]` takes a `Reminder` and is told those that the actor has set.
+/// A handler with `#[reentrant]` shares the actor too, and may change fields with interior mutability (a `Mutex`, an
+/// atomic). Such a field may have changed after any `.await` of another sharing handler. The compiler rejects a
+/// `std::sync::Mutex` guard that is held across an `.await`.
+///
+/// A function with `#[on(activate)]`, `#[on(deactivate)]`, `#[on(before_move)]` or `#[on(after_move)]` is a lifecycle
+/// hook. One with `#[on(reminder)]` takes a `Reminder` and receives the reminders that the actor has set.
 #[proc_macro_attribute]
 pub fn handlers(attributes: TokenStream, item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::ItemImpl);
@@ -59,13 +61,12 @@ pub fn handlers(attributes: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
-/// A policy, read when the program is compiled: the value that `App::policy` takes.
+/// A policy that is checked at compile time, for `App::policy`.
 ///
-/// `policy!("folder.epl")` names a file in the package's directory, beside its `Cargo.toml`. A mistake in the policy's syntax
-/// is an error of the build, with line and column. So is a name that means nothing: the policy's types are looked up where
-/// the macro stands, so the actors it speaks of are in scope there; its functions and properties are looked up in those
-/// types. An actor with a name of its own (`#[actor(name = "…")]`) is brought into scope under that name. A change of the
-/// file builds the program again.
+/// `policy!("folder.epl")` names a file relative to the package's `Cargo.toml`. A syntax error in the policy fails the
+/// build, with line and column. So does an unknown name: types are resolved at the macro's call site, so the policy's
+/// actors must be in scope there. Functions and properties are resolved in those types. Import an actor with
+/// `#[actor(name = "…")]` under that name. A change of the file triggers a rebuild.
 #[proc_macro]
 pub fn policy(input: TokenStream) -> TokenStream {
     let file = parse_macro_input!(input as syn::LitStr);

@@ -1,9 +1,8 @@
-//! `policy!`: a policy that is read when the program is compiled, tied to the Rust items that it names.
+//! `policy!`: a policy that is checked at compile time against the Rust items that it names.
 //!
-//! The macro parses the policy, so a mistake in its syntax is told with line and column. It can't see the actors; instead
-//! it writes code that uses every type, function and property of the policy, so that rustc misses what does not exist and
-//! suggests what does. Whatever needs more than names, such as whether a property holds references to the right type, the
-//! policy's checker says when the application starts.
+//! The macro parses the policy, so a syntax error is reported with line and column. It can't see the actors. Instead it
+//! generates code that uses every type, function and property of the policy, so that rustc reports unknown names with
+//! suggestions. Checks beyond names, such as the target type of a property, run when the application starts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +16,7 @@ use syn::{Data, DeriveInput, Error, LitStr, Result};
 pub(crate) fn expand(file: &LitStr) -> Result<TokenStream> {
     let file_name = file.value();
     let directory = std::env::var("CARGO_MANIFEST_DIR").map_err(|_| {
-        let message = "a policy is looked for in the package's directory, which cargo tells: build with cargo";
+        let message = "`CARGO_MANIFEST_DIR` is not set, so the policy file can't be located: build with cargo";
         Error::new_spanned(file, message)
     })?;
     let text = read(&Path::new(&directory).join(&file_name)).map_err(|why| {
@@ -30,12 +29,12 @@ pub(crate) fn expand(file: &LitStr) -> Result<TokenStream> {
         let message = format!("the policy can't be understood\n\n{}", mistakes.render());
         return Err(Error::new_spanned(file, message));
     }
-    // The uses stand where the file's name stands: from what a macro has written itself, rustc suggests no other names.
+    // The uses get the span of the file name: rustc suggests no similar names for purely generated code.
     let uses = uses(&syntax.mentions(), file.span()).map_err(|name| {
-        let message = format!("the policy names `{name}`, which can't be the name of anything in Rust");
+        let message = format!("the policy uses `{name}`, which is not a valid Rust identifier");
         Error::new_spanned(file, message)
     })?;
-    // The compiler reads the file a second time: so it knows that a change of the policy changes the program.
+    // `include_str!` makes the file a build dependency, so that a change of the policy triggers a rebuild.
     let path = format!("/{file_name}");
     Ok(quote! {{
         const _: fn() = || {
@@ -48,7 +47,7 @@ pub(crate) fn expand(file: &LitStr) -> Result<TokenStream> {
     }})
 }
 
-/// The text of a policy, or why there is none.
+/// Reads a policy file, or explains why it can't be read.
 fn read(file: &Path) -> std::result::Result<String, String> {
     let bytes = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
     if bytes > SOURCE_BYTES_MAX as u64 {
@@ -59,7 +58,7 @@ fn read(file: &Path) -> std::result::Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| error.to_string())
 }
 
-/// A use of each name, once; or the first name that Rust can't have.
+/// One use of each name; fails with the first name that is not a valid identifier.
 fn uses(mentions: &[Mention], span: Span) -> std::result::Result<Vec<TokenStream>, String> {
     let mut known = BTreeSet::new();
     let mut uses = Vec::new();
@@ -84,7 +83,7 @@ fn uses(mentions: &[Mention], span: Span) -> std::result::Result<Vec<TokenStream
     Ok(uses)
 }
 
-/// A name of a policy as Rust writes it: a keyword, such as `type`, is written `r#type`.
+/// A policy's name as a Rust identifier: a keyword such as `type` becomes `r#type`.
 fn identifier(name: &str, span: Span) -> std::result::Result<Ident, String> {
     let parsed = syn::parse_str::<Ident>(name).or_else(|_| syn::parse_str(&format!("r#{name}")));
     let mut identifier = parsed.map_err(|_| name.to_owned())?;
@@ -92,7 +91,8 @@ fn identifier(name: &str, span: Span) -> std::result::Result<Ident, String> {
     Ok(identifier)
 }
 
-/// What [`expand`] needs of an actor: its fields' names, as a constant that any module can see whatever their visibility.
+/// Constant with an actor's field names, for [`expand`]. It is visible everywhere, regardless of the fields'
+/// visibility.
 pub(crate) fn property_names(input: &DeriveInput) -> TokenStream {
     let Data::Struct(data) = &input.data else {
         return TokenStream::new();

@@ -236,7 +236,7 @@ impl RuleExplanation {
     fn render(&self, schema: &Schema, text: &mut String) -> std::fmt::Result {
         writeln!(text, "{} (line {})", self.label, self.line)?;
         for fired in self.fired.iter().take(SHOWN_MAX) {
-            let who = about(&fired.binding, fired.server, schema);
+            let subject = about(&fired.binding, fired.server, schema);
             let values: Vec<String> = fired
                 .values
                 .iter()
@@ -251,7 +251,7 @@ impl RuleExplanation {
                 format!(": {}", values.join(", "))
             };
             let actions: Vec<String> = fired.actions.iter().map(|action| show_action(action, schema)).collect();
-            writeln!(text, "  fired for {who}{because}")?;
+            writeln!(text, "  fired for {subject}{because}")?;
             writeln!(text, "    => {}", actions.join("; "))?;
         }
         if self.fired.len() > SHOWN_MAX {
@@ -260,8 +260,8 @@ impl RuleExplanation {
         if let Some(note) = &self.note {
             writeln!(text, "  did not fire: {note}")?;
         } else if let Some(miss) = &self.nearest {
-            let who = about(&miss.binding, miss.server, schema);
-            writeln!(text, "  did not fire; closest came {who}: {}", miss.why)?;
+            let subject = about(&miss.binding, miss.server, schema);
+            writeln!(text, "  did not fire; closest came {subject}: {}", miss.why)?;
         }
         Ok(())
     }

@@ -1,21 +1,21 @@
-//! What rules are evaluated on: the measurements of one elasticity period, seen through an interface that follows
-//! references and calls in both directions.
+//! The input of rule evaluation: the measurements of one elasticity period, with references and calls navigable in both
+//! directions.
 
 use std::time::Duration;
 
 use elastin_types::{ActorId, ActorType, Method, NodeId, Property, Resource, Usage};
 
-/// An actor within some facts, by number, so that joins compare and copy numbers instead of ids. Valid only for the
-/// facts that it came from.
+/// The number of an actor within some facts, so that joins compare and copy numbers instead of ids. Valid only for the
+/// facts that issued it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActorIndex(pub u32);
 
 /// Calls in one elasticity period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// How many.
+    /// The number of calls.
     pub count: u64,
-    /// Their encoded size in all.
+    /// Their total encoded size in bytes.
     pub bytes: u64,
 }
 
@@ -37,13 +37,13 @@ pub struct Edge {
     pub calls: Calls,
 }
 
-/// The facts of one elasticity period. An actor is *listed* if its own measurements are there, and merely *named* if
-/// others call or refer to it: then nothing else is known of it.
+/// The facts of one elasticity period. An actor is *listed* if its own measurements are present, and merely *named* if
+/// only calls or references of others mention it.
 pub trait Facts {
-    /// How long the period was.
+    /// The length of the period.
     fn period(&self) -> Duration;
 
-    /// The servers whose use is known, each once.
+    /// The servers with known usage, each once.
     fn servers(&self) -> impl Iterator<Item = NodeId>;
 
     /// How much of a server's resource was used.
@@ -61,21 +61,21 @@ pub trait Facts {
     /// The server that a listed actor is on; `None` for one that is only named.
     fn node(&self, actor: ActorIndex) -> Option<NodeId>;
 
-    /// What a listed actor used of a resource.
+    /// The amount of a resource that a listed actor used.
     fn used(&self, actor: ActorIndex, resource: Resource) -> Option<f64>;
 
-    /// Whom a property of an actor refers to, in ascending order, each once; nobody if the actor is not listed.
+    /// The distinct targets of a property of an actor, in ascending order; empty if the actor is not listed.
     fn references(&self, holder: ActorIndex, property: Property) -> &[ActorIndex];
 
     /// The listed actors that refer to an actor with some property: (property, holder), in ascending order.
     fn referrers(&self, target: ActorIndex) -> &[(Property, ActorIndex)];
 
-    /// Recorded calls that an actor got from actors, ordered by peer, then by function.
+    /// Recorded calls that an actor received from actors, ordered by peer, then by function.
     fn calls_in(&self, callee: ActorIndex) -> &[Edge];
 
     /// Recorded calls that an actor made to actors, ordered by peer, then by function.
     fn calls_out(&self, caller: ActorIndex) -> &[Edge];
 
-    /// Calls that a listed actor got from outside the cluster.
+    /// Calls that a listed actor received from outside the cluster.
     fn client_calls(&self, callee: ActorIndex, method: Method) -> Calls;
 }

@@ -1,4 +1,4 @@
-//! The compiled policy as a file (the paper's output O2): JSON with a version, checked when it is read.
+//! The compiled policy file (the paper's output O2): versioned JSON, validated on reading.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use crate::policy::Settings;
 use crate::rule::DEPTH_MAX;
 use crate::{Atom, Condition, Interest, Policy, Rule};
 
-/// The version of the language and of the compiled form. It grows with every change that an older reader would
-/// misunderstand.
+/// The version of the language and of the compiled form. It increases with every change that an older reader would
+/// misinterpret.
 pub const POLICY_VERSION: u32 = 1;
 
-/// Why a compiled policy can't be read. Nothing was changed; compile the policy again.
+/// A compiled policy that can't be read; compile the policy again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyFileError {
-    /// It is not a compiled policy at all.
+    /// The text is not a compiled policy.
     #[error("this is not a compiled policy: {0}")]
     Malformed(String),
     /// It was written by another version.
@@ -25,17 +25,17 @@ pub enum PolicyFileError {
         /// The version it names.
         found: u32,
     },
-    /// It contradicts itself.
-    #[error("rule {rule} of the compiled policy is damaged: {what}")]
+    /// A rule is inconsistent.
+    #[error("rule {rule} of the compiled policy is damaged: {problem}")]
     Damaged {
         /// The rule, counted from one.
         rule: usize,
-        /// What is wrong with it.
-        what: &'static str,
+        /// The problem.
+        problem: &'static str,
     },
 }
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PolicyFile {
     version: u32,
@@ -69,7 +69,10 @@ impl TryFrom<PolicyFile> for Policy {
             return Err(PolicyFileError::Version { found: file.version });
         }
         for (index, rule) in file.rules.iter().enumerate() {
-            check(rule).map_err(|what| PolicyFileError::Damaged { rule: index + 1, what })?;
+            check(rule).map_err(|problem| PolicyFileError::Damaged {
+                rule: index + 1,
+                problem,
+            })?;
         }
         Ok(Policy::new(file.settings, file.rules, file.interest))
     }
@@ -78,7 +81,7 @@ impl TryFrom<PolicyFile> for Policy {
 impl Policy {
     /// The policy as the text of a compiled file.
     pub fn to_file(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a policy has only names, numbers and lists")
+        serde_json::to_string_pretty(self).expect("a policy is always representable as JSON")
     }
 
     /// Reads a compiled file.
@@ -92,8 +95,8 @@ impl Policy {
     }
 }
 
-/// Everything that evaluation relies on: all indices lead somewhere, and nothing is deeper or wider than the checker
-/// allows.
+/// Validates the invariants of evaluation: all indices are in range, and depth and width are within the checker's
+/// limits.
 fn check(rule: &Rule) -> Result<(), &'static str> {
     let known = |variable: usize| variable < rule.variables.len();
     if rule.variables.len() > crate::check::VARIABLES_MAX {

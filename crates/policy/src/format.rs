@@ -1,7 +1,7 @@
-//! The one way to lay a policy out. Formatting twice changes nothing more, and every comment stays.
+//! The policy formatter. It is idempotent and keeps every comment.
 //!
-//! A rule that fits goes on one line. Else its condition is filled with as much as fits per line, broken after `and` and
-//! `or`, and its behaviours follow on lines of their own:
+//! A rule that fits stays on one line. Otherwise its condition is filled, broken after `and` and `or`, and its behaviours
+//! follow on lines of their own:
 //!
 //! ```text
 //! @priority(45) rule hot_folder:
@@ -13,14 +13,14 @@
 
 use crate::{Diagnostics, Syntax, SyntaxKind, SyntaxNode, Token};
 
-/// The widest line that formatting makes if it can.
+/// The target line width.
 const WIDTH: usize = 100;
 const INDENT: usize = 4;
 
-/// Lays a policy out. It need not be checked against a schema.
+/// Formats a policy. No schema is needed.
 ///
 /// # Errors
-/// If it can't be parsed.
+/// If the policy does not parse.
 pub fn format(file_name: &str, source: &str) -> Result<String, Diagnostics> {
     let syntax = Syntax::parse(source);
     if !syntax.diagnostics().is_empty() {
@@ -51,7 +51,7 @@ struct Writer {
     in_line: bool,
 }
 
-/// A piece of a rule that is not broken, with the comments before it.
+/// An unbreakable piece of a rule, with the comments before it.
 struct Word {
     comments: Vec<Comment>,
     text: String,
@@ -100,12 +100,12 @@ impl Writer {
             self.line(indent, &comment.text);
         }
         if comment.text.starts_with("//") {
-            // Nothing more can stand on this line.
+            // A line comment ends its line.
             self.end_line();
         }
     }
 
-    /// What stands between two rules: comments, and blank lines as one.
+    /// Writes the trivia between two rules: comments, and runs of blank lines collapsed to one.
     fn between(&mut self, source: &str, trivia: &[Token]) {
         let mut line_ends = 0;
         for token in trivia {

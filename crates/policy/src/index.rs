@@ -1,4 +1,4 @@
-//! A snapshot as facts: an index over its actors, calls and references, built once in time linear in the snapshot.
+//! An index over the actors, calls and references of a snapshot, built in linear time.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -14,19 +14,18 @@ use hashbrown::hash_table::Entry;
 use crate::csr::Rows;
 use crate::{ActorIndex, Calls, Edge, Facts};
 
-/// A snapshot, indexed. Listed actors have the lowest numbers, in the order of the snapshot.
+/// An indexed snapshot. Listed actors have the lowest numbers, in snapshot order.
 pub struct Index<'a> {
     period: Duration,
     servers: BTreeMap<NodeId, &'a ServerStats>,
     listed: Vec<&'a ActorStats>,
-    // Copies, close together: millions of look-ups that each followed a reference into the snapshot would mostly wait for
-    // memory.
+    // Compact copies: lookups that follow references into the snapshot would mostly miss the cache.
     ids: Vec<ActorId>,
     numbers: HashTable<ActorIndex>,
     hasher: FixedState,
     all: Vec<ActorIndex>,
     by_kind: BTreeMap<ActorType, Vec<ActorIndex>>,
-    /// For each listed actor and property, where its references stand in `references`.
+    /// For each listed actor and property, its range in `references`.
     holders: Rows<(Property, u32, u32)>,
     references: Vec<ActorIndex>,
     referrers: Rows<(Property, ActorIndex)>,
@@ -73,7 +72,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// The number of an actor, given out now if it has none.
+    /// The number of an actor, assigned on first use.
     fn number(&mut self, actor: &ActorId) -> ActorIndex {
         let Self {
             ids, numbers, hasher, ..
@@ -120,8 +119,8 @@ impl<'a> Index<'a> {
         self.referrers = Rows::new(self.ids.len(), referrers.into_iter());
     }
 
-    /// What the callee recorded counts; what only the caller recorded is added, because either side keeps just its
-    /// heaviest peers and a listed actor may have a peer that is not listed.
+    /// The callee's record takes precedence; calls recorded only by the caller are added. Each side keeps just its
+    /// heaviest peers, and a listed actor may have an unlisted peer.
     fn add_calls(&mut self) {
         let listed = self.listed.clone();
         let edges = listed.iter().map(|stats| stats.calls_in.len()).sum();
@@ -149,7 +148,7 @@ impl<'a> Index<'a> {
             let peer = number(caller);
             for call in &stats.calls_out {
                 let callee = self.number(&call.callee);
-                // Of an actor that is not listed the row is empty.
+                // The row of an unlisted actor is empty.
                 if find_edge(recorded.row(callee.0 as usize), peer, call.method).is_none() {
                     let edge = Edge {
                         peer,
@@ -175,7 +174,7 @@ impl<'a> Index<'a> {
             let peer = ActorIndex(callee);
             (edge.peer.0, Edge { peer, ..*edge })
         });
-        // Rows come out ordered by peer and function, because they went in by callee, then by caller and function.
+        // Rows are ordered by peer and function because insertion is by callee, then caller and function.
         self.calls_out = Rows::new(self.ids.len(), outgoing);
     }
 }
@@ -185,7 +184,7 @@ fn calls(count: u64, bytes: u64) -> Calls {
 }
 
 /// # Panics
-/// Beyond 2³² actors or references: no snapshot comes near that.
+/// If there are 2³² or more actors or references.
 fn number(index: usize) -> ActorIndex {
     ActorIndex(u32::try_from(index).expect("a snapshot has fewer than 2^32 entries"))
 }
@@ -198,7 +197,7 @@ fn merge_edges(one: &mut Edge, other: &Edge) {
     one.calls += other.calls;
 }
 
-/// The calls with one peer and function among edges that are ordered by them.
+/// The calls with one peer and function, among edges ordered by peer and function.
 pub(crate) fn find_edge(edges: &[Edge], peer: ActorIndex, method: Method) -> Option<Calls> {
     let found = edges.binary_search_by_key(&(peer, method), edge_key).ok()?;
     Some(edges[found].calls)

@@ -1,4 +1,4 @@
-//! What profiling must gather so that a policy can be evaluated.
+//! The measurements that profiling must collect to evaluate a policy.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use crate::disjunct::Disjunct;
 use crate::{Atom, Behaviour, CallerClass, Feature, Policy, Rule};
 
-/// The types, functions and properties that a policy's rules speak of; `any` stands for every type of the schema.
+/// The types, functions and properties that a policy's rules refer to; `any` expands to every type of the schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interest {
     /// The types whose actors must be listed.
     pub kinds: BTreeSet<ActorType>,
     /// The functions whose calls must be counted, with the type that is called.
     pub methods: BTreeSet<(ActorType, Method)>,
-    /// The properties whose references must be gathered, with the type that holds them.
+    /// The properties whose references must be collected, with the type that holds them.
     pub properties: BTreeSet<(ActorType, Property)>,
 }
 
 impl Policy {
-    /// The types of interest whose actors must be listed even if they did nothing in a period. The others matter to no rule
-    /// while they are idle, and there may be very many.
+    /// The types of interest whose actors must be listed even if they were idle in a period. Idle actors of other types
+    /// affect no rule, and there may be very many.
     pub fn kinds_while_idle(&self) -> BTreeSet<ActorType> {
         let mut kinds = BTreeSet::new();
         for (rule, alternatives) in self.rules.iter().zip(&self.alternatives) {
@@ -31,7 +31,7 @@ impl Policy {
                 }
             }
             for behaviour in &rule.behaviours {
-                // An idle actor takes memory, but neither processor nor network, so moving it balances nothing.
+                // An idle actor uses memory but no CPU or network, so moving it balances neither.
                 if let Behaviour::Balance(balance) = behaviour
                     && balance.resource == Resource::Mem
                 {

@@ -5,8 +5,8 @@
 //!                               │                                          │            ▲
 //!                            format                              to_file, from_file   Index::new(snapshot)
 //! ```
-//! Nothing here reads a clock or a file, talks to a network, or depends on chance: the same text and the same facts give
-//! the same answer everywhere, which is what lets a recorded decision be replayed.
+//! This crate is deterministic: it uses no clock, file, network or randomness. The same source and the same facts give the
+//! same result everywhere, so recorded decisions can be replayed.
 
 mod action;
 mod analysis;

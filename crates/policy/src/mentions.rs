@@ -1,5 +1,5 @@
-//! Which actor types, functions and properties a policy names: enough for a macro to refer to the Rust items behind them,
-//! so that a misspelt name fails the build where it stands.
+//! The actor types, functions and properties that a policy names. A macro refers to the Rust items behind them, so that
+//! a misspelt name fails the build at its location.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use crate::{Span, Syntax};
 /// One name in a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
-    /// The actor type that is spoken of.
+    /// The actor type.
     pub type_name: String,
-    /// What of it.
+    /// The type itself, or the member that is named.
     pub what: Mentioned,
-    /// Where the name stands.
+    /// The source range of the name.
     pub span: Span,
 }
 
-/// What of an actor type is named.
+/// The part of an actor type that is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mentioned {
     /// The type itself.
@@ -31,7 +31,7 @@ pub enum Mentioned {
 const NOT_TYPES: [&str; 3] = ["server", "client", "any"];
 
 impl Syntax {
-    /// Every type, function and property that the policy names, in the order of the text. Members of `any` are left out:
+    /// Every type, function and property that the policy names, in source order. Members of `any` are omitted because
     /// they belong to no particular type.
     pub fn mentions(&self) -> Vec<Mention> {
         let mut mentions = Vec::new();
@@ -73,7 +73,7 @@ fn declare<'a>(rule: &'a RuleAst, variables: &mut BTreeMap<&'a str, &'a str>) {
     }
 }
 
-/// Calls back with every part of a condition, in the order of the text.
+/// Calls back with every part of a condition, in source order.
 fn conditions<'a>(condition: &'a ConditionAst, found: &mut impl FnMut(&'a ConditionAst)) {
     match condition {
         ConditionAst::Any(parts) | ConditionAst::All(parts) => {
@@ -129,7 +129,7 @@ impl Finder<'_, '_> {
         }
     }
 
-    fn member(&mut self, member: &MemberAst, what: fn(String) -> Mentioned) {
+    fn member(&mut self, member: &MemberAst, mentioned: fn(String) -> Mentioned) {
         self.entity(&member.entity);
         let name: &Name = &member.entity.name;
         let type_name = match member.entity.argument {
@@ -137,14 +137,14 @@ impl Finder<'_, '_> {
             Some(_) => &name.text,
         };
         if !NOT_TYPES.contains(&type_name) {
-            self.add(type_name, what(member.name.text.clone()), member.name.span);
+            self.add(type_name, mentioned(member.name.text.clone()), member.name.span);
         }
     }
 
-    fn add(&mut self, type_name: &str, what: Mentioned, span: Span) {
+    fn add(&mut self, type_name: &str, mentioned: Mentioned, span: Span) {
         self.mentions.push(Mention {
             type_name: type_name.into(),
-            what,
+            what: mentioned,
             span,
         });
     }

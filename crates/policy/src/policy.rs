@@ -1,4 +1,4 @@
-//! A compiled policy: its rules, its settings, and the questions that can be answered from them alone.
+//! A compiled policy: its rules, its settings, and static queries over them.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::file::PolicyFile;
 use crate::rule::priority;
 use crate::{Action, Atom, Balance, Behaviour, Condition, Feature, Interest, Rule, Statistic};
 
-/// What `count` counts calls per.
+/// The unit of time for `count`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CountUnit {
     /// Calls per second.
     Second,
-    /// Calls per minute, unless the policy says otherwise.
+    /// Calls per minute; the default.
     #[default]
     Minute,
     /// Calls per hour.
@@ -36,7 +36,7 @@ impl CountUnit {
         }
     }
 
-    /// How long it is.
+    /// Its length in seconds.
     pub fn seconds(self) -> f64 {
         match self {
             CountUnit::Second => 1.0,
@@ -46,8 +46,8 @@ impl CountUnit {
     }
 }
 
-/// A policy that was checked against a schema. It serialises as the compiled file does (see [`Policy::to_file`]), and
-/// reading it back checks it again.
+/// A policy that was checked against a schema. It serialises like the compiled file (see [`Policy::to_file`]), and
+/// decoding validates it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "PolicyFile", into = "PolicyFile")]
 pub struct Policy {
@@ -58,12 +58,12 @@ pub struct Policy {
     pub(crate) alternatives: Vec<Vec<Disjunct>>,
 }
 
-/// What a policy says besides its rules.
+/// The settings of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// The elasticity period, if the policy sets it.
     pub(crate) period: Option<Duration>,
-    /// What `count` counts calls per.
+    /// The unit of time for `count`.
     pub(crate) count_unit: CountUnit,
 }
 
@@ -78,11 +78,11 @@ pub struct ColocatedKind {
 
 impl Policy {
     /// # Panics
-    /// If a condition has too many alternatives: the checker and the reader of compiled files refuse those first.
+    /// If a condition has too many alternatives; the checker and the compiled-file reader reject those first.
     pub(crate) fn new(settings: Settings, rules: Vec<Rule>, interest: Interest) -> Self {
         let alternatives = rules
             .iter()
-            .map(|rule| disjuncts(&rule.condition).expect("rules with too many alternatives are refused"))
+            .map(|rule| disjuncts(&rule.condition).expect("rules with too many alternatives are rejected earlier"))
             .collect();
         Self {
             settings,
@@ -92,7 +92,7 @@ impl Policy {
         }
     }
 
-    /// The rules, in the order written. A rule's index here is its number in [`Fired`](crate::Fired).
+    /// The rules in source order. A rule's index here is its number in [`Fired`](crate::Fired).
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -102,12 +102,12 @@ impl Policy {
         self.settings.period
     }
 
-    /// What `count` counts calls per.
+    /// The unit of time for `count`.
     pub fn count_unit(&self) -> CountUnit {
         self.settings.count_unit
     }
 
-    /// What profiling must gather for the rules to be evaluated.
+    /// The measurements that profiling must collect to evaluate the rules.
     pub fn interest(&self) -> &Interest {
         &self.interest
     }
@@ -172,7 +172,7 @@ impl Policy {
             .min()
     }
 
-    /// The first rule that pins every actor of a type, whatever is measured.
+    /// The first rule that pins every actor of a type unconditionally.
     pub fn always_pinned(&self, kind: ActorType) -> Option<usize> {
         self.behaviours()
             .find(|(rule, behaviour)| {
@@ -185,7 +185,7 @@ impl Policy {
     }
 
     /// The lowest percentage of a server's resource that any rule names as an upper bound (`server.cpu.perc > 80`). It
-    /// limits where actors may go in a `balance` that has no upper bound of its own.
+    /// limits the target servers of a `balance` that has no upper bound of its own.
     pub fn lowest_upper_bound(&self, resource: Resource) -> Option<f64> {
         self.rules
             .iter()
@@ -203,7 +203,7 @@ impl Policy {
             .min_by(f64::total_cmp)
     }
 
-    /// The resource that rules name for actors of a type in `reserve` or `balance`: the one that its moves are judged by.
+    /// The resource by which moves of a type are judged: the one that rules name for it in `reserve` or `balance`.
     pub fn critical_resource(&self, kind: ActorType) -> Option<Resource> {
         let reserved = self.reserves_of(kind);
         let balanced = self.balances_of(kind).map(|(rule, balance)| (rule, balance.resource));
@@ -213,7 +213,7 @@ impl Policy {
             .map(|(_, resource)| resource)
     }
 
-    /// The rules that separate types, by index; ask [`Policy::separates`] about two actors.
+    /// The indices of the rules that separate types; [`Policy::separates`] evaluates one for two actors.
     pub fn type_separations(&self) -> impl Iterator<Item = usize> {
         (0..self.rules.len()).filter(|rule| self.rules[*rule].separated_types().is_some())
     }
@@ -234,7 +234,7 @@ impl Balance {
 }
 
 impl Condition {
-    /// Whether it holds without anything being measured.
+    /// Whether it holds regardless of measurements.
     pub fn is_trivial(&self) -> bool {
         match self {
             Condition::True => true,

@@ -11,32 +11,32 @@ use crate::{Balance, Span};
 /// One rule of a policy, checked against the application's schema.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Its name, if it was given one.
+    /// The name, if the rule has one.
     pub name: Option<String>,
-    /// The priority of all its actions, if it was given one.
+    /// The priority of all its actions, if the rule sets one.
     pub priority: Option<i32>,
     /// The rule as written.
     pub text: String,
-    /// Where it stands in the policy's text.
+    /// The source range.
     pub span: Span,
-    /// The line it starts in, counted from one.
+    /// The one-based line that it starts on.
     pub line: usize,
-    /// The actors it speaks of, in order of first occurrence.
+    /// The actors it refers to, in order of first occurrence.
     pub variables: Vec<Variable>,
     /// The comparisons and references that its condition is made of; `condition` names them by index.
     pub atoms: Vec<Atom>,
-    /// When it fires.
+    /// The condition under which it fires.
     pub condition: Condition,
-    /// What it then proposes.
+    /// The behaviours that it proposes when it fires.
     pub behaviours: Vec<Behaviour>,
-    /// The variable whose server `server` stands for: the first actor that the behaviours name. `None` in a rule whose
-    /// only behaviour is `balance`: there, `server` is each server in turn.
+    /// The variable that `server` is relative to: the first actor that the behaviours name. `None` if the only behaviour
+    /// is `balance`: then `server` ranges over all servers.
     pub subject: Option<usize>,
     /// Whether it separates types: its only behaviour is a `separate` of two actors that nothing connects.
     pub between_types: bool,
 }
 
-/// An actor that a rule speaks of.
+/// An actor that a rule refers to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variable {
     /// Its name; for a bare type, the type's name.
@@ -52,8 +52,8 @@ impl Variable {
     }
 }
 
-/// How deep conditions of a compiled policy may nest: what the parser allows, twice, because the text's parentheses may
-/// each stand for a sum and a product.
+/// The maximum nesting of conditions in a compiled policy: twice the parser's limit, because each pair of parentheses
+/// may hold both an `or` and an `and`.
 pub(crate) const DEPTH_MAX: usize = 2 * crate::syntax::NESTING_MAX + 2;
 
 /// A condition over a rule's atoms.
@@ -69,12 +69,12 @@ pub enum Condition {
     Any(#[serde(deserialize_with = "decode_parts")] Vec<Condition>),
 }
 
-/// Decodes the parts of a condition, if they are not nested too deep. Not every decoder has a limit of its own, and a
-/// few kilobytes that were made to harm could nest so deep that the stack ends.
+/// Decodes the parts of a condition and rejects excessive nesting. Not every decoder limits its depth, and a few
+/// kilobytes of malicious input could overflow the stack.
 fn decode_parts<'de, D: Deserializer<'de>>(decoder: D) -> Result<Vec<Condition>, D::Error> {
     thread_local! {
-        /// How many lists of parts this thread is within: the functions between them belong to the decoder, so none
-        /// of ours can pass it on.
+        /// Current nesting depth on this thread. The decoder's own frames lie between ours, so the depth can't be a
+        /// parameter.
         static DEPTH: Cell<usize> = const { Cell::new(0) };
     }
     struct Level;
@@ -102,7 +102,7 @@ pub enum Atom {
         target: usize,
         /// The variable of the actor that holds the reference.
         holder: usize,
-        /// The property that it is held in.
+        /// The property that holds the reference.
         property: Property,
         /// The condition as written.
         text: String,
@@ -118,12 +118,12 @@ impl Atom {
         }
     }
 
-    /// Whether it speaks of `server`.
+    /// Whether it refers to `server`.
     pub fn mentions_server(&self) -> bool {
         matches!(self, Atom::Compare(comparison) if matches!(comparison.feature, Feature::Server(_)))
     }
 
-    /// The variables it speaks of.
+    /// The variables it refers to.
     pub fn variables(&self) -> impl Iterator<Item = usize> {
         let (first, second) = match self {
             Atom::Refers { target, holder, .. } => (Some(*target), Some(*holder)),
@@ -140,7 +140,7 @@ impl Atom {
     }
 
     /// The two variables that this atom connects: whenever it holds, a reference or a recorded call leads from one to
-    /// the other. A comparison that also holds where there was no call connects nothing.
+    /// the other. A comparison that also holds without any call connects nothing.
     pub fn connects(&self) -> Option<(usize, usize)> {
         match self {
             Atom::Refers { target, holder, .. } => Some((*holder, *target)),
@@ -159,11 +159,11 @@ impl Atom {
 /// A measured value compared to a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What is measured.
+    /// The measured feature.
     pub feature: Feature,
-    /// In which way.
+    /// The statistic of the feature.
     pub statistic: Statistic,
-    /// How it is compared.
+    /// The comparison operator.
     pub comparator: Comparator,
     /// The number on the right.
     pub value: f64,
@@ -179,16 +179,16 @@ impl Comparison {
     }
 }
 
-/// What is measured.
+/// A measured feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Feature {
     /// A resource of the server that `server` stands for.
     Server(Resource),
     /// A resource that an actor uses.
     Actor(usize, Resource),
-    /// The calls of one function that an actor got.
+    /// The calls of one function that an actor received.
     Calls {
-        /// From whom.
+        /// The callers that count.
         caller: CallerClass,
         /// The variable of the actor that was called.
         callee: usize,
@@ -197,24 +197,24 @@ pub enum Feature {
     },
 }
 
-/// Whose calls are counted.
+/// The callers whose calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CallerClass {
     /// Callers outside the cluster, all together.
     Client,
     /// All actors of a type together; of every type if `None`.
     Kind(Option<ActorType>),
-    /// The very actor that this variable is bound to.
+    /// The actor that this variable is bound to.
     Variable(usize),
 }
 
-/// In which way a feature is measured.
+/// A statistic of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Statistic {
-    /// How often, per unit of time.
+    /// The frequency per unit of time.
     Count,
-    /// How much, in the resource's own unit; of calls, the mean bytes.
+    /// The amount in the resource's own unit; for calls, the mean size in bytes.
     Size,
     /// The share in percent.
     Perc,
@@ -234,7 +234,7 @@ impl Statistic {
     }
 }
 
-/// How a value is compared to a number.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Comparator {
     /// `<`
@@ -263,7 +263,7 @@ impl Comparator {
         matches!(self, Comparator::Greater | Comparator::GreaterOrEqual)
     }
 
-    /// How it is written.
+    /// Its symbol in policies.
     pub fn symbol(self) -> &'static str {
         match self {
             Comparator::Less => "<",
@@ -274,7 +274,7 @@ impl Comparator {
     }
 }
 
-/// The priorities of actions whose rule names none: what must not happen comes before what should.
+/// Default priorities of actions. Constraints rank before optimisations.
 pub(crate) mod priority {
     pub(crate) const PIN: i32 = 50;
     pub(crate) const RESERVE: i32 = 40;
@@ -283,7 +283,7 @@ pub(crate) mod priority {
     pub(crate) const COLOCATE: i32 = 10;
 }
 
-/// What a rule proposes, over its variables.
+/// A behaviour that a rule proposes for its variables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Behaviour {
     /// Spread the load of a resource by moving actors of some types.
@@ -321,7 +321,7 @@ impl Behaviour {
         matches!(self, Behaviour::Balance(_) | Behaviour::Reserve { .. })
     }
 
-    /// The priority of its actions where the rule names none.
+    /// The priority of its actions if the rule sets none.
     pub fn default_priority(&self) -> i32 {
         match self {
             Behaviour::Pin(_) => priority::PIN,
@@ -332,7 +332,7 @@ impl Behaviour {
         }
     }
 
-    /// The variables it speaks of, in the order written.
+    /// The variables it refers to, in source order.
     pub fn variables(&self) -> impl Iterator<Item = usize> {
         let (first, second) = match self {
             Behaviour::Balance(_) => (None, None),
@@ -344,7 +344,7 @@ impl Behaviour {
 }
 
 impl Rule {
-    /// The rule's name, or its number counted from one, for people.
+    /// The rule's name, or its one-based number, for messages.
     pub fn label(&self, index: usize) -> String {
         self.name.clone().unwrap_or_else(|| format!("rule {}", index + 1))
     }

@@ -1,8 +1,8 @@
-//! Places in a policy's text.
+//! Source locations.
 
 use serde::{Deserialize, Serialize};
 
-/// A range of bytes in a policy's text.
+/// A byte range in the source of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Span {
     /// The first byte.
@@ -12,27 +12,27 @@ pub struct Span {
 }
 
 impl Span {
-    /// From one byte to before another.
+    /// The span from `start` up to, but not including, `end`.
     pub fn new(start: usize, end: usize) -> Self {
-        debug_assert!(start <= end, "a span does not run backwards");
+        debug_assert!(start <= end, "a span starts before it ends");
         Self { start, end }
     }
 
-    /// The smallest span that has both in it.
+    /// The smallest span that covers both.
     pub fn to(self, other: Span) -> Span {
         Span::new(self.start.min(other.start), self.end.max(other.end))
     }
 
-    /// The text at this place.
+    /// The text that the span covers.
     ///
     /// # Panics
-    /// If the span does not belong to this source.
+    /// If the span is outside this source.
     pub fn text(self, source: &str) -> &str {
         &source[self.start..self.end]
     }
 }
 
-/// The line and the column of a byte, both counted from one; the column in characters.
+/// The one-based line and column of a byte; columns count characters.
 pub(crate) fn line_and_column(source: &str, byte: usize) -> (usize, usize) {
     let before = &source[..source.floor_char_boundary(byte.min(source.len()))];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

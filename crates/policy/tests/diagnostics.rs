@@ -37,7 +37,7 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn nothing_too_large_is_looked_at() {
+fn too_large_input_is_refused() {
     let source = "server.cpu.perc > 80 => pin(Folder(f));\n".repeat(10 << 20 >> 5);
     assert!(source.len() > 10 << 20);
     let diagnostics = compile("policy.epl", &source, &common::schema()).unwrap_err();

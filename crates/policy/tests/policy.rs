@@ -76,7 +76,7 @@ fn default_priorities_follow_the_behaviour() {
 }
 
 #[test]
-fn rules_are_split_by_who_evaluates_them() {
+fn rules_are_split_by_evaluating_manager() {
     let policy = policy(
         "server.cpu.perc > 80 => balance({Folder}, cpu);
          Folder(f).cpu.perc > 5 => balance({File}, cpu); reserve(f, cpu); pin(f);",

@@ -1,16 +1,18 @@
-//! Who may send what. A client calls actors and does nothing else: that it hosts one, moves one or owns a part of the
-//! directory is not believed, whatever it says. Servers and owners of slots believe each other.
+//! Authorization of inbound bodies.
+//!
+//! A client may only call actors. Its claims to host or move actors, or to own directory slots, are ignored. Servers
+//! and slot owners trust each other.
 
 use elastin_types::NodeId;
 
 use crate::{Body, View};
 
-/// Whether a peer may send this. Whoever is too new for the view may not do more than call: what it says has waited for the
-/// view that it was said in, and that view knows it.
-pub(crate) fn may_say(view: &View, from: NodeId, body: &Body) -> bool {
+/// Whether a peer may send this body. A peer that is too new for the view may only call: its other frames wait for the
+/// view they were sent in, which contains the peer.
+pub(crate) fn may_send(view: &View, from: NodeId, body: &Body) -> bool {
     match body {
         Body::Ping | Body::ViewIs { .. } => true,
-        // Whoever could name another origin would have others told about calls that they did not make.
+        // A forged origin would make other nodes receive reports about calls that they did not make.
         Body::Message { message, .. } if message.header.call.origin == from => true,
         Body::Message { .. }
         | Body::Passed { .. }
@@ -54,15 +56,15 @@ mod tests {
         }
     }
 
-    /// Those of all who may send this.
-    fn who_may(slots: SlotTable, body: &Body) -> Vec<NodeId> {
+    /// All nodes that may send this body.
+    fn authorized_senders(slots: SlotTable, body: &Body) -> Vec<NodeId> {
         let view = view(slots);
         let all = [SUPERVISOR, SERVER, CLIENT, TOO_NEW];
-        all.into_iter().filter(|from| may_say(&view, *from, body)).collect()
+        all.into_iter().filter(|from| may_send(&view, *from, body)).collect()
     }
 
     #[test]
-    fn what_only_servers_and_owners_say_is_not_believed_of_others() {
+    fn clients_may_not_send_server_bodies() {
         let supervised = || SlotTable::owned_by(SUPERVISOR, SlotEpoch(1));
         let reply = |call| Body::Reply {
             call,
@@ -73,15 +75,15 @@ mod tests {
             sequence: 1,
         };
         assert_eq!(
-            who_may(supervised(), &Body::Ping),
+            authorized_senders(supervised(), &Body::Ping),
             [SUPERVISOR, SERVER, CLIENT, TOO_NEW]
         );
-        assert_eq!(who_may(supervised(), &Body::Leaving), [SUPERVISOR, SERVER]);
-        assert_eq!(who_may(supervised(), &reply(call)), [SUPERVISOR, SERVER]);
-        // Who has just lost its slots hands them over.
+        assert_eq!(authorized_senders(supervised(), &Body::Leaving), [SUPERVISOR, SERVER]);
+        assert_eq!(authorized_senders(supervised(), &reply(call)), [SUPERVISOR, SERVER]);
+        // A node that has just lost its slots still hands them over.
         let handed_over = supervised().rebalanced(&[SERVER]).expect("another owner");
-        assert_eq!(who_may(handed_over, &Body::Leaving), [SUPERVISOR, SERVER]);
+        assert_eq!(authorized_senders(handed_over, &Body::Leaving), [SUPERVISOR, SERVER]);
         let served = SlotTable::owned_by(SERVER, SlotEpoch(1));
-        assert_eq!(who_may(served, &Body::Leaving), [SERVER]);
+        assert_eq!(authorized_senders(served, &Body::Leaving), [SERVER]);
     }
 }

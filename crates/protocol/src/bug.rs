@@ -1,5 +1,5 @@
-//! Bugs that can be planted to show that the simulator finds them. Without the feature `planted-bugs` there are none: the
-//! question is answered at compile time.
+//! Bugs that tests can plant to show that the simulator finds them. Without the feature `planted-bugs` every check for
+//! a bug is `false` at compile time.
 
 /// A bug that can be planted into a [`Node`](crate::Node).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,98 +8,99 @@
     expect(unreachable_pub, reason = "it is public with the feature")
 )]
 pub enum Bug {
-    /// A moved actor may send again before what it sent from its old host has arrived.
+    /// A moved actor may send again before the messages it sent from its old host have arrived.
     SkipSettling,
-    /// An activation runs before what callers on its node have sent to it earlier has arrived.
+    /// An activation opens before earlier messages of callers on its node have arrived.
     OpenTooEarly,
-    /// A host takes messages that are meant for another activation.
+    /// A host accepts messages for another activation.
     TakeAnyEpoch,
-    /// An acknowledgement counts before what was said with it has been handled.
+    /// An acknowledgement takes effect before the frame that carries it has been handled.
     AcknowledgeTooEarly,
-    /// After the deadline of a move the source goes on without asking the directory whether it was decided.
+    /// After the deadline of a move the source resumes the actor without asking the directory whether the move was
+    /// decided.
     ResumeUndecided,
-    /// The directory moves an actor without looking where it is.
+    /// The directory commits a move without checking the actor's location.
     CommitBlindly,
-    /// A new owner of a slot answers before it has heard what all nodes host.
+    /// A new owner opens a slot before all hosts have reported their activations.
     OpenSlotTooEarly,
-    /// An owner hands over a slot without what it knows.
+    /// An owner hands over a slot without its entries.
     HandOverNothing,
-    /// The queue of a moved actor stays behind.
+    /// The queue of a moved actor is lost.
     LoseQueue,
-    /// What waited for an actor that does not come after all is forgotten.
+    /// Messages held for an actor that does not arrive are dropped.
     ForgetHeld,
-    /// A call that was lost with a node is said not to have been delivered.
+    /// A call that was lost with a node is reported as not delivered.
     DenyLost,
-    /// A frame that came twice is handled twice.
+    /// A duplicate frame is handled again.
     HandleTwice,
-    /// The queue of a moved actor comes after what was sent to its new host.
+    /// The queue of a moved actor is delivered after messages sent to its new host.
     QueueLast,
-    /// What came back is sent after what was held.
+    /// Returned messages are resent after held ones.
     ReturnedLast,
-    /// A node listens to what was sent in a view that it does not know yet.
+    /// A node handles frames sent in a view that it does not know yet.
     IgnoreViews,
-    /// Several messages take the way through the directory at once.
+    /// Several messages go through the directory at the same time.
     AskForMany,
-    /// A node takes an actor before what its callers have sent to it has arrived.
+    /// A target accepts an actor before messages of its local callers have arrived at the source.
     AcceptTooEarly,
-    /// A message that is kept for the time being passes for settled.
+    /// A message kept for an arriving actor counts as settled.
     KeepSilently,
-    /// A member whose lease was ended is dropped from the view at once.
+    /// A member whose lease has ended is dropped from the view at once.
     SkipHold,
-    /// The hold counts from when the member was last heard of, not from when its lease was seen to have ended.
+    /// The hold starts at the member's last sign of life, not when the end of its lease was observed.
     HoldFromRecord,
-    /// A node believes in its lease from when the answer came, not from when it asked.
+    /// A node counts its lease from the arrival of the reply, not from the request.
     CountLeaseFromAnswer,
-    /// A node looks at its lease when its timer fires, and not at every event.
+    /// A node checks its lease on its timer only, not on every event.
     TrustLeaseTimer,
-    /// Everybody publishes views, whatever the one is that is there.
+    /// Every node publishes views without comparing with the stored one.
     PublishBlindly,
-    /// A view claims to know of every member that joined before it was written, not before it was put together.
+    /// A view claims to cover every member that joined before it was written, not before it was computed.
     ViewTooNew,
     /// Two activations of an actor get the same epoch.
     ReuseEpoch,
-    /// A moved actor begins anew at its new host.
+    /// A moved actor starts without its state.
     ForgetState,
-    /// A tell that was on a connection when it broke is not transmitted again.
+    /// A tell that was in flight on a broken connection is not retransmitted.
     LoseTells,
-    /// An actor whose move is called off stays frozen.
+    /// An actor whose move was aborted stays frozen.
     StayFrozen,
-    /// What an actor knows of requests stays behind when it is moved.
+    /// A moved actor loses its deduplication records.
     ForgetRequests,
-    /// A node says that requests are settled whose calls may be made again.
+    /// A node reports requests as settled whose calls may still be retried.
     SettleTooEarly,
-    /// Actors that are to move together move each for itself.
+    /// Actors of a group move independently.
     SplitGroup,
-    /// A node goes without telling anybody.
+    /// A node leaves without notifying its peers.
     GoSilently,
-    /// For drivers: a node starts turns after its lease may have run out.
+    /// For drivers: a node starts turns after its lease may have expired.
     #[cfg(feature = "planted-bugs")]
     RunPastLease,
-    /// For drivers: a node saves after its lease may have run out.
+    /// For drivers: a node saves after its lease may have expired.
     #[cfg(feature = "planted-bugs")]
     SavePastLease,
     /// For drivers: a turn whose effect could not be saved is answered as if it had been.
     #[cfg(feature = "planted-bugs")]
     SwallowFailedSave,
-    /// For drivers: what waited for an activation that is lost is sent again.
+    /// For drivers: messages queued in a lost activation are resent.
     #[cfg(feature = "planted-bugs")]
     ResendLostMail,
-    /// For drivers: a turn starts before the one before it has ended.
+    /// For drivers: a turn starts before the previous one has ended.
     #[cfg(feature = "planted-bugs")]
     OverlapTurns,
-    /// For drivers: a message that is refused because a mailbox is full gets into it all the same.
+    /// For drivers: a message that is rejected by a full mailbox is enqueued nonetheless.
     #[cfg(feature = "planted-bugs")]
     RunRefused,
     /// For drivers: an activation runs and writes without having claimed its epoch.
     #[cfg(feature = "planted-bugs")]
     SkipClaim,
-    /// For drivers: an actor answers before its state has been saved.
+    /// For drivers: an actor replies before its state has been saved.
     #[cfg(feature = "planted-bugs")]
     AnswerBeforeSave,
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     #[cfg(feature = "planted-bugs")]
     pub const ALL: [Bug; 40] = [
         Bug::SkipSettling,
@@ -145,7 +146,7 @@ impl Bug {
     ];
 }
 
-/// The bug that is planted, if any.
+/// The planted bug, if any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Planted {
     #[cfg(feature = "planted-bugs")]
@@ -159,7 +160,7 @@ impl Planted {
         self.bug == Some(bug)
     }
 
-    /// Whether this bug is planted: it is not.
+    /// Whether this bug is planted: never in this build.
     #[cfg(not(feature = "planted-bugs"))]
     pub(crate) const fn is(self, _bug: Bug) -> bool {
         false

@@ -1,9 +1,10 @@
-//! Long lists in frames of bounded size.
+//! Splits long lists into frames of bounded size.
 
-/// What one frame has at most of anything; with the limit on bytes it bounds the size of the frame.
+/// Maximum number of items in one frame. Together with the byte limit it bounds the frame's size.
 const PART_MAX: usize = 256;
 
-/// Cuts a list into parts of at most so many bytes (or one that has more) and [`PART_MAX`] each, in order.
+/// Splits a list, in order, into parts of at most [`PART_MAX`] items and `bytes_max` bytes. A single larger item is a
+/// part of its own.
 pub(crate) fn in_parts<T>(list: Vec<T>, bytes_max: usize, bytes_of: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let mut parts: Vec<Vec<T>> = Vec::new();
     let mut bytes = 0;

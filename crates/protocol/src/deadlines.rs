@@ -1,13 +1,14 @@
-//! The deadlines of calls: by far the most frequent timers, and hardly one is ever due.
+//! Deadlines of calls: by far the most frequent timers, and hardly one ever fires.
 //!
-//! Most calls wait for the same time, so their deadlines come in order and lie side by side in a queue: adding one is a push,
-//! and one that is no longer wanted is found by bisection and only marked. Those that come out of order are in a tree.
+//! Most calls have the same timeout, so their deadlines arrive in order and lie side by side in a queue. Insertion is a
+//! push. Removal finds the deadline by bisection and only marks it. Deadlines that arrive out of order are kept in a
+//! tree.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use elastin_types::Time;
 
-/// A queue shorter than this is not tidied: it costs next to nothing.
+/// A shorter queue is not compacted: it costs next to nothing.
 const TIDY_LENGTH_MIN: usize = 64;
 
 /// An ordered set of deadlines, each with the sequence number of its call.
@@ -15,7 +16,7 @@ const TIDY_LENGTH_MIN: usize = 64;
 pub(crate) struct Deadlines {
     /// In order. INVARIANT: the first one is wanted.
     queue: VecDeque<Deadline>,
-    /// How many of these are not wanted any more.
+    /// Number of removed deadlines in the queue.
     unwanted: usize,
     out_of_order: BTreeSet<(Time, u64)>,
 }
@@ -28,7 +29,7 @@ struct Deadline {
 }
 
 impl Deadlines {
-    /// Adds a deadline that is not there.
+    /// Adds a deadline that is not in the set.
     pub(crate) fn insert(&mut self, at: Time, call: u64) {
         if self.queue.back().is_none_or(|last| (last.at, last.call) < (at, call)) {
             self.queue.push_back(Deadline { at, call, wanted: true });
@@ -37,9 +38,9 @@ impl Deadlines {
         }
     }
 
-    /// Takes a deadline out, if it is there.
+    /// Removes a deadline if it is in the set.
     pub(crate) fn remove(&mut self, at: Time, call: u64) {
-        // Calls are mostly answered in the order in which they were made.
+        // Fast path: calls are mostly answered in the order in which they were made.
         if self
             .queue
             .front()
@@ -58,7 +59,7 @@ impl Deadlines {
         }
     }
 
-    /// The earliest one.
+    /// The earliest deadline.
     pub(crate) fn first(&self) -> Option<(Time, u64)> {
         let queued = self.queue.front().map(|first| (first.at, first.call));
         match (queued, self.out_of_order.first().copied()) {
@@ -67,14 +68,14 @@ impl Deadlines {
         }
     }
 
-    /// Takes out the earliest one.
+    /// Takes the earliest deadline.
     pub(crate) fn pop_first(&mut self) -> Option<(Time, u64)> {
         let first = self.first()?;
         self.remove(first.0, first.1);
         Some(first)
     }
 
-    /// Forgets what is not wanted at the front; all of it if it is more than half.
+    /// Drops removed deadlines at the front, or all of them if they are more than half.
     fn tidy(&mut self) {
         while self.queue.front().is_some_and(|first| !first.wanted) {
             self.queue.pop_front();
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_an_ordered_set() {
+    fn deadlines_behave_as_an_ordered_set() {
         let (mut ours, mut theirs) = (Deadlines::default(), BTreeSet::new());
         let mut number = 1_u64;
         for step in 0..50_000_u64 {
@@ -114,7 +115,7 @@ mod tests {
                 }
                 5 => assert_eq!(ours.pop_first(), theirs.pop_first()),
                 _ => {
-                    // Any of them; after a while not only the first ones.
+                    // Any of them, and eventually not only the first ones.
                     let from = (Time(random % (step + 1)), 0);
                     let one = theirs.range(from..).next().copied().unwrap_or(from);
                     ours.remove(one.0, one.1);

@@ -1,8 +1,8 @@
-//! What a host remembers of requests: calls that their callers may make again because they could not tell what became of
-//! the first. Of all calls of one request an activation runs one, also where a planned move takes it.
+//! Deduplication records of a host: an activation runs at most one call of a request, even after a planned move.
 //!
-//! Entries are kept until their caller's node says that it is done with them (each call of a request carries the number up
-//! to which it is), until that node is gone, or until the activation ends.
+//! Callers retry calls whose outcome is unknown. A record is dropped when its caller's node has settled the request,
+//! when that node is gone, or when the activation ends. Each call of a request carries the number below which its
+//! caller's requests are settled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Limits, Map};
 
-/// Names a request in the whole cluster.
+/// Identifies a request within the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RequestId {
-    /// The node whose caller makes it.
+    /// The caller's node.
     pub origin: NodeId,
-    /// Its number there.
+    /// The request's number on that node.
     pub number: u64,
 }
 
 impl RequestId {
-    /// The request that a message is a call of.
+    /// The request that a message belongs to.
     pub fn of(message: &Message) -> Option<Self> {
         let request = message.header.request.filter(|_| !message.header.one_way)?;
         Some(Self {
@@ -31,72 +31,72 @@ impl RequestId {
     }
 }
 
-/// What becomes of a call of a request.
+/// What to do with a call of a request.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Arrival {
-    /// It runs.
+    /// Run the call.
     Runs,
-    /// Another call of the request is in the queue, or runs: its outcome goes to this one.
+    /// Another call of the request is queued or running: this call gets its outcome.
     Joins,
-    /// It does not run, and this is its outcome.
+    /// Do not run the call; its outcome is this.
     Over(Outcome),
 }
 
-/// What is known of a request.
+/// State of a request.
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
-    /// A call of it is in the activation's queue, or runs. The outcome goes to the latest call.
+    /// A call of the request is queued or running. The outcome goes to the latest call.
     Waits { runs: CallId, latest: CallId },
-    /// It ran, and this came of it.
+    /// The request ran, with this outcome.
     Ran(Outcome),
-    /// It may have run, and what came of it is not known here.
+    /// The request may have run, with an unknown outcome.
     Lost,
 }
 
-/// What the new host of an actor is told of a request.
+/// A deduplication record sent to the new host of an actor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MovedRequest {
-    /// Which one.
+    /// The request.
     pub id: RequestId,
-    /// What came of it; `None` if it was in the queue, or if that is not known.
+    /// The outcome; `None` if the call was queued, or if the outcome is unknown.
     pub outcome: Option<Outcome>,
 }
 
 impl MovedRequest {
-    /// The bytes of its reply.
+    /// Bytes of the reply.
     pub(crate) fn bytes(&self) -> usize {
         self.outcome.as_ref().map_or(0, bytes_of)
     }
 }
 
-/// The requests that the activations of one node know.
+/// Deduplication records of the activations of one node.
 #[derive(Debug, Default)]
 pub(crate) struct DedupTable {
     known: BTreeMap<RequestId, (ActorId, Known)>,
     of_actor: Map<ActorId, BTreeSet<RequestId>>,
-    /// The calls that run or wait to, and the requests they are of.
+    /// The calls that are queued or running, with their requests.
     running: Map<CallId, RequestId>,
-    /// DedupTable of a node before this number never come again; one that does has been on its way for long.
+    /// Per origin, the number below which its requests are settled. A call of a settled request is stale.
     settled_below: BTreeMap<NodeId, u64>,
-    /// Of actors whose requests have been told to the target of a move: how many the target will know with what has been
-    /// queued since. It may know more than are known here, because it does not hear which are settled meanwhile.
-    told: Map<ActorId, usize>,
-    /// The bytes of all outcomes.
+    /// For actors whose records were sent to the target of a move: how many records the target will have, including
+    /// calls queued since. It may have more than this node, because it does not learn which are settled meanwhile.
+    handed_over: Map<ActorId, usize>,
+    /// Bytes of all outcomes.
     bytes: usize,
 }
 
 impl DedupTable {
-    /// How many requests are remembered.
+    /// Number of records.
     pub(crate) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// How many the one actor remembers that has most.
+    /// Number of records of the actor that has the most.
     pub(crate) fn most(&self) -> usize {
         self.of_actor.values().map(BTreeSet::len).max().unwrap_or(0)
     }
 
-    /// A call of a request has come to its actor here.
+    /// Handles a call that has reached its actor here.
     pub(crate) fn arrives(&mut self, message: &Message, limits: &Limits) -> Arrival {
         let (Some(id), Some(request)) = (RequestId::of(message), message.header.request) else {
             return Arrival::Runs;
@@ -115,15 +115,15 @@ impl DedupTable {
         }
         let is_full = || {
             let known = self.of_actor.get(actor).map_or(0, BTreeSet::len);
-            let told = self.told.get(actor).copied().unwrap_or(0);
-            known.max(told) >= limits.requests_per_actor
+            let handed_over = self.handed_over.get(actor).copied().unwrap_or(0);
+            known.max(handed_over) >= limits.requests_per_actor
         };
-        // Whoever made a call of a request that is settled has long got an outcome for it.
+        // The caller of a settled request has had an outcome for long.
         if request.number < self.settled_below[&id.origin] || is_full() {
             return Arrival::Over(Err(CallError::Overloaded(Overloaded::Actor)));
         }
-        if let Some(told) = self.told.get_mut(actor) {
-            *told += 1;
+        if let Some(handed_over) = self.handed_over.get_mut(actor) {
+            *handed_over += 1;
         }
         self.waits(id, actor, call);
         Arrival::Runs
@@ -136,25 +136,25 @@ impl DedupTable {
         self.known.insert(id, (actor.clone(), Known::Waits { runs, latest }));
     }
 
-    /// A call has ended here. If it is one of a request, says to which call the outcome goes, and which.
+    /// Records the end of a call. Returns the call to answer, which is the latest of its request, and its outcome.
     pub(crate) fn ended(&mut self, call: CallId, outcome: Outcome, limits: &Limits) -> (CallId, Outcome) {
-        // Most nodes never see a request, and most calls are of none.
+        // Fast path: most nodes never see a request, and most calls belong to none.
         if self.running.is_empty() {
             return (call, outcome);
         }
         let Some(id) = self.running.remove(&call) else {
             return (call, outcome);
         };
-        let (_, known) = self.known.get_mut(&id).expect("what runs is known");
+        let (_, known) = self.known.get_mut(&id).expect("a running call has a record");
         let Known::Waits { latest, .. } = *known else {
-            unreachable!("what runs has no outcome yet");
+            unreachable!("a running call has no outcome yet");
         };
         match &outcome {
-            // It has not run, so a later call of the request may.
+            // The call has not run, so a later call of the request may.
             Err(error) if did_not_run(error) => {
                 self.forget(id);
                 let outcome = match error {
-                    // That one came too late, but not this one.
+                    // The deadline was that of the earlier call, not of this one.
                     CallError::DeadlineExceeded if latest != call => Err(CallError::Overloaded(Overloaded::Actor)),
                     _ => outcome,
                 };
@@ -172,7 +172,7 @@ impl DedupTable {
         (latest, outcome)
     }
 
-    /// The call that a call in an actor's queue is answered to: the latest of its request.
+    /// The call to answer in place of a queued call: the latest of its request.
     pub(crate) fn latest(&self, call: CallId) -> CallId {
         if self.running.is_empty() {
             return call;
@@ -184,8 +184,8 @@ impl DedupTable {
         }
     }
 
-    /// What the target of an actor's move must know.
-    pub(crate) fn tell(&mut self, actor: &ActorId) -> Vec<MovedRequest> {
+    /// The records that the target of an actor's move needs.
+    pub(crate) fn hand_over(&mut self, actor: &ActorId) -> Vec<MovedRequest> {
         let ids = self.of_actor.get(actor).into_iter().flatten();
         let moved = ids.map(|id| MovedRequest {
             id: *id,
@@ -195,17 +195,17 @@ impl DedupTable {
             },
         });
         let moved: Vec<MovedRequest> = moved.collect();
-        self.told.insert(actor.clone(), moved.len());
+        self.handed_over.insert(actor.clone(), moved.len());
         moved
     }
 
-    /// The move is called off.
-    pub(crate) fn stays(&mut self, actor: &ActorId) {
-        self.told.remove(actor);
+    /// Handles a move that was called off.
+    pub(crate) fn move_cancelled(&mut self, actor: &ActorId) {
+        self.handed_over.remove(actor);
     }
 
-    /// An actor that is on its way here brings these along.
-    pub(crate) fn come_with(&mut self, actor: &ActorId, moved: Vec<MovedRequest>, limits: &Limits) {
+    /// Takes over the records of an actor that is moving here.
+    pub(crate) fn take_over(&mut self, actor: &ActorId, moved: Vec<MovedRequest>, limits: &Limits) {
         for MovedRequest { id, outcome } in moved {
             self.forget(id);
             let known = match outcome {
@@ -220,8 +220,8 @@ impl DedupTable {
         }
     }
 
-    /// A message in the queue that an actor brings along: if it is a call of a request, that has not run.
-    pub(crate) fn comes_queued(&mut self, message: &Message) {
+    /// Handles a message in the queue of an actor that is moving here. A call of a request in it has not run.
+    pub(crate) fn take_over_queued(&mut self, message: &Message) {
         if let (Some(id), Some(request)) = (RequestId::of(message), message.header.request) {
             self.settle(id.origin, request.settled_below);
             self.forget(id);
@@ -229,21 +229,21 @@ impl DedupTable {
         }
     }
 
-    /// An activation has ended, or gone elsewhere.
+    /// Drops the records of an activation that ended or moved away.
     pub(crate) fn forget_actor(&mut self, actor: &ActorId) {
-        self.told.remove(actor);
+        self.handed_over.remove(actor);
         for id in self.of_actor.remove(actor).unwrap_or_default() {
             self.forget(id);
         }
     }
 
-    /// A node is gone, and with it those who could make a request again.
+    /// Drops the records of a node that is gone, and whose callers cannot retry.
     pub(crate) fn forget_origin(&mut self, origin: NodeId) {
         self.forget_below(origin, u64::MAX);
         self.settled_below.remove(&origin);
     }
 
-    /// A node's callers are done with their requests before this number.
+    /// Drops the records of an origin's requests below this number.
     fn settle(&mut self, origin: NodeId, below: u64) {
         let known = self.settled_below.entry(origin).or_insert(0);
         if *known < below {
@@ -284,7 +284,7 @@ fn bytes_of(outcome: &Outcome) -> usize {
     outcome.as_ref().map_or(0, |reply| reply.len())
 }
 
-/// Whether the runtime says with this that it has not run a call. (What came too late did not begin.)
+/// Whether the error means that the runtime has not run the call. (A call past its deadline did not start.)
 fn did_not_run(error: &CallError) -> bool {
     error.is_safe_to_retry()
         || matches!(
@@ -312,7 +312,7 @@ mod tests {
         ActorId::new(ActorType::of("Account"), key)
     }
 
-    /// The call with this sequence number of a request of an actor.
+    /// A call of a request.
     fn message(to: u64, sequence: u64, number: u64, settled_below: u64) -> Message {
         Message {
             target: actor(to),
@@ -340,7 +340,7 @@ mod tests {
     const FULL: Arrival = Arrival::Over(Err(CallError::Overloaded(Overloaded::Actor)));
 
     #[test]
-    fn a_call_that_is_made_again_gets_the_outcome_of_the_first() {
+    fn a_retried_call_gets_the_first_outcome() {
         let (mut requests, limits) = (DedupTable::default(), limits());
         assert_eq!(requests.arrives(&message(1, 1, 7, 7), &limits), Arrival::Runs);
         assert_eq!(requests.arrives(&message(1, 2, 7, 7), &limits), Arrival::Joins);
@@ -349,12 +349,12 @@ mod tests {
         assert_eq!(
             requests.ended(call(9), paid(), &limits),
             (call(9), paid()),
-            "no request"
+            "not a call of a request"
         );
     }
 
     #[test]
-    fn what_did_not_run_may_run_later() {
+    fn a_call_that_did_not_run_may_run_later() {
         let (mut requests, limits) = (DedupTable::default(), limits());
         let full = || Err(CallError::Overloaded(Overloaded::Actor));
         for sequence in [1, 2] {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn settled_requests_are_forgotten_and_never_run() {
+    fn settled_requests_are_dropped_and_never_run() {
         let (mut requests, limits) = (DedupTable::default(), limits());
         for number in [7, 8] {
             requests.arrives(&message(1, number, number, 7), &limits);
@@ -380,43 +380,47 @@ mod tests {
         assert_eq!(
             requests.arrives(&message(1, 9, 9, 7), &limits),
             FULL,
-            "two are remembered"
+            "two records is the limit"
         );
         assert_eq!(requests.arrives(&message(2, 9, 9, 9), &limits), Arrival::Runs);
-        assert_eq!(requests.len(), 1, "also those of other actors");
-        assert_eq!(requests.arrives(&message(1, 10, 7, 7), &limits), FULL, "a late call");
+        assert_eq!(requests.len(), 1, "records of other actors are dropped too");
+        assert_eq!(requests.arrives(&message(1, 10, 7, 7), &limits), FULL, "a stale call");
         requests.forget_origin(ORIGIN);
         assert_eq!((requests.len(), requests.bytes), (0, 0));
     }
 
     #[test]
-    fn a_move_takes_them_along() {
+    fn a_move_carries_records_along() {
         let (mut source, mut target, limits) = (DedupTable::default(), DedupTable::default(), limits());
         source.arrives(&message(1, 1, 1, 1), &limits);
         assert_eq!(source.ended(call(1), paid(), &limits), (call(1), paid()));
         let queued = message(1, 2, 2, 1);
         source.arrives(&queued, &limits);
-        target.come_with(&actor(1), source.tell(&actor(1)), &limits);
+        target.take_over(&actor(1), source.hand_over(&actor(1)), &limits);
         let unknown = || Arrival::Over(Err(CallError::Unknown(Unknown::NodeLost)));
         assert_eq!(target.arrives(&message(1, 3, 1, 1), &limits), Arrival::Over(paid()));
         assert_eq!(
             target.arrives(&message(1, 3, 2, 1), &limits),
             unknown(),
-            "its queue is not there"
+            "the target has a record, but not the queue yet"
         );
-        target.comes_queued(&queued);
+        target.take_over_queued(&queued);
         assert_eq!(target.arrives(&message(1, 4, 2, 1), &limits), Arrival::Joins);
-        assert_eq!(target.arrives(&queued, &limits), Arrival::Runs, "it has not run");
-        // The target knows two, so no third is taken, settled or not.
+        assert_eq!(
+            target.arrives(&queued, &limits),
+            Arrival::Runs,
+            "a queued call has not run"
+        );
+        // The target has two records, so no third is accepted, settled or not.
         assert_eq!(source.arrives(&message(1, 5, 3, 3), &limits), FULL);
-        source.stays(&actor(1));
+        source.move_cancelled(&actor(1));
         assert_eq!(source.arrives(&message(1, 5, 3, 3), &limits), Arrival::Runs);
         source.forget_actor(&actor(1));
         assert_eq!((source.len(), source.bytes), (0, 0));
     }
 
     #[test]
-    fn replies_beyond_the_bound_are_not_kept() {
+    fn replies_beyond_the_byte_limit_are_not_kept() {
         let (mut requests, limits) = (DedupTable::default(), limits());
         requests.arrives(&message(1, 1, 1, 1), &limits);
         let long: Outcome = Ok(Bytes::from_static(b"a long reply"));
@@ -425,7 +429,7 @@ mod tests {
         assert_eq!(
             again,
             Arrival::Over(Err(CallError::Unknown(Unknown::NodeLost))),
-            "nor does it run again"
+            "it does not run again either"
         );
     }
 }

@@ -1,42 +1,42 @@
-//! Where an actor is, as its directory slot knows it.
+//! The directory entry of an actor.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, Message, NodeId};
 
-/// Where an actor is. It takes 16 bytes, because a directory has millions of them.
+/// The location of an actor. It takes 16 bytes, because a directory has millions of them.
 #[derive(Debug)]
 pub(crate) struct DirectoryEntry(Packed);
 
-/// The node that an actor is on. If the node is dead, it is nowhere.
+/// The host of an actor. If that node is dead, the actor has no activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostedAt {
     pub(crate) node: NodeId,
     pub(crate) epoch: ActivationEpoch,
-    /// Attempts to move this activation below this number can't be committed any more.
+    /// Attempts to move this activation below this number cannot be committed any more.
     pub(crate) attempts_void: u32,
 }
 
-/// An actor without a place.
+/// An actor that is being placed.
 #[derive(Debug)]
 pub(crate) struct Placing {
-    /// The messages that wait for it, in order.
+    /// Messages held for it, in order.
     pub(crate) held: VecDeque<Arc<Message>>,
 }
 
 #[derive(Debug)]
 enum Packed {
-    /// On a node whose id has at most 48 bits, and hardly any attempts to move it were called off.
+    /// On a node whose id has at most 48 bits, with few aborted attempts to move it.
     Hosted {
         attempts_void: u8,
         node_high: u16,
         node_low: u32,
         epoch: ActivationEpoch,
     },
-    /// On a node, with numbers that are larger.
+    /// On a node, with larger numbers.
     HostedAt(Box<HostedAt>),
-    /// It has been asked where it should go.
+    /// A placement has been requested.
     Placing(Box<Placing>),
 }
 
@@ -55,12 +55,12 @@ impl DirectoryEntry {
         })
     }
 
-    /// It has been asked where the actor should go, and these wait for it.
+    /// An actor that is being placed, with the messages held for it.
     pub(crate) fn placing(held: VecDeque<Arc<Message>>) -> Self {
         Self(Packed::Placing(Box::new(Placing { held })))
     }
 
-    /// The node that the actor is on; `None` while it has no place.
+    /// The actor's host; `None` while it is being placed.
     pub(crate) fn hosted_at(&self) -> Option<HostedAt> {
         match &self.0 {
             Packed::Hosted {
@@ -78,7 +78,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// What waits for a place, if the actor has none.
+    /// The pending placement, if the actor is being placed.
     pub(crate) fn as_placing(&mut self) -> Option<&mut Placing> {
         match &mut self.0 {
             Packed::Placing(placing) => Some(placing),
@@ -92,12 +92,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_takes_little() {
+    fn an_entry_takes_16_bytes() {
         assert_eq!(size_of::<DirectoryEntry>(), 16);
     }
 
     #[test]
-    fn it_is_the_same_however_large_the_numbers_are() {
+    fn large_and_small_numbers_round_trip() {
         let epoch = ActivationEpoch::default().next();
         for node in [0, 1, u64::from(u32::MAX), 0xabcd_1234_5678, 1 << 48, u64::MAX] {
             for attempts_void in [0, 1, 255, 256, u32::MAX] {

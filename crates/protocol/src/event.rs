@@ -1,4 +1,4 @@
-//! What happens to a node: the input of its state machine.
+//! Events: the input of a node's state machine.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId
 
 use crate::{Frame, View};
 
-/// Names a move for whoever asked for it. The protocol only hands it back.
+/// Identifies a move for its requester. The protocol only returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MoveId(pub u64);
 
-/// A move that is to be made.
+/// A requested move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedMove {
-    /// Names it.
+    /// The move's id.
     pub id: MoveId,
     /// The actor.
     pub actor: ActorId,
-    /// Where it shall go.
+    /// The target node.
     pub to: NodeId,
 }
 
-/// Something that happened at a node. See the [crate's page](crate) for the rules that a driver keeps.
+/// Something that happened at a node. The [crate documentation](crate) has the driver contract.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A caller on this node sends to an actor that is not open here. If the message is a call, exactly one
@@ -37,122 +37,124 @@ pub enum Event {
         /// The call.
         call: CallId,
     },
-    /// A caller here makes no call again of a request that it began with
-    /// [`begin_request`](crate::Node::begin_request): what is remembered of it elsewhere may be forgotten.
+    /// A caller on this node makes no further call of a request begun with
+    /// [`begin_request`](crate::Node::begin_request). Records of the request may be dropped.
     Settle {
         /// The request's number.
         request: u64,
     },
-    /// A frame came from a peer.
+    /// A frame arrived from a peer.
     Frame {
-        /// Who sent it, as its connection has proven.
+        /// The sender, as authenticated by its connection.
         from: NodeId,
         /// The frame.
         frame: Frame,
     },
-    /// Frames transmitted to this peer from now on go over a new connection.
+    /// Frames transmitted to this peer from now on use a new connection.
     LinkUp {
         /// The peer.
         peer: NodeId,
     },
-    /// The connection to this peer broke: what was transmitted and not acknowledged may be lost. It says nothing about
-    /// whether the peer lives.
+    /// The connection to this peer broke: transmitted but unacknowledged frames may be lost. This does not imply that
+    /// the peer is dead.
     LinkDown {
         /// The peer.
         peer: NodeId,
     },
     /// The membership changed.
     View(View),
-    /// The lease is good until this time on the node's clock. From then on nothing leaves, which is looked at with every
-    /// event, because a process may be stopped for any time between two. When a later time comes, what was kept back leaves.
+    /// The lease is valid until this time on the node's clock. After it no frame is transmitted until a later time
+    /// arrives, which releases the frames held back. The node checks this on every event, because a process may be
+    /// suspended for any time between two.
     MayActUntil(Time),
-    /// The runtime carried out an [`Activate`](crate::Command::Activate).
+    /// The runtime executed an [`Activate`](crate::Command::Activate).
     Activated {
         /// The actor.
         actor: ActorId,
-        /// Which activation.
+        /// The activation.
         epoch: ActivationEpoch,
-        /// Ok if it is there, closed. Otherwise nothing is there, no call has run, and the calls that wait end with this
-        /// error.
+        /// `Ok` if the activation exists and is closed. Otherwise there is none, no call has run, and held calls end
+        /// with this error.
         result: Result<(), CallError>,
     },
-    /// The runtime carried out a [`Freeze`](crate::Command::Freeze).
+    /// The runtime executed a [`Freeze`](crate::Command::Freeze).
     Frozen {
         /// The actor.
         actor: ActorId,
-        /// Which activation.
+        /// The activation.
         epoch: ActivationEpoch,
-        /// The encoded state (with timers and whatever else moves along), or `None` if the actor did not come to a turn
-        /// boundary in time or can't be moved; it goes on then.
+        /// The encoded state, with timers and everything else that moves along. `None` if the actor did not reach a
+        /// turn boundary in time or cannot be moved; it then resumes.
         image: Option<Bytes>,
     },
-    /// The runtime carried out a [`Release`](crate::Command::Release): the activation is gone, and this is what waited
-    /// in its mailbox, in order.
+    /// The runtime executed a [`Release`](crate::Command::Release): the activation is gone, and these messages were
+    /// queued in its mailbox, in order.
     Released {
         /// The actor.
         actor: ActorId,
-        /// Which activation.
+        /// The activation.
         epoch: ActivationEpoch,
-        /// Its queue.
+        /// The messages.
         queue: Vec<Arc<Message>>,
     },
-    /// The runtime ended an activation by itself (idle, or dropped after a failed save). Mail for it bounces from then
-    /// on.
+    /// The runtime ended an activation by itself (idle, or dropped after a failed save). Messages for it bounce from
+    /// then on.
     Passivated {
         /// The actor.
         actor: ActorId,
-        /// Which activation.
+        /// The activation.
         epoch: ActivationEpoch,
     },
-    /// A [`Deliver`](crate::Command::Deliver) found the activation gone. Comes before any event that is not a bounce.
+    /// A [`Deliver`](crate::Command::Deliver) found the activation gone. Precedes any event that is not a bounce.
     Bounced {
-        /// Which activation it was meant for.
+        /// The activation that the message was meant for.
         epoch: ActivationEpoch,
         /// The message.
         message: Arc<Message>,
     },
     /// The runtime finished a call that came with [`Deliver`](crate::Command::Deliver): the outcome goes to its origin,
     /// which may be this node. Tells must not be reported. `NotDelivered`, `Overloaded`, `Rejected`, `CallCycle` and
-    /// `DeadlineExceeded` send that it has not run.
+    /// `DeadlineExceeded` mean that the call has not run.
     Replied {
         /// The call.
         call: CallId,
-        /// How it ended.
+        /// The outcome.
         outcome: Outcome,
     },
-    /// Somebody wants an actor of this node moved. Exactly one [`MoveEnded`](crate::Command::MoveEnded) answers it.
+    /// Move an actor of this node. Exactly one [`MoveEnded`](crate::Command::MoveEnded) answers it.
     Move {
-        /// Names the move.
+        /// The move's id.
         id: MoveId,
         /// The actor.
         actor: ActorId,
-        /// Where it shall go.
+        /// The target node.
         to: NodeId,
     },
-    /// Somebody wants many actors of this node moved, such as all of them before it leaves. They wait until the limits on
-    /// moves allow them to begin, and a target that has too much to do is asked again. Each one is answered by a
-    /// [`MoveEnded`](crate::Command::MoveEnded) of its own: what becomes of one says nothing about the others.
+    /// Move many actors of this node, such as all of them before it leaves. The moves are queued until the limits allow
+    /// them to begin, and overloaded targets are retried. Each move ends independently, with a
+    /// [`MoveEnded`](crate::Command::MoveEnded) of its own.
     Moves(Vec<PlannedMove>),
-    /// Somebody wants actors of this node moved together: none is frozen before targets have taken all of them, and if one
-    /// can't be frozen or taken none is moved. From when all are frozen each move is decided for itself. A group that
-    /// is larger than [`Limits::moves_out`](crate::Limits::moves_out) is refused. Each move is answered by a
+    /// Move actors of this node together. None is frozen before targets have accepted all of them, and if one cannot be
+    /// frozen or accepted none is moved. Once all are frozen each move is decided independently. A group larger than
+    /// [`Limits::moves_out`](crate::Limits::moves_out) is refused. Each move is answered by a
     /// [`MoveEnded`](crate::Command::MoveEnded).
     MoveTogether(Vec<PlannedMove>),
-    /// Where a new actor goes: the answer to [`NeedPlacement`](crate::Command::NeedPlacement).
+    /// The node for a new actor: the answer to [`NeedPlacement`](crate::Command::NeedPlacement).
     Placed {
         /// The actor.
         actor: ActorId,
-        /// The node that shall host it; `None` if none is known that can. If the view says that this node takes no actors, or
-        /// another does, the actor goes to one that does.
+        /// The node to host it; `None` if none is suitable. If the view marks the node as accepting no actors, or there
+        /// is a suitable one after all, the actor goes to a node that accepts actors.
         node: Option<NodeId>,
     },
-    /// This node is to go. It hosts nobody any more, and the view says that it takes nobody. Comes again and again until
-    /// [`may_go`](crate::Node::may_go) says that nobody will send to it.
+    /// This node is to leave. It hosts no actors any more, and the view marks it as accepting none. The driver repeats
+    /// this event until [`may_go`](crate::Node::may_go) returns true.
     Part,
-    /// This node, which is a client's, is no longer a member, and never will be again. Every call of a caller here ends:
-    /// with `NotDelivered` if it certainly never left or came back, with `Unknown` else. Whoever sends from now on is
-    /// turned away; nothing else matters to it any more.
+    /// This node, a client, has lost its membership for good. Each call of a local caller ends: with `NotDelivered` if
+    /// it certainly never left or was returned, otherwise with `Unknown`. Later sends are rejected, and other events
+    /// are ignored.
     Evicted,
-    /// The time that [`Node::next_timer`](crate::Node::next_timer) named has come. Too early or too often does no harm.
+    /// The time returned by [`Node::next_timer`](crate::Node::next_timer) has come. Early or redundant events are
+    /// harmless.
     Timer,
 }

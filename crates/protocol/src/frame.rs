@@ -1,7 +1,7 @@
-//! What nodes send to each other.
+//! Frames: the messages between nodes.
 //!
-//! Between two nodes there is one stream of numbered frames in each direction, whatever connections carry it: it is
-//! neither lost nor doubled nor reordered as long as both live.
+//! Each pair of nodes has one stream of numbered frames per direction, independent of the connections that carry it. As
+//! long as both nodes live, no frame is lost, duplicated or reordered.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{MoveError, MovedRequest, Slot};
 
-/// What travels in one piece from node to node. Drivers encode it as it is.
+/// The unit of transmission between nodes. Drivers encode it as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Its number among the frames with a body from this node to that peer, from 1; without a body, that of the last one.
+    /// The frame's number among the frames with a body to that peer, from 1. A frame without a body has the number of
+    /// the last one with a body.
     pub number: u64,
-    /// The number up to which the sender had handled everything from the peer when it said this. It counts once the
-    /// receiver has handled everything up to this frame's own number, so that nothing is acknowledged before what follows
-    /// from it is known.
+    /// The sender had handled every frame from the peer up to this number. It takes effect once the receiver has
+    /// handled everything up to this frame's own number, so that responses precede acknowledgements.
     pub acknowledged: u64,
-    /// When it was transmitted, on the sender's clock: the deadlines of messages in it are on that clock.
+    /// Transmission time on the sender's clock, to which the deadlines of messages inside refer.
     pub sent_at: Time,
-    /// What it says; nothing if it only acknowledges.
+    /// The body; `None` for a bare acknowledgement.
     pub body: Option<Body>,
 }
 
-/// What a frame says.
+/// The content of a frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {
     /// A call or tell for an actor.
@@ -36,28 +36,28 @@ pub enum Body {
         /// The message.
         #[serde(deserialize_with = "shared")]
         message: Arc<Message>,
-        /// The activation that it is meant for, which the receiving node is thought to host. Without one, the receiving
-        /// node is the owner of the actor's slot and shall pass it on.
+        /// The activation that the message is meant for, which the receiving node is believed to host. Without one, the
+        /// receiving node is the owner of the actor's slot and forwards the message.
         epoch: Option<ActivationEpoch>,
     },
-    /// A call or tell, from the owner of the slot to the host. Its arrival is confirmed to its origin.
+    /// A call or tell, forwarded by the owner of the slot to the host. Its arrival is confirmed to its origin.
     Passed {
         /// The message.
         #[serde(deserialize_with = "shared")]
         message: Arc<Message>,
-        /// The activation that it is meant for. The grant of it may still be on the way from an earlier owner.
+        /// The activation that it is meant for, whose grant may still be in flight from an earlier owner.
         epoch: ActivationEpoch,
     },
-    /// To the origin of a message: it went from this node to another.
+    /// To the origin of a message: it was forwarded to another node.
     PassedOn {
         /// Its receiver.
         actor: ActorId,
         /// The message.
         call: CallId,
-        /// To whom it went.
+        /// The node that it was forwarded to.
         to: NodeId,
     },
-    /// To the origin of a message that went from node to node: it has its place in the receiver's queue here.
+    /// To the origin of a forwarded message: it has its place in the receiver's queue here.
     Landed {
         /// Its receiver.
         actor: ActorId,
@@ -66,14 +66,13 @@ pub enum Body {
         /// The activation here.
         epoch: ActivationEpoch,
     },
-    /// To the origin of a message: it waits here until it is clear whether it is at the right place. That it has landed, or
-    /// comes back, is said later.
+    /// To the origin of a message: it is kept here until its place is certain. A `Landed` or `Returned` follows.
     Kept {
         /// Its receiver.
         actor: ActorId,
         /// The message.
         call: CallId,
-        /// Who sent it, which its origin need not remember.
+        /// The sender, so that the origin need not remember it.
         caller: Caller,
     },
     /// Back to the origin of a message: that activation is not here.
@@ -89,125 +88,125 @@ pub enum Body {
         actor: ActorId,
         /// The message.
         call: CallId,
-        /// Why. Boxed, so that it does not make every frame larger.
+        /// The reason. Boxed to keep frames small.
         error: Box<CallError>,
     },
-    /// The outcome of a call, from the node that ran it (or refused it) to its origin.
+    /// The outcome of a call, from the node that ran or rejected it to its origin.
     Reply {
         /// The call.
         call: CallId,
-        /// How it ended.
+        /// The outcome.
         outcome: Outcome,
     },
-    /// Acknowledge at once: somebody waits for it.
+    /// Request for an immediate acknowledgement.
     Ping,
-    /// What follows was sent in knowledge of this view: the receiver waits until it has it too.
+    /// The following frames were sent in knowledge of this view; the receiver defers them until it has it too.
     ViewIs {
         /// The view's revision.
         revision: u64,
     },
-    /// Between the nodes that take part in a move.
+    /// Between the source and the target of a move.
     Move(MoveBody),
     /// To and from the owners of directory slots.
     Directory(DirectoryBody),
-    /// To everybody: this node hosts nobody any more and is about to go. Whoever has sent to it turns to the directory.
+    /// To all members: this node hosts no actors any more and is leaving. Senders resolve actors through the directory.
     Leaving,
-    /// To everybody, later: all that this node has passed on has arrived where it said that it went.
+    /// To all members, later: all messages forwarded by this node have arrived.
     Parted,
 }
 
-/// What the source and the target of a move send to each other. A move is named by actor, source epoch and number.
+/// A message between the source and the target of a move. A move is identified by actor, source epoch and attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MoveBody {
     /// The actor.
     pub actor: ActorId,
     /// The activation that moves.
     pub epoch: ActivationEpoch,
-    /// Counts the attempts to move this activation.
+    /// The number of this attempt to move the activation.
     pub attempt: u32,
-    /// What is said.
+    /// The step.
     pub step: MoveStep,
 }
 
 /// One step of a move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum MoveStep {
-    /// Source to target: will you take it?
+    /// Source to target: offers the actor.
     Offer,
-    /// Target to source: yes. Everything that the target's callers sent before has been sent before this.
+    /// Target to source: accepts. Everything that the target's callers sent to the source precedes this.
     Accept,
-    /// Target to source: no.
+    /// Target to source: refuses.
     Refuse(MoveError),
-    /// Source to target, before the state image: what the actor knows of requests that may come again.
+    /// Source to target, before the state image: the actor's deduplication records.
     Requests(Vec<MovedRequest>),
-    /// Source to target: a part of the state image, in order.
+    /// Source to target: a chunk of the state image, in order.
     Stage {
-        /// The part.
+        /// The chunk.
         chunk: Bytes,
-        /// Whether it is the last one.
+        /// Whether it is the last chunk.
         last: bool,
     },
-    /// Source to target: the move is off, forget it.
+    /// Source to target: the move is cancelled.
     Cancel,
     /// Source to target, after the commit: a part of the queue, in order. It proves the commit.
     Release {
         /// The new activation.
         to_epoch: ActivationEpoch,
-        /// The part.
+        /// The messages.
         queue: Vec<Arc<Message>>,
-        /// Whether it is the last one.
+        /// Whether it is the last part.
         last: bool,
     },
-    /// Source to target, after the last part of the queue: what the actor itself has sent from the source has found its
-    /// place, so it may send again.
+    /// Source to target, after the last part of the queue: everything that the actor sent from the source has settled,
+    /// so it may send again.
     Settled,
     /// Target to source: the whole queue is here, so the source need not vouch for the new activation any longer.
     Arrived,
 }
 
-/// What nodes and slot owners send to each other.
+/// A message between nodes and slot owners.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum DirectoryBody {
     /// Owner to host: activate this actor.
     Grant {
         /// The actor.
         actor: ActorId,
-        /// Which activation.
+        /// The activation.
         epoch: ActivationEpoch,
     },
-    /// Host to owner: this activation is over (or never began).
+    /// Host to owner: this activation is over, or never began.
     Ended {
         /// The actor.
         actor: ActorId,
-        /// Which activation.
+        /// The activation.
         epoch: ActivationEpoch,
     },
-    /// Owner to host: noted; nobody is sent to you for this activation after this.
+    /// Owner to host: noted. No message for this activation is forwarded after this.
     EndNoted {
         /// The actor.
         actor: ActorId,
-        /// Which activation.
+        /// The activation.
         epoch: ActivationEpoch,
     },
-    /// Target of a move to owner: the state is staged here; make me the host if `from` still is and has not called this
-    /// attempt off.
+    /// Target of a move to owner: the state is staged here. Make the target the host if `from` still is, and has not
+    /// aborted this attempt.
     Commit {
         /// The actor.
         actor: ActorId,
-        /// Who hosts it now.
+        /// The present host.
         from: NodeId,
-        /// Which activation.
+        /// The activation.
         epoch: ActivationEpoch,
-        /// Which attempt to move it.
+        /// The attempt to move it.
         attempt: u32,
     },
-    /// Source of a move to owner: no attempt up to this one may be committed any more, if none was.
+    /// Source of a move to owner: unless an attempt up to this one was committed, none may be any more.
     Abort {
         /// The actor.
         actor: ActorId,
-        /// Which activation.
+        /// The activation.
         epoch: ActivationEpoch,
-        /// Which attempt to move it.
+        /// The attempt to move it.
         attempt: u32,
     },
     /// Owner to source and target: the move is decided.
@@ -216,39 +215,41 @@ pub enum DirectoryBody {
         actor: ActorId,
         /// The activation that was to move.
         epoch: ActivationEpoch,
-        /// Which attempt to move it.
+        /// The attempt to move it.
         attempt: u32,
-        /// Where the actor is now. If that is a later activation than `epoch` the move was committed.
+        /// The actor's present host. The move was committed if the activation there is later than `epoch`.
         node: NodeId,
         /// The activation there.
         now: ActivationEpoch,
-        /// The owner's epoch, by which an earlier owner is known.
+        /// The owner's epoch, which exposes a stale owner.
         by: SlotEpoch,
     },
-    /// Old owner to new owner: a part of what is known of these slots, in order.
+    /// Old owner to new owner: a part of the entries of these slots, in order.
     HandOver {
         /// The slots, each with the new owner's epoch.
         slots: Vec<(Slot, SlotEpoch)>,
-        /// Actors and where they are.
+        /// Locations of actors.
         entries: Vec<Entry>,
-        /// Whether it is the last part; `None` if the old owner has nothing to give and the new one must ask everybody.
+        /// Whether it is the last part; `None` if the old owner has no entries to give and the new one must recover
+        /// them.
         last: Option<bool>,
     },
-    /// New owner to every node: what do you host in these slots? Whoever answers acts on no earlier owner's word after.
+    /// New owner to every host: request for the activations in these slots. After the answer the host ignores earlier
+    /// owners.
     Recover {
         /// The slots, each with the new owner's epoch.
         slots: Vec<(Slot, SlotEpoch)>,
     },
-    /// Node to new owner: a part of what it hosts, in order.
+    /// Host to new owner: a part of its activations, in order.
     Recovered {
-        /// Actors and where they are.
+        /// Locations of actors.
         entries: Vec<Entry>,
         /// With the last part: the slots that this answers.
         done: Vec<(Slot, SlotEpoch)>,
     },
 }
 
-/// Where an actor is, as the directory keeps it.
+/// The location of an actor, as kept by the directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The actor.
@@ -257,18 +258,18 @@ pub struct Entry {
     pub node: NodeId,
     /// The activation there.
     pub epoch: ActivationEpoch,
-    /// Attempts to move this activation below this number can't be committed any more.
+    /// Attempts to move this activation below this number cannot be committed any more.
     pub attempts_void: u32,
 }
 
-/// Decodes a message to be shared. What serde does for this by itself takes two allocations.
+/// Decodes a message into an `Arc` with a single allocation; serde's own implementation takes two.
 fn shared<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Message>, D::Error> {
     Message::deserialize(from).map(Arc::new)
 }
 
 impl Body {
-    /// The bytes that it carries for others: arguments, replies, parts of states and queues. What is around them is small
-    /// and bounded by how many frames there may be.
+    /// Payload bytes: arguments, replies, parts of images and queues. The overhead is small and bounded by the number
+    /// of frames.
     pub(crate) fn payload_bytes(&self) -> usize {
         match self {
             Body::Message { message, .. } | Body::Passed { message, .. } | Body::Returned { message, .. } => {
@@ -290,13 +291,13 @@ impl Body {
         matches!(self, Body::Message { .. } | Body::Passed { .. } | Body::Reply { .. })
     }
 
-    /// Whether it is a message that nobody waits for a reply to.
+    /// Whether it is a tell.
     pub(crate) fn is_tell(&self) -> bool {
         matches!(self, Body::Message { message, .. } if message.header.one_way)
     }
 
-    /// Applies `change` to the header of every message inside that has a deadline. Messages are copied only if somebody else
-    /// has them too.
+    /// Applies `change` to the header of every contained message with a deadline. Messages are copied only if they are
+    /// shared.
     fn each_with_deadline(&mut self, change: impl Fn(&mut Header)) {
         let change = |message: &mut Arc<Message>| {
             if message.header.deadline.is_some() {
@@ -315,7 +316,8 @@ impl Body {
         }
     }
 
-    /// It came from a node whose clock showed `theirs` when it left, and `ours` is now on this one's.
+    /// Converts deadlines from the sender's clock, which showed `theirs` at transmission, to this node's, which shows
+    /// `ours`.
     pub(crate) fn change_clock(&mut self, theirs: Time, ours: Time) {
         self.each_with_deadline(|header| header.change_clock(theirs, ours));
     }

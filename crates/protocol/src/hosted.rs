@@ -1,4 +1,4 @@
-//! What a node knows of an actor that is, was, or will be active on it.
+//! Per-actor state of a node: for an actor that is, was, or will be active on it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use elastin_types::{ActivationEpoch, Message, NodeId, Time};
 
 use crate::{MoveError, MoveId};
 
-/// The number of the first attempt to move an activation that itself came by a move; of others it is 0. So the directory
-/// can tell an activation that a move has led to from one that was granted anew and has never been moved.
+/// Number of the first attempt to move an activation that itself arrived by a move; otherwise attempts start at 0. So
+/// the directory can distinguish an activation that arrived by a move from a newly granted one.
 pub(crate) const FIRST_ATTEMPT_AFTER_MOVE: u32 = 1;
 
-/// What waits for an actor that just runs.
+/// The held messages of a running actor.
 const NOTHING: &VecDeque<Held> = &VecDeque::new();
 
 /// One actor on this node.
 ///
-/// Of one that just runs nothing but the activation is kept, in 16 bytes: a node hosts millions of them.
+/// A running actor needs only its epoch and attempt count, in 16 bytes: a node hosts millions of them.
 #[derive(Debug)]
 pub(crate) struct Hosted(State);
 
 #[derive(Debug)]
 enum State {
-    /// It is active, and nothing waits.
+    /// Active, with no messages held.
     Runs { epoch: ActivationEpoch, attempts: u32 },
-    /// Anything else.
+    /// Any other state.
     Other(Box<Other>),
 }
 
-/// An actor that does not just run.
+/// State of an actor that is not simply running.
 #[derive(Debug)]
 struct Other {
     epoch: ActivationEpoch,
@@ -39,14 +39,14 @@ struct Other {
 }
 
 impl Hosted {
-    /// An actor of which no attempt to move it is known, and for which nothing waits.
+    /// Creates an actor without move attempts or held messages.
     pub(crate) fn new(epoch: ActivationEpoch, phase: Phase) -> Self {
         let mut hosted = Self(State::Runs { epoch, attempts: 0 });
         hosted.set_phase(phase);
         hosted
     }
 
-    /// The activation: here, or the one that is expected here, or where it went.
+    /// Epoch of the activation: the one here, the one expected here, or the one that moved away.
     pub(crate) fn epoch(&self) -> ActivationEpoch {
         match &self.0 {
             State::Runs { epoch, .. } => *epoch,
@@ -61,7 +61,7 @@ impl Hosted {
         }
     }
 
-    /// Attempts to move this activation; the next one gets this number.
+    /// Attempts to move this activation so far; also the number of the next one.
     pub(crate) fn attempts(&self) -> u32 {
         match &self.0 {
             State::Runs { attempts, .. } => *attempts,
@@ -76,7 +76,7 @@ impl Hosted {
         }
     }
 
-    /// What is going on.
+    /// The actor's phase.
     pub(crate) fn phase(&self) -> &Phase {
         match &self.0 {
             State::Runs { .. } => &Phase::Active,
@@ -84,7 +84,8 @@ impl Hosted {
         }
     }
 
-    /// What is going on, to be changed; `None` if it just runs. To another phase it comes by [`Self::set_phase`].
+    /// Mutable access to the phase's data; `None` if the actor is simply running. Use [`Self::set_phase`] to change to
+    /// another phase.
     pub(crate) fn phase_mut(&mut self) -> Option<&mut Phase> {
         match &mut self.0 {
             State::Runs { .. } => None,
@@ -92,7 +93,7 @@ impl Hosted {
         }
     }
 
-    /// Changes the phase, and gives the one before.
+    /// Changes the phase and returns the previous one.
     pub(crate) fn set_phase(&mut self, phase: Phase) -> Phase {
         let other = self.other();
         let before = std::mem::replace(&mut other.phase, phase);
@@ -103,7 +104,7 @@ impl Hosted {
         before
     }
 
-    /// Messages that wait here, in order. Bounded by [`Limits::held_per_actor`](crate::Limits::held_per_actor).
+    /// Messages held for the actor, in order. Bounded by [`Limits::held_per_actor`](crate::Limits::held_per_actor).
     pub(crate) fn held(&self) -> impl ExactSizeIterator<Item = &Held> {
         match &self.0 {
             State::Runs { .. } => NOTHING.iter(),
@@ -111,12 +112,12 @@ impl Hosted {
         }
     }
 
-    /// The same, to be changed.
+    /// Mutable access to the held messages.
     pub(crate) fn held_mut(&mut self) -> &mut VecDeque<Held> {
         &mut self.other().held
     }
 
-    /// Takes what waits here.
+    /// Takes the held messages.
     pub(crate) fn take_held(&mut self) -> VecDeque<Held> {
         match &mut self.0 {
             State::Runs { .. } => VecDeque::new(),
@@ -136,44 +137,44 @@ impl Hosted {
         }
         match &mut self.0 {
             State::Other(other) => other,
-            State::Runs { .. } => unreachable!("it was made something else"),
+            State::Runs { .. } => unreachable!("converted to `Other` above"),
         }
     }
 }
 
-/// A message that waits.
+/// A message held for an actor.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) message: Arc<Message>,
-    /// Its origin waits to hear that it has landed: it came through the directory, or was kept.
+    /// Whether its origin awaits a `Landed` report, because the message came through the directory or was kept.
     pub(crate) passed: bool,
 }
 
-/// What is going on with an actor on this node. What is large is boxed.
+/// Phase of an actor on this node. Large variants are boxed.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// Messages came for an activation whose grant is still on the way.
+    /// Messages arrived for an activation whose grant is still in flight.
     Expected,
-    /// The runtime is bringing it into memory.
+    /// The runtime is loading the actor.
     Activating,
-    /// It is in memory, and takes mail; it may run as soon as what callers here sent to it before has arrived, because from
-    /// then on they reach it without the protocol.
+    /// The actor is loaded and accepts messages, but does not run yet. It opens once earlier messages of local callers
+    /// have arrived, because from then on those callers bypass the protocol.
     Closed,
-    /// It runs.
+    /// The actor runs.
     Active,
-    /// It runs, or is frozen, and shall go elsewhere.
+    /// The actor runs or is frozen, and is to move to another node.
     MovingOut(Box<MoveOut>),
-    /// The move is decided. The runtime is giving up the activation.
+    /// The move is decided and the runtime is releasing the activation.
     Releasing(Box<Releasing>),
-    /// It is elsewhere.
+    /// The actor has moved to another node (tombstone).
     Departed(Box<Departed>),
-    /// It may come here.
+    /// The actor may move here.
     MovingIn(Box<MoveIn>),
-    /// The activation is over; the directory does not know yet.
+    /// The activation is over, but the directory has not confirmed it yet.
     Leaving,
 }
 
-/// A move away from this node, before it is decided.
+/// An undecided move away from this node.
 #[derive(Debug)]
 pub(crate) struct MoveOut {
     pub(crate) id: MoveId,
@@ -181,36 +182,37 @@ pub(crate) struct MoveOut {
     pub(crate) attempt: u32,
     pub(crate) deadline: Time,
     pub(crate) step: OutStep,
-    /// The group that it is one of, until all of the group are frozen.
+    /// The group of this move, until the whole group is frozen.
     pub(crate) group: Option<MoveId>,
-    /// How often it was begun, if it is one of many and is begun again when the target has too much to do.
+    /// Number of starts so far, for a queued move that is retried while its target is overloaded.
     pub(crate) tries: Option<u32>,
-    /// The size of the state, once it is known.
+    /// The size of the image, once known.
     pub(crate) image_bytes: usize,
-    /// Before this the next part of the state does not leave, so that calls get through.
+    /// The next chunk of the image is not sent before this time, so that calls get through.
     pub(crate) pauses_until: Time,
 }
 
-/// How far a move away from this node is.
+/// Progress of a move away from this node.
 #[derive(Debug)]
 pub(crate) enum OutStep {
-    /// The target was asked.
+    /// The target has been asked.
     Offered,
-    /// The target takes it, and others of its group are waited for.
+    /// The target has accepted; other members of the group are pending.
     Taken,
-    /// The runtime was asked to freeze it. If the reason is set, the move is off as soon as it answers.
+    /// The runtime has been asked to freeze the actor. If an error is set, the move is aborted once the runtime
+    /// answers.
     Freezing(Option<MoveError>),
-    /// It is frozen, and others of its group are waited for.
+    /// The actor is frozen; other members of the group are pending.
     Frozen(Bytes),
-    /// The image is on its way.
+    /// The image is in flight.
     Staging {
         image: Bytes,
-        /// The numbers of the chunks on their way, so that only a few are at once.
+        /// Frame numbers of the chunks in flight, which are bounded.
         under_way: VecDeque<u64>,
     },
-    /// The target has all of it and asks the directory.
+    /// The target has the whole image and asks the directory to commit.
     Deciding,
-    /// This node has asked the directory to call it off, for this reason, and must wait for the answer.
+    /// This node has asked the directory to abort the move, for this reason, and awaits the answer.
     Aborting(MoveError),
 }
 
@@ -221,19 +223,19 @@ pub(crate) struct Releasing {
     pub(crate) to: NodeId,
     /// The new activation.
     pub(crate) to_epoch: ActivationEpoch,
-    /// Which attempt it was.
+    /// The attempt that succeeded.
     pub(crate) attempt: u32,
-    /// The activation that the move led to is gone already, and the actor began anew where it is now.
+    /// Whether the activation that the move led to is gone already, and the actor was activated anew.
     pub(crate) is_lost: bool,
 }
 
-/// Where an actor went.
+/// Tombstone of an actor that moved away.
 #[derive(Debug)]
 pub(crate) struct Departed {
     pub(crate) to: NodeId,
     pub(crate) to_epoch: ActivationEpoch,
-    /// Set when the new host has everything: how long this is remembered then. Before, this node must tell a new owner of
-    /// the slot of the move.
+    /// Expiry of the tombstone, set when the new host has everything. Until then this node must report the move to a
+    /// new owner of the slot.
     pub(crate) until: Option<Time>,
 }
 
@@ -243,43 +245,43 @@ pub(crate) struct MoveIn {
     pub(crate) from: NodeId,
     pub(crate) attempt: u32,
     pub(crate) step: InStep,
-    /// The state so far.
+    /// The part of the image received so far.
     pub(crate) image: BytesMut,
-    /// The queue so far.
+    /// The part of the queue received so far.
     pub(crate) queue: VecDeque<Arc<Message>>,
-    /// Whether the whole queue is here.
+    /// Whether the whole queue has been received.
     pub(crate) released: bool,
 }
 
-/// How far a move to this node is.
+/// Progress of a move to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InStep {
-    /// What callers on this node have sent to the actor must settle before the offer is taken.
+    /// Messages that local callers sent to the actor must settle before the offer is accepted.
     Settling,
-    /// The offer is taken; the image is to come.
+    /// The offer is accepted; the image is expected.
     Accepted,
-    /// The image is here; the directory was asked to decide.
+    /// The image is complete; the directory has been asked to commit.
     Committing,
-    /// The directory has decided for this activation here; the queue is to come.
+    /// The directory has committed the move to this activation; the queue is expected.
     Committed(ActivationEpoch),
 }
 
 impl Phase {
-    /// Whether an activation exists in the runtime and takes mail.
+    /// Whether an activation exists in the runtime and accepts messages.
     pub(crate) fn takes_mail(&self) -> bool {
         matches!(self, Phase::Closed | Phase::Active | Phase::MovingOut(_))
     }
 
-    /// Whether messages of callers here wait for the actor to come, instead of following it to where it still is.
+    /// Whether messages of local callers wait here for the actor, instead of following it to its present host.
     pub(crate) fn holds_own(&self) -> bool {
         matches!(self, Phase::MovingIn(incoming) if incoming.step != InStep::Settling)
     }
 
-    /// Whether messages that wait here have no certain place in the actor's queue.
+    /// Whether held messages do not have a final place in the actor's queue yet.
     pub(crate) fn is_limbo(&self) -> bool {
         match self {
             Phase::Expected | Phase::Releasing(_) | Phase::Leaving => true,
-            // Until the whole queue is here, a sender that has moved meanwhile may still get something in before.
+            // Until the whole queue is here, a sender that has moved meanwhile may still get a message in ahead.
             Phase::MovingIn(incoming) => !incoming.released,
             Phase::Activating | Phase::Closed | Phase::Active | Phase::MovingOut(_) | Phase::Departed(_) => false,
         }

@@ -1,15 +1,15 @@
-//! When a node may act, and when others may take over from it.
+//! Lease of a node: when it may act, and when others may take over from it.
 //!
 //! ```text
-//!   sends keep-alive          the service gets it                    fences itself      the service ends the lease
+//!   sends keep-alive        the service receives it                fences itself      the service ends the lease
 //!  ──────┬───────────────────────────┬──────────────────────────────────┬─────────────────────────┬──────────► time
 //!        │◄──────────────── time to live minus margin ─────────────────►│                         │
 //!                                    │◄─────────────────── time to live ─────────────────────────►│◄── hold ──► take-over
 //! ```
 //!
-//! A node counts from when it *sent* its last good keep-alive, the service from when it got it, which is later: so a node
-//! has stopped before the service ends its lease. The margin is for clocks that run at different speeds. The hold is for
-//! leases that somebody ended early: such a node may act until its time to live is over.
+//! A node counts from when it *sent* its last successful keep-alive. The service counts from when it received it, which
+//! is later. So a node has stopped before the service ends its lease. The margin is for clocks that run at different
+//! speeds. The hold is for leases that were revoked early: such a node may act until its time to live is over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,36 +18,37 @@ use elastin_types::Time;
 
 use crate::bug::{Bug, Planted};
 
-/// A keep-alive is sent this often within the time to live, so that a lost one does not cost the lease.
+/// Keep-alives per time to live, so that a lost one does not cost the lease.
 const KEEP_ALIVES_PER_TTL: u32 = 4;
-/// This part of the time to live is the margin: clocks differ by far less.
+/// The margin is this fraction of the time to live: clocks differ by far less.
 const MARGIN_DIVISOR: u32 = 10;
-/// Keep-alives that may be unanswered at once. Older ones are forgotten: their answers would send less than newer ones'.
+/// Keep-alives that may be unanswered at once. Older ones are dropped: their answers extend the lease less than newer
+/// ones'.
 const UNANSWERED_MAX: usize = 16;
 
-/// Names a keep-alive, to find out when it was sent when its answer comes.
+/// Identifies a keep-alive, so that its answer can be matched with its sending time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeepAliveId(pub u64);
 
-/// Something for the driver of a lease to do.
+/// Something for the driver of a lease to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseCommand {
-    /// Send a keep-alive to the coordination service, now, and report its answer under this name.
+    /// Send a keep-alive to the coordination service now, and report its answer under this id.
     KeepAlive(KeepAliveId),
-    /// The lease may have run out: see [`Event::MayActUntil`](crate::Event::MayActUntil).
+    /// The lease may have expired: see [`Event::MayActUntil`](crate::Event::MayActUntil).
     Fence,
-    /// The lease was found good: see [`Event::MayActUntil`](crate::Event::MayActUntil).
+    /// The lease was confirmed: see [`Event::MayActUntil`](crate::Event::MayActUntil).
     Unfence,
     /// The lease is gone: the node must end everything, and may join as a new one.
     End,
 }
 
-/// A node's lease, as the node itself may believe in it. The driver calls [`Lease::tick`] at [`Lease::next_timer`], and
-/// before any event after a time in which the process may have been stopped.
+/// A node's lease, from the node's own point of view. The driver calls [`Lease::tick`] at [`Lease::next_timer`], and
+/// before any event that follows a possible suspension of the process.
 #[derive(Debug)]
 pub struct Lease {
     ttl: Duration,
-    /// Until when the node may act.
+    /// End of the time in which the node may act.
     good_until: Time,
     send_at: Time,
     fenced: bool,
@@ -58,7 +59,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease whose grant was asked for at `asked` and came with this time to live.
+    /// A lease that was requested at `asked` and granted with this time to live.
     pub fn new(asked: Time, ttl: Duration) -> Self {
         Self {
             ttl,
@@ -72,17 +73,17 @@ impl Lease {
         }
     }
 
-    /// Until when the node may act, as far as it knows now.
+    /// End of the time in which the node may act, as far as it knows now.
     pub fn good_until(&self) -> Time {
         self.good_until
     }
 
-    /// Whether the node may start turns and let frames leave at this moment.
+    /// Whether the node may start turns and transmit frames at this moment.
     pub fn may_act(&self, now: Time) -> bool {
         !self.fenced && !self.ended && now < self.good_until
     }
 
-    /// When [`Lease::tick`] is wanted next.
+    /// When the driver must call [`Lease::tick`] next.
     pub fn next_timer(&self) -> Option<Time> {
         match (self.ended, self.fenced) {
             (true, _) => None,
@@ -91,7 +92,7 @@ impl Lease {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn tick(&mut self, now: Time, out: &mut Vec<LeaseCommand>) {
         if self.ended {
             return;
@@ -112,8 +113,8 @@ impl Lease {
         }
     }
 
-    /// The service has answered: the lease lives on for this time (counted from when it got the keep-alive), or `None` if
-    /// there is no such lease any more. Failures that send neither are not reported.
+    /// Handles an answer of the service. `alive` is the remaining time to live, counted from when the service received
+    /// the keep-alive, or `None` if the lease is gone. Failures that prove neither are not reported.
     pub fn answered(&mut self, now: Time, id: KeepAliveId, alive: Option<Duration>, out: &mut Vec<LeaseCommand>) {
         let Some(sent) = self.unanswered.remove(&id) else {
             return;
@@ -132,7 +133,7 @@ impl Lease {
             false => sent,
         };
         self.good_until = self.good_until.max(good_until(counts_from, ttl));
-        // An answer may be so late that the lease may have run out again.
+        // The answer may be so late that the lease may have expired again.
         if self.fenced && now < self.good_until {
             self.fenced = false;
             out.push(LeaseCommand::Unfence);
@@ -167,17 +168,17 @@ mod tests {
     }
 
     #[test]
-    fn the_time_counts_from_when_the_keep_alive_was_sent() {
+    fn the_lease_counts_from_sending_the_keep_alive() {
         let mut lease = Lease::new(at(0.0), TTL);
         assert_eq!(tick(&mut lease, 2.5), [LeaseCommand::KeepAlive(KeepAliveId(1))]);
-        // The answer is slow; it is good for nine seconds after the question, not after the answer.
+        // The answer is slow: it is good for nine seconds after the keep-alive, not after the answer.
         assert_eq!(answer(&mut lease, 8.0, 1, true), []);
         assert!(lease.may_act(at(11.4)));
         assert!(!lease.may_act(at(11.5)));
     }
 
     #[test]
-    fn without_answers_the_node_fences_itself_and_comes_back_by_itself() {
+    fn an_unanswered_node_fences_itself_and_recovers() {
         let mut lease = Lease::new(at(0.0), TTL);
         tick(&mut lease, 2.5);
         tick(&mut lease, 5.0);
@@ -186,14 +187,14 @@ mod tests {
         assert_eq!(lease.next_timer(), Some(at(9.0)));
         assert_eq!(tick(&mut lease, 9.0), [LeaseCommand::Fence]);
         assert_eq!(tick(&mut lease, 10.0), [LeaseCommand::KeepAlive(KeepAliveId(4))]);
-        // An answer to an old question is too old to act on.
+        // The answer to an old keep-alive is too old to act on.
         assert_eq!(answer(&mut lease, 14.5, 2, true), []);
         assert_eq!(answer(&mut lease, 14.6, 4, true), [LeaseCommand::Unfence]);
         assert!(lease.may_act(at(18.9)));
     }
 
     #[test]
-    fn a_process_that_was_stopped_finds_itself_fenced() {
+    fn a_suspended_process_finds_itself_fenced() {
         let mut lease = Lease::new(at(0.0), TTL);
         assert!(!lease.may_act(at(60.0)));
         let commands = tick(&mut lease, 60.0);

@@ -13,32 +13,34 @@
 //!   Move, MoveEnded   the node's runtime
 //! ```
 //!
-//! A process has one [`Node`] (a client is a node that hosts nothing). Nothing here does I/O, reads a clock or rolls dice:
-//! a driver feeds [`Event`]s with the time into [`Node::handle`], carries out the [`Command`]s that come back, and calls
-//! again with [`Event::Timer`] when [`Node::next_timer`] says. The simulator drives the very same types.
+//! A process has one [`Node`] (a client is a node that hosts nothing). This crate does no I/O, reads no clock and draws
+//! no random numbers. A driver feeds [`Event`]s with the time into [`Node::handle`] and executes the [`Command`]s that
+//! come back. It calls again with [`Event::Timer`] at the time given by [`Node::next_timer`]. The simulator drives the
+//! same types.
 //!
-//! # What a driver keeps to
+//! # Driver contract
 //!
-//! 1. Events are handled one at a time, and the commands of one event are carried out in order before the next event is
-//!    handled. What is answered later (`Activate`, `Freeze`, `NeedPlacement`, …) only has to be *begun* in order.
-//! 2. A [`Bounced`](Event::Bounced) comes back before any other event; a [`Passivated`](Event::Passivated) comes after the
-//!    activation has stopped taking mail. Mail that waits in an activation that ends by itself is refused: sent again, it
-//!    could come after what its senders have sent since.
-//! 3. A caller on this node may put mail straight into an activation's mailbox from `Open` on until `Release`, and only if
-//!    none of its earlier [`Send`](Event::Send)s to that actor is still waiting to be handled. (A driver that handles a
-//!    `Send` before the sender continues gets this for free.) Everything else comes as `Send`, in each caller's order; so do
-//!    all calls of requests ([`Node::begin_request`]). The [`Replied`](Event::Replied) of a turn comes before the
-//!    [`Frozen`](Event::Frozen) of its activation, or the outcome is lost to later calls of the same request.
-//! 4. Frames of one connection are handed over in order. Connections may break, and frames on them be lost, at any time;
-//!    lost frames are transmitted again after `LinkUp`, and a frame that comes twice is known.
-//! 5. After the time of the last [`MayActUntil`](Event::MayActUntil) the runtime starts no turn and saves nothing, which it
-//!    looks at before each; the node keeps its frames back by itself.
+//! 1. The driver handles one event at a time. It executes the commands of one event in order before it handles the next
+//!    event. A command whose result arrives later (`Activate`, `Freeze`, `NeedPlacement`, …) only has to be *started* in
+//!    order.
+//! 2. A [`Bounced`](Event::Bounced) precedes any other event. A [`Passivated`](Event::Passivated) follows the point at
+//!    which the activation stopped accepting messages. Messages queued in an activation that ends by itself are rejected:
+//!    resent, they could arrive after later messages of the same senders.
+//! 3. A caller on this node may enqueue directly into an activation's mailbox between `Open` and `Release`, provided none
+//!    of its earlier [`Send`](Event::Send)s to that actor is still unhandled. (A driver that handles a `Send` before the
+//!    sender continues satisfies this for free.) Every other message goes through `Send`, in each caller's order, and so
+//!    do all calls of requests ([`Node::begin_request`]). The [`Replied`](Event::Replied) of a turn precedes the
+//!    [`Frozen`](Event::Frozen) of its activation; otherwise later calls of the same request miss the outcome.
+//! 4. The driver passes on the frames of one connection in order. Connections may break and lose frames at any time. The
+//!    node retransmits lost frames after `LinkUp` and discards duplicates.
+//! 5. After the time of the last [`MayActUntil`](Event::MayActUntil) the runtime starts no turn and saves nothing; it
+//!    checks this before each turn and each save. The node holds back its own frames.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! See `docs/semantics.md`. In short: one activation of an actor at a time; messages from one sender to one receiver arrive
-//! in order, also while either is being moved; a planned move loses nothing and runs nothing twice; every call has one
-//! outcome, and it is true.
+//! `docs/semantics.md` has the details. An actor has at most one activation at a time. Messages from one sender to one
+//! receiver arrive in order, even while either is being moved. A planned move loses no message and runs none twice. Every
+//! call has exactly one outcome, and that outcome is true.
 
 mod authorization;
 mod bug;
@@ -50,9 +52,6 @@ mod dedup_table;
 mod directory_entry;
 mod event;
 mod frame;
-#[cfg(test)]
-#[path = "../../cluster/tests/golden/mod.rs"]
-mod golden;
 mod hosted;
 mod lease;
 mod limits;
@@ -78,5 +77,5 @@ pub use limits::{Limits, NodeConfig};
 pub use node::{Node, NodeMeasures, TableSizes, TurnedAway};
 pub use view::{Member, SLOT_COUNT, Slot, SlotOwner, SlotTable, View};
 
-/// A table with a fixed hash: the same input gives the same order of everything, on every run.
+/// A hash map with a fixed seed: equal inputs iterate in the same order on every run.
 pub(crate) type Map<Key, Value> = hashbrown::HashMap<Key, Value, foldhash::fast::FixedState>;

@@ -1,68 +1,68 @@
-//! What bounds a node's tables and waits, each with its reason.
+//! Bounds of a node's tables and waits, each with its reason.
 
 use std::time::Duration;
 
 use elastin_types::NodeId;
 
-/// What a [`Node`](crate::Node) needs to know of itself.
+/// Configuration of a [`Node`](crate::Node).
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// This node.
+    /// This node's id.
     pub me: NodeId,
     /// Whether it hosts actors; a client is a node that hosts nothing.
     pub hosts: bool,
-    /// Its bounds.
+    /// The node's bounds.
     pub limits: Limits,
 }
 
-/// The bounds of a [`Node`](crate::Node). The defaults suit a data centre.
+/// Bounds of a [`Node`](crate::Node). The defaults suit a data centre.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Messages that may wait for one actor at this node while it is being activated, moved or found. Beyond it calls
-    /// are turned away as overloaded, so that one stuck actor can't fill memory.
+    /// Messages held for one actor at this node while it is being activated, moved or located. Beyond it calls are
+    /// rejected as overloaded, so that one stuck actor cannot fill memory.
     pub held_per_actor: usize,
-    /// Frames that may be on their way to one peer, sent and not acknowledged. Beyond it calls are turned away, so that
-    /// a slow or unreachable peer can't fill memory; the protocol's own frames still pass.
+    /// Unacknowledged frames to one peer. Beyond it calls are rejected, so that a slow or unreachable peer cannot fill
+    /// memory; the protocol's own frames still pass.
     pub unacknowledged_per_peer: usize,
-    /// The bytes of arguments and states that these frames may have: the credit of a peer. Above it calls are turned away
-    /// too, so that few large calls to a slow peer can't fill memory either.
+    /// Payload bytes of these frames: the credit of a peer. Beyond it calls are rejected too, so that a few large calls
+    /// to a slow peer cannot fill memory either.
     pub unacknowledged_bytes_per_peer: usize,
-    /// Places of actors that this node remembers as a sender. The oldest quiet ones are forgotten first; a forgotten
-    /// place costs one message delay at the next call.
+    /// Locations of actors cached by this node as a sender. Quiet ones are evicted; an evicted location costs one
+    /// message delay at the next call.
     pub routes: usize,
-    /// Moves that may be under way from this node at once, so that many moves don't slow each other down.
+    /// Concurrent moves from this node, so that many moves do not slow each other down.
     pub moves_out: usize,
-    /// Moves that may be under way to this node at once; what it holds in memory for them is bounded by it.
+    /// Concurrent moves to this node; bounds the memory that it uses for them.
     pub moves_in: usize,
-    /// Moves that may wait to begin: all actors of a large server, so that it can be emptied in one go.
+    /// Queued moves: all actors of a large server, so that it can be drained in one go.
     pub moves_waiting: usize,
-    /// Bytes of state images that moves from this node, or to it, may have in memory before no further move begins.
+    /// Bytes of state images in memory, per direction, beyond which no further move begins.
     pub move_bytes: usize,
-    /// The largest part of a state image or queue in one frame, so that a large state never blocks calls for long: those
-    /// on the same connection wait for a few parts at most.
+    /// The largest chunk of a state image or queue in one frame. Calls on the same connection wait for a few chunks at
+    /// most.
     pub chunk_bytes: usize,
-    /// A state image up to this size leaves in one go. Of a larger one only a few parts are on their way at a time.
+    /// A state image up to this size is sent in one go. A larger one has only a few chunks in flight at a time.
     pub burst_bytes: usize,
-    /// How long the next part of such a large image waits while calls travel between the same nodes: they find the
-    /// connection, and the processors of both nodes, free for most of that time.
+    /// Pause before the next chunk of such a large image while calls are exchanged between the same nodes. It leaves
+    /// the connection and the processors of both nodes mostly free for calls.
     pub stage_pause: Duration,
-    /// DedupTable that one activation remembers, so that they don't run twice. Beyond it further ones are turned away: their
-    /// callers have not settled the earlier ones.
+    /// Deduplication records per activation. Beyond it further requests are rejected: their callers have not settled
+    /// the earlier ones.
     pub requests_per_actor: usize,
-    /// The bytes of replies that a node keeps for calls that are made again. Beyond it only that they ran is remembered.
+    /// Bytes of replies that a node keeps for retried calls. Beyond it a record only states that the call ran.
     pub request_bytes: usize,
-    /// DedupTable of callers here that may be made again, and that every call of another one must not settle.
+    /// Open requests of local callers, which no call of another request may settle.
     pub requests_open: usize,
-    /// How long a move may take from its start to the directory's decision. After it the actor goes on where it was.
+    /// Time from the start of a move to the directory's decision. After it the actor resumes where it was.
     pub move_deadline: Duration,
-    /// How long a frozen actor waits for the end of its current turn before the move is given up.
+    /// Time a freeze waits for the end of the current turn before the move is given up.
     pub freeze_deadline: Duration,
-    /// How long a received frame may wait for a frame in the other direction that carries its acknowledgement.
+    /// Time an acknowledgement may wait for a frame in the other direction to carry it.
     pub acknowledge_after: Duration,
-    /// How long a frame may stay unacknowledged before it is sent again. Connections that break are noticed at once;
-    /// this is for the ones that hang.
+    /// Time a frame may stay unacknowledged before it is retransmitted. Broken connections are noticed at once; this is
+    /// for stalled ones.
     pub retransmit_after: Duration,
-    /// How long a node remembers where an actor of its own went, to forward messages without asking the directory.
+    /// Time a tombstone is kept, to forward messages without asking the directory.
     pub tombstone_for: Duration,
 }
 

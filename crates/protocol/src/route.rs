@@ -1,43 +1,44 @@
-//! Where a node sends messages for an actor, and when it may change that without one message overtaking another.
+//! Routes: where a node sends messages for an actor, and when it may change that without reordering them.
 //!
-//! A message is meant for one activation, and the node that hosts another one (or none) returns it. So what a sender has
-//! sent to one activation is either in that activation's queue, which moves along with the actor, or it comes back. Only
-//! when each message has done one or the other does the sender turn to a later activation: first with what came back, then
-//! with what has been held. The acknowledgement of the last frame says that all have, because what is returned, or kept for
-//! the time being, is so before the frame that carried it is acknowledged.
+//! A message is meant for one activation, and a node that hosts another one (or none) returns it. So each message sent
+//! to an activation either enters that activation's queue, which moves along with the actor, or is returned. The sender
+//! switches to a later activation only after every message has done one or the other. It then sends the returned
+//! messages first, and the held ones after them. The acknowledgement of the last frame proves that all messages are
+//! accounted for: a message is returned, or reported as kept, before its frame is acknowledged.
 //!
-//! Through the directory goes one message at a time, and the rest waits until it has landed: on that path two messages
-//! could end up at different activations.
+//! Only one message at a time goes through the directory, and the rest waits until it has landed: on that path two
+//! messages could reach different activations.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, CallId, Caller, Message, NodeId};
 
-/// The path to one actor.
+/// The path to one actor, and the messages held for it.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) path: Path,
-    /// Messages that wait, in order. Bounded by [`Limits::held_per_actor`](crate::Limits::held_per_actor).
+    /// Held messages, in order. Bounded by [`Limits::held_per_actor`](crate::Limits::held_per_actor).
     pub(crate) held: VecDeque<Arc<Message>>,
 }
 
-/// Where messages go.
+/// The path of messages to an actor.
 #[derive(Debug)]
 pub(crate) enum Path {
-    /// Nowhere: the slot has no owner that lives.
+    /// No path: the slot has no living owner.
     Blocked,
-    /// One is on its way through the directory.
+    /// One message is on its way through the directory.
     Asking(Asking),
-    /// Straight to the host.
+    /// Directly to the host.
     Direct {
         node: NodeId,
         epoch: ActivationEpoch,
         /// The number of the last frame sent to it.
         last: u64,
-        /// Set when it is not the right place any more. Boxed, because it rarely is.
+        /// Set when the path is to be left. Boxed, because that is rare.
         leaving: Option<Box<Leaving>>,
-        /// Messages that are kept there until it is clear where the actor is, with their senders; an empty map costs nothing.
+        /// Messages kept at that node until the actor's location is certain, with their senders. An empty map does not
+        /// allocate.
         kept: BTreeMap<CallId, Caller>,
     },
 }
@@ -47,23 +48,23 @@ pub(crate) enum Path {
 pub(crate) struct Asking {
     pub(crate) call: CallId,
     pub(crate) caller: Caller,
-    /// The nodes that may have it.
+    /// Nodes that may have the message.
     pub(crate) at: Vec<NodeId>,
-    /// How often it came back.
+    /// How often the message was returned.
     pub(crate) returns: u32,
 }
 
-/// What is to be done when everything sent along a path is accounted for.
+/// A path to be left once everything sent along it is accounted for.
 #[derive(Debug)]
 pub(crate) struct Leaving {
     pub(crate) next: Place,
-    /// What came back, in order.
+    /// Returned messages, in order.
     pub(crate) returned: VecDeque<Arc<Message>>,
-    /// Whether the node was asked to acknowledge at once.
+    /// Whether the node was asked for an immediate acknowledgement.
     pub(crate) pinged: bool,
 }
 
-/// Where to send next.
+/// The destination of a new path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Through the directory.
@@ -81,7 +82,7 @@ impl Leaving {
         }
     }
 
-    /// Learns of a place; of two activations the later one counts.
+    /// Learns of a destination; the later of two activations wins.
     pub(crate) fn learn(&mut self, place: Place) {
         let Place::Host(_, epoch) = place else {
             return;
@@ -93,7 +94,7 @@ impl Leaving {
 }
 
 impl Route {
-    /// The messages that are at this node, in no particular order.
+    /// Messages held at this node, in no particular order.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Arc<Message>> {
         let returned = match &self.path {
             Path::Direct {
@@ -104,7 +105,7 @@ impl Route {
         self.held.iter().chain(returned.into_iter().flatten())
     }
 
-    /// Whether something that this caller sent has no place in its receiver's queue yet, as far as the route knows.
+    /// Whether a message of a matching caller has no place in its receiver's queue yet, as far as the route knows.
     pub(crate) fn waits_for(&self, is_it: impl Fn(&Caller) -> bool) -> bool {
         let under_way = match &self.path {
             Path::Blocked => false,
@@ -114,7 +115,7 @@ impl Route {
         under_way || self.waiting().any(|message| is_it(&message.header.caller))
     }
 
-    /// Whether nothing waits, and nothing keeps the path from being used.
+    /// Whether no message is held and the path is clear.
     pub(crate) fn is_quiet(&self) -> bool {
         let clear = matches!(&self.path, Path::Direct { leaving: None, kept, .. } if kept.is_empty());
         clear && self.held.is_empty()

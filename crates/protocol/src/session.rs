@@ -1,9 +1,9 @@
-//! The stream of frames between two nodes: numbered, kept until acknowledged, transmitted again when a connection breaks.
+//! The stream of frames between two nodes: numbered, kept until acknowledged, retransmitted after a connection breaks.
 //!
-//! As long as both nodes live, whatever one says arrives once and in order at the other, over however many connections.
-//! A frame is acknowledged only after it has been *handled*, and an acknowledgement counts only after everything that was
-//! said before it has been handled. So who gets an acknowledgement has also heard everything that the receiver had to send
-//! about the frame: the protocols for order rely on this.
+//! As long as both nodes live, each body arrives exactly once and in order, over any number of connections. A frame is
+//! acknowledged only after it has been *handled*. An acknowledgement takes effect only after everything sent before it
+//! has been handled. So once a frame is acknowledged, the sender has also received everything that the receiver sent in
+//! response to it. The ordering protocols rely on this.
 
 use std::collections::VecDeque;
 
@@ -12,60 +12,60 @@ use elastin_types::{NodeId, Time};
 use crate::bug::{Bug, Planted};
 use crate::{Body, Command, Frame, Limits};
 
-/// After this many handled frames an acknowledgement is not put off any longer, so that the peer can forget them.
+/// An acknowledgement is not delayed beyond this many handled frames, so that the peer can drop them.
 const ACKNOWLEDGE_EVERY: u64 = 32;
-/// Frames that are transmitted again when a connection first seems to hang; more would only fill its buffers. It doubles
+/// Frames retransmitted when a connection first seems stalled; more would only fill its buffers. The number doubles
 /// while nothing changes, because an acknowledgement may wait for the very last frame.
 const RETRANSMIT_BURST: usize = 64;
 
-/// Something that was said, and is kept until it is acknowledged.
+/// An outbound body, kept until it is acknowledged.
 #[derive(Debug)]
-struct Said {
-    /// What had been handled by then.
+struct OutboundBody {
+    /// The acknowledgement sent with it.
     acknowledged: u64,
     body: Body,
 }
 
-/// One peer.
+/// The session with one peer.
 #[derive(Debug)]
 pub(crate) struct Session {
     peer: NodeId,
     planted: Planted,
-    /// Everything up to this number has been handled by the peer.
+    /// The peer has handled every frame up to this number.
     acknowledged: u64,
-    /// What follows it, oldest first.
-    unacknowledged: VecDeque<Said>,
-    /// The payload of all of these.
+    /// The bodies sent after that, oldest first.
+    unacknowledged: VecDeque<OutboundBody>,
+    /// Payload bytes of `unacknowledged`.
     unacknowledged_bytes: usize,
-    /// When a call or its outcome was last said or heard.
+    /// When a call or its outcome was last sent or received.
     carried_call_at: Option<Time>,
-    /// The highest number that was ever handed to the driver: what is above has certainly not left.
+    /// The highest frame number handed to the driver. Frames above it have certainly not left.
     transmitted: u64,
-    /// How many frames are transmitted again if nothing is acknowledged.
+    /// Number of frames to retransmit if nothing is acknowledged.
     burst: usize,
-    /// Whether the driver last said that there is a connection; assumed at first, so that it dials.
+    /// Whether the driver last reported a connection. Initially assumed, so that the driver dials.
     connected: bool,
-    /// The view that the peer was last told of.
+    /// The revision of the view last announced to the peer.
     pub(crate) announced: u64,
     /// The number of the last frame from the peer that was handled.
     handled: u64,
-    /// The last one of them from which nothing can bounce any more: so far they may be acknowledged.
+    /// The last handled frame of which no message can bounce any more; frames up to it may be acknowledged.
     settled: u64,
-    /// Frames after it that came already, and wait for this node's view to catch up; each with its acknowledgement.
+    /// Later frames that wait for this node's view to catch up, each with its acknowledgement.
     waiting: VecDeque<(u64, Body)>,
-    /// The payload of these.
+    /// Payload bytes of `waiting`.
     waiting_bytes: usize,
-    /// An acknowledgement that counts once everything up to the first number has been handled.
+    /// An acknowledgement (second) that takes effect once every frame up to the first number has been handled.
     acknowledged_later: Option<(u64, u64)>,
     /// The acknowledgement last transmitted.
     acknowledgement_sent: u64,
-    /// The peer waits for an acknowledgement.
+    /// Whether the peer waits for an acknowledgement.
     pub(crate) acknowledge_now: bool,
-    /// When a timer will send the acknowledgement; there may be later ones that nobody needs.
+    /// When a timer will send the acknowledgement. Later, redundant timers may exist.
     pub(crate) acknowledges_at: Option<Time>,
-    /// Whether the peer has said something that it may not send.
+    /// Whether the peer has sent a body that it is not authorized to send.
     pub(crate) is_refused: bool,
-    /// Whether a timer runs that will transmit again, and what was acknowledged when it was set.
+    /// The acknowledged number when the retransmission timer was set, if one runs.
     pub(crate) retransmit_timer: Option<u64>,
 }
 
@@ -95,34 +95,34 @@ impl Session {
         }
     }
 
-    /// Everything up to this number has been handled by the peer.
+    /// The peer has handled every frame up to this number.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// When a call or its outcome was last said or heard.
+    /// When a call or its outcome was last sent or received.
     pub(crate) fn carried_call_at(&self) -> Option<Time> {
         self.carried_call_at
     }
 
-    /// Frames said and not acknowledged, oldest first.
+    /// Unacknowledged bodies, oldest first.
     pub(crate) fn unacknowledged(&self) -> impl ExactSizeIterator<Item = &Body> + DoubleEndedIterator {
-        self.unacknowledged.iter().map(|said| &said.body)
+        self.unacknowledged.iter().map(|outbound| &outbound.body)
     }
 
-    /// How many bytes of payload are kept until they are acknowledged.
+    /// Payload bytes kept until they are acknowledged.
     pub(crate) fn unacknowledged_bytes(&self) -> usize {
         self.unacknowledged_bytes
     }
 
-    /// Says something, and returns its number.
+    /// Sends a body and returns its frame number.
     pub(crate) fn send(&mut self, now: Time, body: Body, fenced: bool, out: &mut Vec<Command>) -> u64 {
         let number = self.acknowledged + self.unacknowledged.len() as u64 + 1;
         self.unacknowledged_bytes += body.payload_bytes();
         if body.is_of_call() {
             self.carried_call_at = Some(now);
         }
-        self.unacknowledged.push_back(Said {
+        self.unacknowledged.push_back(OutboundBody {
             acknowledged: self.settled,
             body,
         });
@@ -132,8 +132,10 @@ impl Session {
         number
     }
 
-    /// Takes in a frame. A body that came before, or that leaves a gap, is not kept but answered (or asked for) again. If it is
-    /// the next one to be handled, gives it as [`Session::next`] would, without a stop among those that wait.
+    /// Accepts a frame.
+    ///
+    /// A duplicate, or a body after a gap, is discarded and triggers an acknowledgement. The next body to be handled is
+    /// returned directly, as [`Session::next`] would, without passing through `waiting`.
     pub(crate) fn take(&mut self, now: Time, frame: Frame, limits: &Limits, known: Option<u64>) -> Option<(u64, Body)> {
         let Frame {
             number,
@@ -164,7 +166,7 @@ impl Session {
         None
     }
 
-    /// Whether one more frame may wait: as much as may be on its way from an honest peer, which says the rest again.
+    /// Whether one more frame may wait. The bound is what an honest peer may have in flight; it retransmits the rest.
     fn has_room(&self, limits: &Limits) -> bool {
         self.waiting.len() < limits.unacknowledged_per_peer && self.waiting_bytes < limits.unacknowledged_bytes_per_peer
     }
@@ -179,13 +181,14 @@ impl Session {
         self.waiting.pop_front()
     }
 
-    /// The frame from [`Session::next`] has been handled entirely: its acknowledgement counts. True if that is news.
+    /// Marks the frame from [`Session::next`] as handled, so that its acknowledgement takes effect. Returns whether
+    /// that advances.
     pub(crate) fn handled(&mut self, acknowledged: u64) -> bool {
         self.handled += 1;
         self.take_acknowledgement(acknowledged)
     }
 
-    /// Takes in an acknowledgement whose time has come; true if it is news.
+    /// Applies a deferred acknowledgement if it is due; returns whether it advances.
     pub(crate) fn take_later_acknowledgement(&mut self) -> bool {
         match self.acknowledged_later {
             Some((number, acknowledged)) if number <= self.handled => {
@@ -197,39 +200,39 @@ impl Session {
     }
 
     pub(crate) fn take_acknowledgement(&mut self, number: u64) -> bool {
-        // A peer can't have handled what never left; a number from nowhere is ignored.
+        // A peer cannot have handled a frame that never left: an invalid number is ignored.
         if number <= self.acknowledged || number > self.transmitted {
             return false;
         }
         let forgotten = self.unacknowledged.drain(..(number - self.acknowledged) as usize);
-        let bytes: usize = forgotten.map(|said| said.body.payload_bytes()).sum();
+        let bytes: usize = forgotten.map(|outbound| outbound.body.payload_bytes()).sum();
         self.unacknowledged_bytes -= bytes;
         self.acknowledged = number;
         self.burst = RETRANSMIT_BURST;
         true
     }
 
-    /// Nothing can bounce from what was handled so far.
+    /// Marks all handled frames as free of possible bounces.
     pub(crate) fn settle(&mut self) {
         self.settled = self.handled;
     }
 
-    /// Whether all that was handled may be acknowledged.
+    /// Whether all handled frames may be acknowledged.
     pub(crate) fn is_settled(&self) -> bool {
         self.settled == self.handled
     }
 
-    /// Whether handled frames are still to be acknowledged.
+    /// Whether an acknowledgement is outstanding.
     pub(crate) fn owes_acknowledgement(&self) -> bool {
         self.acknowledge_now || self.handled > self.acknowledgement_sent
     }
 
-    /// Whether an acknowledgement should leave without waiting for a frame that carries it.
+    /// Whether an acknowledgement should leave without waiting for a frame to carry it.
     pub(crate) fn acknowledgement_is_urgent(&self) -> bool {
         self.acknowledge_now || self.handled - self.acknowledgement_sent >= ACKNOWLEDGE_EVERY
     }
 
-    /// Transmits an acknowledgement alone.
+    /// Transmits a bare acknowledgement.
     pub(crate) fn acknowledge(&mut self, now: Time, out: &mut Vec<Command>) {
         self.acknowledgement_sent = self.settled;
         self.acknowledge_now = false;
@@ -244,29 +247,33 @@ impl Session {
         });
     }
 
-    /// There is a new connection (or the fence is off): everything not acknowledged is transmitted again.
+    /// Handles a new connection, or the end of fencing: retransmits all unacknowledged frames.
     pub(crate) fn connected(&mut self, now: Time, out: &mut Vec<Command>) {
         self.connected = true;
         self.transmit_again(now, usize::MAX, out);
     }
 
-    /// The connection broke.
+    /// Handles a broken connection.
     pub(crate) fn disconnected(&mut self) {
         self.connected = false;
     }
 
-    /// Nothing was acknowledged for long: the oldest frames are transmitted again; without a connection just one, so
+    /// Retransmits the oldest frames after a time without acknowledgements. Without a connection it is just one, so
     /// that the driver dials.
-    pub(crate) fn hangs(&mut self, now: Time, out: &mut Vec<Command>) {
+    pub(crate) fn retransmit_stalled(&mut self, now: Time, out: &mut Vec<Command>) {
         let count = if self.connected { self.burst } else { 1 };
         self.burst = self.burst.saturating_mul(2);
         self.transmit_again(now, count, out);
     }
 
-    /// What certainly never left, taken out, oldest first.
+    /// Takes the bodies that were never transmitted, oldest first.
     pub(crate) fn take_never_sent(&mut self) -> Vec<Body> {
         let kept = (self.transmitted - self.acknowledged) as usize;
-        let never_sent: Vec<Body> = self.unacknowledged.drain(kept..).map(|said| said.body).collect();
+        let never_sent: Vec<Body> = self
+            .unacknowledged
+            .drain(kept..)
+            .map(|outbound| outbound.body)
+            .collect();
         self.unacknowledged_bytes -= never_sent.iter().map(Body::payload_bytes).sum::<usize>();
         never_sent
     }
@@ -279,8 +286,8 @@ impl Session {
     }
 
     fn transmit(&mut self, now: Time, number: u64, out: &mut Vec<Command>) {
-        let said = &self.unacknowledged[(number - self.acknowledged - 1) as usize];
-        let (acknowledged, mut body) = (said.acknowledged, said.body.clone());
+        let outbound = &self.unacknowledged[(number - self.acknowledged - 1) as usize];
+        let (acknowledged, mut body) = (outbound.acknowledged, outbound.body.clone());
         if self.planted.is(Bug::LoseTells) && number <= self.transmitted && body.is_tell() {
             body = Body::Ping;
         }
@@ -298,7 +305,7 @@ impl Session {
     }
 }
 
-/// Whether something can be handled by a node that knows this view. Without a view nothing can.
+/// Whether a node that knows this view can handle a body. Without a view it can handle none.
 fn is_of_view(body: &Body, known: Option<u64>) -> bool {
     known.is_some_and(|known| !matches!(body, Body::ViewIs { revision } if *revision > known))
 }
@@ -322,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_a_peer_is_counted_until_it_is_acknowledged_or_taken_back() {
+    fn unacknowledged_bytes_are_counted_until_acknowledged_or_taken() {
         let mut session = Session::new(NodeId(2), Planted::default());
         let mut out = Vec::new();
         for bytes in [100, 20, 3] {
@@ -339,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_view_is_bounded_in_bytes() {
+    fn frames_waiting_for_a_view_are_bounded_in_bytes() {
         let mut session = Session::new(NodeId(2), Planted::default());
         let limits = Limits {
             unacknowledged_bytes_per_peer: 100,
@@ -364,6 +371,6 @@ mod tests {
             session.handled(0);
         }
         assert_eq!(session.waiting_bytes, 0);
-        assert!(comes(&mut session, 4, chunk(60)), "what was not kept is said again");
+        assert!(comes(&mut session, 4, chunk(60)), "a discarded frame is retransmitted");
     }
 }

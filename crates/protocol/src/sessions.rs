@@ -1,4 +1,4 @@
-//! How a node speaks: to its peers over sessions, to itself, and to its driver.
+//! State shared by all parts of a node, and its sessions: how it sends to peers, to itself and to its driver.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -10,33 +10,33 @@ use crate::session::Session;
 use crate::timers::{Due, Timers};
 use crate::{Body, Command, Frame, Limits, View};
 
-/// Calls that travelled no longer ago than this are likely to be followed by others.
-const CALLS_GO_ON: Duration = Duration::from_millis(10);
+/// Calls exchanged within this time make further ones likely.
+const CALL_BURST_GAP: Duration = Duration::from_millis(10);
 
-/// What all parts of a node share.
+/// State shared by all parts of a node.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(crate) me: NodeId,
     pub(crate) planted: Planted,
     pub(crate) limits: Limits,
-    /// The time of the event being handled.
+    /// Time of the event being handled.
     pub(crate) now: Time,
-    /// The commands of the event being handled.
+    /// Commands of the event being handled.
     pub(crate) out: Vec<Command>,
     pub(crate) timers: Timers,
     pub(crate) view: Option<View>,
-    /// Until when the lease is good.
+    /// End of the lease, as far as this node knows.
     good_until: Time,
-    /// The lease may have run out: nothing leaves.
+    /// Whether the lease may have expired: no frame is transmitted.
     fenced: bool,
     sessions: BTreeMap<NodeId, Session>,
-    /// Mail was delivered in the event at hand, and may bounce.
+    /// Whether the current event delivered messages, which may bounce.
     delivered: bool,
-    /// Peers whose frames were handled after that.
+    /// Peers whose frames were handled after such a delivery.
     may_bounce: Vec<NodeId>,
-    /// Nodes that others have named and that are too new for the view. They may be gone before a view names them.
+    /// Nodes named by peers that are too new for the view. They may be gone before any view contains them.
     newcomers: BTreeSet<NodeId>,
-    /// What this node says to itself: handled in order before the event ends.
+    /// Bodies that this node has sent to itself, handled in order before the event ends.
     loopback: VecDeque<Body>,
     loopback_sent: u64,
     loopback_handled: u64,
@@ -64,13 +64,13 @@ impl Sessions {
         }
     }
 
-    /// Wants something done.
+    /// Emits a command.
     pub(crate) fn command(&mut self, command: Command) {
         self.delivered |= matches!(command, Command::Deliver { .. });
         self.out.push(command);
     }
 
-    /// An event that is no bounce: all mail that was delivered before has found its activation.
+    /// Settles all delivered messages: an event other than a bounce proves that each has found its activation.
     pub(crate) fn nothing_bounces(&mut self) {
         self.delivered = false;
         while let Some(peer) = self.may_bounce.pop() {
@@ -84,9 +84,9 @@ impl Sessions {
         }
     }
 
-    /// The view; only called where there is one, because frames wait for a view and callers are turned away without.
+    /// The view. Only called with one present: frames wait for a view, and sends are rejected without one.
     pub(crate) fn view(&self) -> &View {
-        self.view.as_ref().expect("nothing gets here without a view")
+        self.view.as_ref().expect("handled only after the first view")
     }
 
     /// Whether a node has stopped for good.
@@ -94,12 +94,12 @@ impl Sessions {
         self.view.as_ref().is_some_and(|view| view.is_dead(node))
     }
 
-    /// Who owns the actor's slot.
+    /// The owner of the actor's directory slot.
     pub(crate) fn directory_of(&self, actor: &ActorId) -> NodeId {
         self.view().directory_of(actor).node
     }
 
-    /// Says something to a node and returns its number in what was said to it. The dead hear nothing.
+    /// Sends a body to a node and returns its frame number. Bodies to dead nodes are dropped.
     pub(crate) fn send(&mut self, to: NodeId, body: Body) -> u64 {
         if to == self.me {
             self.loopback.push_back(body);
@@ -127,7 +127,7 @@ impl Sessions {
         number
     }
 
-    /// The number up to which a node has handled what was said to it; everything, if it is dead.
+    /// The number up to which a node has handled the frames sent to it; `u64::MAX` if it is dead.
     pub(crate) fn acknowledged(&self, node: NodeId) -> u64 {
         if node == self.me {
             return self.loopback_handled;
@@ -139,7 +139,7 @@ impl Sessions {
         }
     }
 
-    /// Whether so much is on its way to a node that callers must be turned away.
+    /// Whether the node's credit is used up, so that calls must be rejected.
     pub(crate) fn is_full(&self, node: NodeId) -> bool {
         self.sessions.get(&node).is_some_and(|session| {
             session.unacknowledged().len() >= self.limits.unacknowledged_per_peer
@@ -147,7 +147,7 @@ impl Sessions {
         })
     }
 
-    /// What was said to all peers and is not acknowledged: frames, and the bytes of their payload.
+    /// Unacknowledged frames to all peers, and their payload bytes.
     pub(crate) fn credit_in_use(&self) -> (usize, usize) {
         self.sessions.values().fold((0, 0), |(frames, bytes), session| {
             (
@@ -157,13 +157,13 @@ impl Sessions {
         })
     }
 
-    /// Whether calls have travelled between this node and a peer just now.
+    /// Whether calls were recently exchanged with a peer.
     pub(crate) fn carries_calls(&self, peer: NodeId) -> bool {
         let carried_at = self.sessions.get(&peer).and_then(Session::carried_call_at);
-        carried_at.is_some_and(|at| self.now.since(at) <= CALLS_GO_ON)
+        carried_at.is_some_and(|at| self.now.since(at) <= CALL_BURST_GAP)
     }
 
-    /// The peers with whom something is under way, and what.
+    /// Peers with their unacknowledged bodies.
     pub(crate) fn unacknowledged(
         &self,
     ) -> impl Iterator<Item = (NodeId, impl ExactSizeIterator<Item = &Body> + DoubleEndedIterator)> {
@@ -172,25 +172,25 @@ impl Sessions {
             .map(|(peer, session)| (*peer, session.unacknowledged()))
     }
 
-    /// Everybody there is a session with.
+    /// All peers with a session.
     pub(crate) fn peers(&self) -> Vec<NodeId> {
         self.sessions.keys().copied().collect()
     }
 
-    /// Somebody has named a node.
+    /// Records a node named by a peer, if it is too new for the view.
     pub(crate) fn notice(&mut self, node: NodeId) {
         if node.0 > self.revision() {
             self.newcomers.insert(node);
         }
     }
 
-    /// The nodes that were too new for the views before this one, and no longer are.
+    /// Takes the nodes that were too new for earlier views and are covered by this revision.
     pub(crate) fn take_newcomers(&mut self, revision: u64) -> BTreeSet<NodeId> {
         let later = self.newcomers.split_off(&NodeId(revision + 1));
         std::mem::replace(&mut self.newcomers, later)
     }
 
-    /// The next thing that this node said to itself. [`Sessions::loopback_done`] must follow when it was handled.
+    /// The next body sent to this node itself. [`Sessions::loopback_done`] must follow when it has been handled.
     pub(crate) fn next_loopback(&mut self) -> Option<Body> {
         self.loopback.pop_front()
     }
@@ -199,8 +199,8 @@ impl Sessions {
         self.loopback_handled += 1;
     }
 
-    /// Takes in a frame. If what it says can be handled at once, gives it as [`Sessions::next_frame`] would; else there may be
-    /// something to be handled all the same.
+    /// Accepts a frame. If its body can be handled at once, returns it as [`Sessions::next_frame`] would. Otherwise
+    /// waiting frames may have become ready.
     pub(crate) fn take_frame(&mut self, from: NodeId, mut frame: Frame) -> Option<(u64, Body)> {
         if let Some(body) = &mut frame.body {
             body.change_clock(frame.sent_at, self.now);
@@ -216,14 +216,14 @@ impl Sessions {
         session.take(self.now, frame, &self.limits, known)
     }
 
-    /// The next thing a peer said that can be handled now, and its acknowledgement. [`Sessions::frame_done`] must follow when
-    /// it was handled.
+    /// The next body from a peer that can be handled now, with its acknowledgement. [`Sessions::frame_done`] must
+    /// follow when it has been handled.
     pub(crate) fn next_frame(&mut self, from: NodeId) -> Option<(u64, Body)> {
         let known = self.known_revision();
         self.sessions.get_mut(&from)?.next(known)
     }
 
-    /// Says to the driver that a peer has said what it may not send; once is enough.
+    /// Reports a peer that sent an unauthorized body to the driver, once per peer.
     pub(crate) fn refuse(&mut self, from: NodeId) {
         if let Some(session) = self.sessions.get_mut(&from)
             && !std::mem::replace(&mut session.is_refused, true)
@@ -232,12 +232,12 @@ impl Sessions {
         }
     }
 
-    /// A frame was handled; true if its acknowledgement is news.
+    /// Marks a frame as handled; returns whether its acknowledgement advances.
     pub(crate) fn frame_done(&mut self, from: NodeId, acknowledged: u64) -> bool {
         let session = self
             .sessions
             .get_mut(&from)
-            .expect("it lives as long as its frames are handled");
+            .expect("a session outlives the handling of its frames");
         let is_news = session.handled(acknowledged);
         if !self.delivered {
             session.settle();
@@ -247,14 +247,14 @@ impl Sessions {
         is_news
     }
 
-    /// Whether a peer has acknowledged something apart from what it said.
+    /// Applies a deferred acknowledgement of a peer; returns whether it advances.
     pub(crate) fn take_later_acknowledgement(&mut self, from: NodeId) -> bool {
         self.sessions
             .get_mut(&from)
             .is_some_and(Session::take_later_acknowledgement)
     }
 
-    /// Acknowledges what was handled, at once if it is urgent, else within the usual time.
+    /// Acknowledges handled frames: at once if urgent, otherwise within the usual delay.
     pub(crate) fn acknowledge(&mut self, peer: NodeId) {
         let Some(session) = self.sessions.get_mut(&peer) else {
             return;
@@ -267,9 +267,9 @@ impl Sessions {
             return;
         }
         let at = match session.acknowledge_now {
-            // As soon as it is known that nothing bounces.
+            // As soon as no message of it can bounce any more.
             true => self.now,
-            // If so many were handled that it is urgent, the next event does it.
+            // If it has become urgent by count, the next event sends it.
             false => self.now + self.limits.acknowledge_after,
         };
         if session.acknowledges_at.is_none_or(|earlier| at < earlier) {
@@ -278,8 +278,8 @@ impl Sessions {
         }
     }
 
-    /// The peer waits for an acknowledgement.
-    pub(crate) fn acknowledge_soon(&mut self, peer: NodeId) {
+    /// Marks a peer as waiting for an acknowledgement.
+    pub(crate) fn request_acknowledgement(&mut self, peer: NodeId) {
         if let Some(session) = self.sessions.get_mut(&peer) {
             session.acknowledge_now = true;
         }
@@ -304,7 +304,7 @@ impl Sessions {
             return;
         }
         if before == Some(session.acknowledged()) && !self.fenced {
-            session.hangs(self.now, &mut self.out);
+            session.retransmit_stalled(self.now, &mut self.out);
         }
         session.retransmit_timer = Some(session.acknowledged());
         self.timers
@@ -328,15 +328,15 @@ impl Sessions {
         }
     }
 
-    /// Looks whether the lease may have run out by now.
-    pub(crate) fn look_at_lease(&mut self, by_timer: bool) {
+    /// Fences the node if the lease may have expired by now.
+    pub(crate) fn check_lease(&mut self, by_timer: bool) {
         if self.planted.is(Bug::TrustLeaseTimer) && !by_timer {
             return;
         }
         self.fenced |= self.now >= self.good_until;
     }
 
-    /// The lease is good until then: what was kept back leaves.
+    /// Extends the lease and transmits the frames that were held back.
     pub(crate) fn may_act_until(&mut self, until: Time) {
         self.good_until = until;
         let was_fenced = std::mem::replace(&mut self.fenced, self.now >= until);
@@ -351,7 +351,7 @@ impl Sessions {
         }
     }
 
-    /// Ends the session with a dead peer and returns what certainly never left.
+    /// Ends the session with a dead peer and returns the bodies that were never transmitted.
     pub(crate) fn end(&mut self, peer: NodeId) -> Vec<Body> {
         match self.sessions.remove(&peer) {
             Some(mut session) => session.take_never_sent(),
@@ -359,7 +359,7 @@ impl Sessions {
         }
     }
 
-    /// What was sent in views up to this one can be handled; without a view nothing can.
+    /// The newest view whose frames can be handled; `None` without a view.
     fn known_revision(&self) -> Option<u64> {
         match self.planted.is(Bug::IgnoreViews) {
             true => self.view.as_ref().map(|_| u64::MAX),

@@ -1,4 +1,4 @@
-//! The directory slots that a node owns.
+//! Directory slots owned by a node.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use crate::collections::actor_map::ActorMap;
 use crate::directory_entry::{DirectoryEntry, HostedAt};
 use crate::{DirectoryBody, Entry};
 
-/// One slot, at its owner.
+/// A slot, at its owner.
 #[derive(Debug)]
 pub(crate) struct OwnedSlot {
     /// This node's epoch as the owner.
     pub(crate) epoch: SlotEpoch,
-    /// Counts the activations granted in this epoch.
+    /// Number of activations granted in this epoch.
     pub(crate) counter: u32,
-    /// Whether questions are answered.
+    /// Whether the owner answers questions.
     pub(crate) phase: SlotPhase,
-    /// Where the actors are.
+    /// Locations of actors.
     pub(crate) entries: ActorMap<DirectoryEntry>,
 }
 
-/// Whether a slot's owner may answer.
+/// Whether a slot's owner may answer questions.
 #[derive(Debug)]
 pub(crate) enum SlotPhase {
     /// It may.
@@ -31,22 +31,22 @@ pub(crate) enum SlotPhase {
     Awaiting {
         /// The previous owner.
         from: NodeId,
-        /// Who asked meanwhile.
+        /// Questions received meanwhile.
         queue: VecDeque<Question>,
     },
-    /// The previous owner is dead: every node is being asked what it hosts.
+    /// The previous owner is dead: all hosts are being asked for their activations.
     Recovering {
-        /// Who has not answered.
+        /// Hosts that have not answered.
         missing: BTreeSet<NodeId>,
-        /// Who asked meanwhile.
+        /// Questions received meanwhile.
         queue: VecDeque<Question>,
     },
 }
 
-/// What waits for a slot to open.
+/// A question queued until a slot opens.
 #[derive(Debug)]
 pub(crate) enum Question {
-    /// A message that is to be passed on.
+    /// A message to forward.
     Pass(Arc<Message>),
     /// A request of a node.
     Ask(NodeId, DirectoryBody),
@@ -66,8 +66,8 @@ impl OwnedSlot {
         matches!(self.phase, SlotPhase::Open)
     }
 
-    /// The epoch of the next activation that this owner grants: higher than all before, because the slot epoch is higher
-    /// than that of earlier owners.
+    /// Allocates the epoch of the next activation that this owner grants. It exceeds all earlier ones, because the slot
+    /// epoch exceeds that of earlier owners.
     pub(crate) fn grant(&mut self) -> ActivationEpoch {
         let last = ActivationEpoch {
             slot: self.epoch,
@@ -78,7 +78,7 @@ impl OwnedSlot {
         next
     }
 
-    /// Learns from another node where an actor is. Of two words the one about the later activation counts.
+    /// Merges an entry reported by another node. The later of two activations wins.
     pub(crate) fn learn(&mut self, entry: Entry) {
         let known = self.entries.get(&entry.actor).and_then(DirectoryEntry::hosted_at);
         if known.is_some_and(|known| (known.epoch, known.attempts_void) >= (entry.epoch, entry.attempts_void)) {

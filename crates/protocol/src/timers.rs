@@ -1,4 +1,4 @@
-//! What a node waits for, ordered by time.
+//! Timers of a node, ordered by time.
 
 use std::collections::BTreeSet;
 
@@ -6,33 +6,33 @@ use elastin_types::{ActivationEpoch, ActorId, NodeId, Time};
 
 use crate::deadlines::Deadlines;
 
-/// What is due.
+/// The reason for a timer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
-    /// A call's deadline; the call's sequence number.
+    /// The deadline of the call with this sequence number.
     Call(u64),
-    /// Say what has landed.
+    /// Report landed messages.
     Landing,
     /// Acknowledge a peer's frames.
     Acknowledge(NodeId),
-    /// Look whether a peer still answers.
+    /// Check whether a peer still acknowledges frames.
     Retransmit(NodeId),
-    /// The deadline of a move away from here.
+    /// The deadline of a move away from this node.
     Move(ActorId),
-    /// The next part of an image.
+    /// The next chunk of an image.
     Stage(ActorId),
-    /// A grant that messages wait for.
+    /// The end of the wait for a grant.
     Expected(ActorId, ActivationEpoch),
-    /// Moves that were refused for now.
+    /// Retry moves that were refused because a target was overloaded.
     MovesAgain,
-    /// The memory of where an actor went.
+    /// Expiry of a tombstone.
     Tombstone(ActorId),
 }
 
-/// An ordered set of times. A timer that is no longer wanted may stay: whoever gets it looks whether it still matters.
+/// An ordered set of times. Obsolete timers may remain: each handler checks whether its timer still matters.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// Those of calls are apart, because there are so many.
+    /// Deadlines of calls, kept apart because there are so many.
     calls: Deadlines,
     others: BTreeSet<(Time, Due)>,
 }
@@ -61,10 +61,10 @@ impl Timers {
         }
     }
 
-    /// Takes out the next one that is due.
+    /// Takes the next due timer.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<(Time, Due)> {
         let next = self.next().filter(|next| *next <= now)?;
-        // Of those that are due at the same time, calls come first.
+        // Calls precede other timers due at the same time.
         match self.calls.first() {
             Some((at, _)) if at == next => self.calls.pop_first().map(|(at, sequence)| (at, Due::Call(sequence))),
             _ => self.others.pop_first(),

@@ -1,4 +1,4 @@
-//! Who is in the cluster, and who owns which part of the directory.
+//! Membership views and the ownership of directory slots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Map, MoveError};
 
-/// How many hash slots the directory has. Enough that 1,000 nodes get an even share, few enough that the whole table
+/// Number of hash slots of the directory. Enough that 1,000 nodes get an even share, few enough that the whole table
 /// fits in one small value of the coordination service.
 pub const SLOT_COUNT: usize = 4096;
 
@@ -18,12 +18,12 @@ pub const SLOT_COUNT: usize = 4096;
 #[serde(try_from = "u16")]
 pub struct Slot(u16);
 
-/// A number that is none of a slot's.
+/// An invalid slot number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there are {SLOT_COUNT} slots, not {0}")]
+#[error("slot {0} is out of range: there are {SLOT_COUNT} slots")]
 pub struct NotASlot(u16);
 
-// INVARIANT: every slot is one of `SLOT_COUNT`, also those that peers name; tables are indexed by them.
+// INVARIANT: every slot number is below `SLOT_COUNT`, even if a peer sent it, because tables are indexed by it.
 impl TryFrom<u16> for Slot {
     type Error = NotASlot;
 
@@ -36,7 +36,7 @@ impl TryFrom<u16> for Slot {
 }
 
 impl Slot {
-    /// The slot of an actor: a hash that is the same on every machine and in every build, because nodes must agree.
+    /// The slot of an actor. The hash is the same on every machine and in every build, because nodes must agree on it.
     pub fn of(actor: &ActorId) -> Self {
         let mut hash = Fnv::default();
         hash.write(&actor.tenant.0.to_le_bytes());
@@ -51,10 +51,12 @@ impl Slot {
 
     /// The slot with this number.
     ///
-    /// # Panics
-    /// If there is no such slot.
+    /// # Panics If there is no such slot.
     pub fn new(index: usize) -> Self {
-        assert!(index < SLOT_COUNT, "there are {SLOT_COUNT} slots, not {index}");
+        assert!(
+            index < SLOT_COUNT,
+            "slot {index} is out of range: there are {SLOT_COUNT} slots"
+        );
         Self(index as u16)
     }
 
@@ -63,7 +65,7 @@ impl Slot {
         (0..SLOT_COUNT as u16).map(Slot)
     }
 
-    /// Its number, from 0 to [`SLOT_COUNT`] - 1.
+    /// The slot's number, from 0 to [`SLOT_COUNT`] - 1.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -91,30 +93,30 @@ impl Fnv {
     }
 }
 
-/// Who owns a slot.
+/// The owner of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SlotOwner {
-    /// The node that keeps the slot's actors.
+    /// The node that keeps the slot's directory entries.
     pub node: NodeId,
-    /// Counts the owners: it grows with every change.
+    /// The owner's epoch, which grows with every change of ownership.
     pub epoch: SlotEpoch,
-    /// The owner before. If it is still a member it hands the slot over; otherwise the new owner asks all nodes what they
-    /// host.
+    /// The previous owner. If it is still a member it hands the slot over; otherwise the new owner recovers the entries
+    /// from all hosts.
     pub previous: Option<NodeId>,
 }
 
-/// The owner of every slot. Encoded, it takes two bytes per slot and some for each owner.
+/// The owner of every slot. Encoded, it takes two bytes per slot and a few for each owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "PackedTable", into = "PackedTable")]
 pub struct SlotTable {
     owners: Arc<[SlotOwner]>,
 }
 
-/// How a table is encoded: slots have few different owners.
+/// Encoded form of a table: slots have few distinct owners.
 #[derive(Serialize, Deserialize)]
 struct PackedTable {
     owners: Vec<SlotOwner>,
-    /// For each slot the number of its owner, two bytes each, lowest first.
+    /// The index of each slot's owner, two bytes each, little-endian.
     slots: Bytes,
 }
 
@@ -135,7 +137,7 @@ impl From<SlotTable> for PackedTable {
     }
 }
 
-/// A slot table that was not encoded by this software.
+/// The error for bytes that do not encode a slot table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a slot table")]
 pub struct NotASlotTable;
@@ -157,7 +159,7 @@ impl TryFrom<PackedTable> for SlotTable {
 }
 
 impl SlotTable {
-    /// A table in which one node owns everything, such as the supervisor of an embedded cluster.
+    /// A table in which one node owns all slots, such as the supervisor of an embedded cluster.
     pub fn owned_by(node: NodeId, epoch: SlotEpoch) -> Self {
         let owner = SlotOwner {
             node,
@@ -169,12 +171,11 @@ impl SlotTable {
         }
     }
 
-    /// The first table of a cluster: the nodes share the slots evenly, and nobody has owned any before.
+    /// The first table of a cluster: the nodes share the slots evenly, and no slot has a previous owner.
     ///
-    /// # Panics
-    /// If there is no node.
+    /// # Panics If there is no node.
     pub fn shared_by(nodes: &[NodeId], epoch: SlotEpoch) -> Self {
-        assert!(!nodes.is_empty(), "somebody must own the directory");
+        assert!(!nodes.is_empty(), "the directory needs an owner");
         let owner = |slot: Slot| SlotOwner {
             node: nodes[slot.index() % nodes.len()],
             epoch,
@@ -185,7 +186,7 @@ impl SlotTable {
         }
     }
 
-    /// Who owns a slot.
+    /// The owner of a slot.
     pub fn owner(&self, slot: Slot) -> SlotOwner {
         self.owners[slot.index()]
     }
@@ -195,13 +196,13 @@ impl SlotTable {
         self.owners.iter().any(|owner| owner.node == node)
     }
 
-    /// Whether a node owns any slot, or was the last to own one before its present owner.
+    /// Whether a node owns any slot, or is the previous owner of one.
     fn is_or_was_owner(&self, node: NodeId) -> bool {
         let mut owners = self.owners.iter();
         owners.any(|owner| owner.node == node || owner.previous == Some(node))
     }
 
-    /// The slots that have another owner, or an owner of another epoch, than in an earlier table.
+    /// The slots whose owner or owner epoch differs from an earlier table.
     pub fn changed_since<'a>(&'a self, before: &'a SlotTable) -> impl Iterator<Item = Slot> + 'a {
         let same = Arc::ptr_eq(&self.owners, &before.owners);
         let all = if same { 0 } else { SLOT_COUNT };
@@ -210,7 +211,7 @@ impl SlotTable {
             .filter(|slot| self.owner(*slot) != before.owner(*slot))
     }
 
-    /// The table after a node has given so many of its slots to another.
+    /// The table after `from` has handed the given number of its slots over to `to`.
     pub fn handing_over(&self, from: NodeId, to: NodeId, slots: usize) -> Self {
         let mut owners = self.owners.to_vec();
         for owner in owners.iter_mut().filter(|owner| owner.node == from).take(slots) {
@@ -223,9 +224,10 @@ impl SlotTable {
         Self { owners: owners.into() }
     }
 
-    /// The table after the owners that are not in `owning` have gone and new ones have come: every owner gets an even
-    /// share, as few slots as possible change hands, and those that do get a higher epoch. Every node that computes it
-    /// from the same input gets the same table. Returns `None` if nothing changes, or nobody can own anything.
+    /// The table for a changed set of owners, or `None` if nothing changes or `owning` is empty.
+    ///
+    /// Every owner gets an even share and as few slots as possible change owners, with a higher epoch. The result
+    /// depends only on the input, so all nodes compute the same table.
     pub fn rebalanced(&self, owning: &[NodeId]) -> Option<Self> {
         let mut share: BTreeMap<NodeId, usize> = owning.iter().map(|node| (*node, 0)).collect();
         if share.is_empty() {
@@ -237,7 +239,7 @@ impl SlotTable {
         let mut homeless = Vec::new();
         for (index, owner) in self.owners.iter().enumerate() {
             match share.get_mut(&owner.node) {
-                // A node keeps what it has up to its even share; only some nodes may have the rounded-up one.
+                // A node keeps its slots up to its even share; only some nodes may have the rounded-up share.
                 Some(count) if *count < most - 1 => *count += 1,
                 Some(count) if *count == most - 1 && at_most < full_shares => {
                     *count += 1;
@@ -267,17 +269,17 @@ impl SlotTable {
     }
 }
 
-/// What a member of the cluster takes part in.
+/// Capabilities of a member of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Whether it hosts actors. A client, and a supervisor that only keeps the directory, does not.
+    /// Whether it hosts actors. A client does not, nor does a supervisor that only keeps the directory.
     pub hosts: bool,
-    /// Whether it is being emptied: it keeps what it has but takes no new actors.
+    /// Whether it is draining: it keeps its actors but accepts no new ones.
     pub draining: bool,
 }
 
 impl Member {
-    /// A server that takes actors.
+    /// A server that accepts actors.
     pub const SERVER: Member = Member {
         hosts: true,
         draining: false,
@@ -291,17 +293,17 @@ impl Member {
 
 /// The cluster as of one revision of the coordination service.
 ///
-/// INVARIANT: a node that was a member and is missing here has stopped: its lease has run out and the hold has passed, so
-/// no turn of it starts and no reply or write of it can take effect any more. Everything that takes over from a dead node
+/// INVARIANT: a node that was a member and is missing here has stopped. Its lease has expired and the hold has passed,
+/// so it starts no turn, and none of its replies or writes can take effect any more. Every take-over from a dead node
 /// relies on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
-    /// The revision; it only grows. A node whose id is at most this number and that is not a member is dead; one with a
-    /// higher number has joined since.
+    /// The revision, which only grows. A node whose id is at most this number and that is not a member is dead. A node
+    /// with a higher id has joined since.
     pub revision: u64,
-    /// Everybody who is there.
+    /// All members.
     pub members: Arc<BTreeMap<NodeId, Member>>,
-    /// Who owns which slot of the directory. Owners that are not members are about to be replaced.
+    /// The owners of directory slots. Owners that are not members are about to be replaced.
     pub slots: SlotTable,
 }
 
@@ -311,19 +313,19 @@ impl View {
         node.0 <= self.revision && !self.members.contains_key(&node)
     }
 
-    /// Whether a node takes new actors.
+    /// Whether a node accepts new actors.
     pub fn takes_actors(&self, node: NodeId) -> bool {
         self.members
             .get(&node)
             .is_some_and(|member| member.hosts && !member.draining)
     }
 
-    /// Whether a node takes new actors as far as this view can know: a node that is too new for it may.
+    /// Whether a node may accept new actors, as far as this view can tell: a node that is too new for it may.
     pub fn may_take_actors(&self, node: NodeId) -> bool {
         node.0 > self.revision || self.takes_actors(node)
     }
 
-    /// The same, with why not.
+    /// Checks whether a node accepts new actors.
     pub(crate) fn check_takes_actors(&self, node: NodeId) -> Result<(), MoveError> {
         if self.takes_actors(node) {
             Ok(())
@@ -334,13 +336,13 @@ impl View {
         }
     }
 
-    /// Whether a node hosts actors, or owns (or just owned) a part of the directory: a client does neither.
+    /// Whether a node hosts actors, or owns or previously owned a directory slot: a client does neither.
     pub(crate) fn is_server_or_owner(&self, node: NodeId) -> bool {
         let member = self.members.get(&node);
         member.is_some_and(|member| member.hosts || self.slots.is_or_was_owner(node))
     }
 
-    /// A node that takes new actors, if there is one: not the same for all slots of one owner.
+    /// A node that accepts new actors, if there is one. The choice varies over the slots of one owner.
     pub(crate) fn any_place(&self, slot: Slot) -> Option<NodeId> {
         let takers: Vec<NodeId> = self
             .members
@@ -348,12 +350,12 @@ impl View {
             .copied()
             .filter(|node| self.takes_actors(*node))
             .collect();
-        // Owners may have every so manieth slot.
+        // An owner may have every n-th slot, so the choice must not depend on the index modulo the number of nodes.
         let turn = slot.index() / takers.len().max(1);
         takers.get(turn % takers.len().max(1)).copied()
     }
 
-    /// Who keeps the directory entry of an actor.
+    /// The owner of the slot of an actor.
     pub fn directory_of(&self, actor: &ActorId) -> SlotOwner {
         self.slots.owner(Slot::of(actor))
     }
@@ -372,15 +374,15 @@ mod tests {
     }
 
     #[test]
-    fn the_slot_of_an_actor_is_fixed_for_ever() {
+    fn the_slot_of_an_actor_never_changes() {
         let folder = ActorType::of("Folder");
         let of = |key: Key| Slot::of(&ActorId::new(folder, key)).index();
-        // These numbers are agreed on between nodes of different builds: a change here splits a cluster.
+        // Nodes of different builds agree on these numbers: a change here splits a cluster.
         assert_eq!([of(7.into()), of("a/b".into()), of([9; 16].into())], [3011, 1914, 3764]);
     }
 
     #[test]
-    fn a_slot_that_is_none_can_not_be_decoded() {
+    fn decoding_an_invalid_slot_fails() {
         let decode = |number: u16| postcard::from_bytes::<Slot>(&postcard::to_stdvec(&number).unwrap());
         assert_eq!(decode(4095), Ok(Slot::new(4095)));
         assert!(decode(4096).is_err());
@@ -402,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_new_for_a_view_is_told_from_who_takes_no_actors() {
+    fn too_new_targets_differ_from_unfit_ones() {
         let view = View {
             revision: 5,
             members: Arc::new([(NodeId(2), Member::SERVER), (NodeId(3), Member::CLIENT)].into()),
@@ -414,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_moves_no_more_slots_than_needed() {
+    fn rebalancing_moves_as_few_slots_as_possible() {
         let one = SlotTable::owned_by(NodeId(1), SlotEpoch(1));
         let three = one.rebalanced(&[NodeId(1), NodeId(2), NodeId(3)]).expect("two joined");
         assert_eq!([1, 2, 3].map(|node| count(&three, node)), [1366, 1365, 1365]);

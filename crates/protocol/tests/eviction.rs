@@ -1,4 +1,4 @@
-//! A client that is no longer a member: each of its calls ends, and nobody is told that a call has not run which may have.
+//! An evicted client: each of its calls ends, and a call that may have run is never reported as not delivered.
 
 mod common;
 
@@ -34,13 +34,13 @@ fn client() -> Driven {
     Driven::new(CLIENT, Limits::default(), common::view(10, members, OWNER, EPOCH.slot))
 }
 
-/// The client calls an actor, as its so-and-so-manieth call.
+/// The client calls an actor, with this sequence number.
 fn calls(client: &mut Driven, sequence: u64, actor: ActorId) -> Vec<Command> {
     let message = Arc::new(common::call(id(sequence), actor));
-    client.happens(Event::Send { message })
+    client.handle(Event::Send { message })
 }
 
-/// The outcomes of calls, in the order in which they are told.
+/// The outcomes of calls, in completion order.
 fn outcomes(commands: Vec<Command>) -> Vec<(u64, Outcome)> {
     let completed = |command| match command {
         Command::Complete { call, outcome } => Some((call.sequence, outcome)),
@@ -50,16 +50,16 @@ fn outcomes(commands: Vec<Command>) -> Vec<(u64, Outcome)> {
 }
 
 #[test]
-fn calls_that_may_have_left_are_in_doubt_and_others_are_not_delivered() {
+fn sent_calls_are_in_doubt_and_unsent_ones_not_delivered() {
     let mut client = client();
-    // On its way through the directory.
+    // In flight through the directory.
     calls(&mut client, 1, actor(1));
-    // Waits behind it.
+    // Queued behind it.
     calls(&mut client, 2, actor(1));
-    // Has a place in its receiver's queue.
+    // Enqueued in its target's mailbox.
     calls(&mut client, 3, actor(2));
     let (landed, epoch) = (actor(2), EPOCH);
-    client.hears(
+    client.receive(
         HOST,
         Body::Landed {
             actor: landed,
@@ -67,12 +67,12 @@ fn calls_that_may_have_left_are_in_doubt_and_others_are_not_delivered() {
             epoch,
         },
     );
-    // The lease may have run out: what is sent now does not leave.
-    client.happens(Event::MayActUntil(Time::ZERO));
+    // The lease may have expired: later calls are not sent.
+    client.handle(Event::MayActUntil(Time::ZERO));
     calls(&mut client, 4, actor(2));
     calls(&mut client, 5, actor(3));
     assert_eq!(
-        outcomes(client.happens(Event::Evicted)),
+        outcomes(client.handle(Event::Evicted)),
         [
             (1, IN_DOUBT),
             (2, NOT_DELIVERED),
@@ -84,25 +84,25 @@ fn calls_that_may_have_left_are_in_doubt_and_others_are_not_delivered() {
 }
 
 #[test]
-fn a_call_that_came_back_is_not_delivered() {
+fn a_returned_call_is_not_delivered() {
     let mut client = client();
     calls(&mut client, 1, actor(1));
-    client.happens(Event::MayActUntil(Time::ZERO));
+    client.handle(Event::MayActUntil(Time::ZERO));
     let message = Arc::new(common::call(id(1), actor(1)));
-    client.hears(OWNER, Body::Returned { message, place: None });
-    assert_eq!(outcomes(client.happens(Event::Evicted)), [(1, NOT_DELIVERED)]);
+    client.receive(OWNER, Body::Returned { message, place: None });
+    assert_eq!(outcomes(client.handle(Event::Evicted)), [(1, NOT_DELIVERED)]);
 }
 
 #[test]
-fn whoever_is_evicted_takes_part_in_nothing_any_more() {
+fn an_evicted_node_ignores_all_events() {
     let mut client = client();
     calls(&mut client, 1, actor(1));
-    client.happens(Event::Evicted);
+    client.handle(Event::Evicted);
     assert_eq!(outcomes(calls(&mut client, 2, actor(1))), [(2, NOT_DELIVERED)]);
     let outcome = Ok(bytes::Bytes::from_static(b"late"));
-    let late = client.hears(HOST, Body::Reply { call: id(1), outcome });
-    let view = client.happens(Event::View(common::view(11, servers(&[OWNER]), OWNER, EPOCH.slot)));
-    let linked = client.happens(Event::LinkUp { peer: OWNER });
-    let acts = client.happens(Event::MayActUntil(Time(u64::MAX)));
+    let late = client.receive(HOST, Body::Reply { call: id(1), outcome });
+    let view = client.handle(Event::View(common::view(11, servers(&[OWNER]), OWNER, EPOCH.slot)));
+    let linked = client.handle(Event::LinkUp { peer: OWNER });
+    let acts = client.handle(Event::MayActUntil(Time(u64::MAX)));
     assert_eq!([late, view, linked, acts], [const { Vec::<Command>::new() }; 4]);
 }

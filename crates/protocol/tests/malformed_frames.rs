@@ -1,4 +1,4 @@
-//! Peers that send what makes no sense, or what they may not send: a node survives it, and serves the others.
+//! Malformed and unauthorized frames: a node survives them and keeps serving other peers.
 
 mod common;
 
@@ -38,18 +38,18 @@ fn server() -> Driven {
     Driven::new(ME, Limits::default(), view())
 }
 
-/// A call of this client to an actor that is nowhere: served, if the directory looks for a place.
+/// Whether a call from this client to a new actor is served: the directory requests a placement.
 fn serves(driven: &mut Driven, client: NodeId, key: u64) -> bool {
     let message = Arc::new(common::call(call(client, key), actor(key)));
     let epoch = None;
-    let commands = driven.hears(client, Body::Message { message, epoch });
+    let commands = driven.receive(client, Body::Message { message, epoch });
     let finds_place =
-        |command: &Command| matches!(command, Command::NeedPlacement { actor: whose, .. } if *whose == actor(key));
+        |command: &Command| matches!(command, Command::NeedPlacement { actor: placed, .. } if *placed == actor(key));
     commands.iter().any(finds_place)
 }
 
-/// What only servers, and owners of slots, send.
-fn words_of_servers() -> Vec<Body> {
+/// Frames that only servers and slot owners may send.
+fn server_only_frames() -> Vec<Body> {
     let slots: Vec<(Slot, SlotEpoch)> = Slot::all().map(|slot| (slot, SlotEpoch(u32::MAX))).collect();
     let entry = Entry {
         actor: actor(1),
@@ -91,7 +91,7 @@ fn words_of_servers() -> Vec<Body> {
             message: message.clone(),
             epoch,
         },
-        // A call of another, whose origin would hear what becomes of it.
+        // A call of another client, which would receive its outcome.
         Body::Message {
             message: message.clone(),
             epoch: Some(epoch),
@@ -124,12 +124,12 @@ fn words_of_servers() -> Vec<Body> {
 }
 
 #[test]
-fn what_only_servers_say_is_ignored_of_a_client_and_told_once() {
+fn server_only_frames_of_a_client_are_refused_and_reported_once() {
     let mut driven = server();
-    let words = words_of_servers();
-    let count = words.len() as u64;
-    for (number, body) in words.into_iter().enumerate() {
-        let commands = driven.hears(CLIENT, body.clone());
+    let frames = server_only_frames();
+    let count = frames.len() as u64;
+    for (number, body) in frames.into_iter().enumerate() {
+        let commands = driven.receive(CLIENT, body.clone());
         let refused = Command::Refused { from: CLIENT };
         match number {
             0 => assert_eq!(commands, [refused]),
@@ -138,17 +138,20 @@ fn what_only_servers_say_is_ignored_of_a_client_and_told_once() {
     }
     assert_eq!(driven.node.measures().refused, count);
     assert!(serves(&mut driven, OTHER_CLIENT, 1));
-    assert!(serves(&mut driven, CLIENT, 2), "what it may send is heard");
+    assert!(
+        serves(&mut driven, CLIENT, 2),
+        "frames that a client may send are handled"
+    );
 }
 
 #[test]
-fn a_reply_to_a_call_is_not_taken_from_a_client() {
+fn a_reply_from_a_client_is_refused() {
     let mut driven = server();
     let message = Arc::new(common::call(call(ME, 1), actor(1)));
-    driven.happens(Event::Send { message });
+    driven.handle(Event::Send { message });
     let reply = |from: &mut Driven, peer| {
         let outcome = Ok(bytes::Bytes::new());
-        let commands = from.hears(
+        let commands = from.receive(
             peer,
             Body::Reply {
                 call: call(ME, 1),
@@ -164,11 +167,11 @@ fn a_reply_to_a_call_is_not_taken_from_a_client() {
 }
 
 #[test]
-fn an_attempt_that_can_not_be_counted_is_called_off_all_the_same() {
+fn the_highest_attempt_number_can_be_aborted() {
     let mut driven = server();
     assert!(serves(&mut driven, CLIENT, 1));
     let (actor, node) = (actor(1), Some(SERVER));
-    driven.happens(Event::Placed {
+    driven.handle(Event::Placed {
         actor: actor.clone(),
         node,
     });
@@ -177,7 +180,7 @@ fn an_attempt_that_can_not_be_counted_is_called_off_all_the_same() {
         epoch: EPOCH,
         attempt: u32::MAX,
     };
-    let commands = driven.hears(SERVER, Body::Directory(abort));
+    let commands = driven.receive(SERVER, Body::Directory(abort));
     let is_answer = |command: &Command| {
         matches!(command, Command::Transmit { to: SERVER, frame } if matches!(
             &frame.body,
@@ -188,7 +191,7 @@ fn an_attempt_that_can_not_be_counted_is_called_off_all_the_same() {
 }
 
 #[test]
-fn what_comes_before_the_first_view_waits_for_it() {
+fn frames_before_the_first_view_are_deferred() {
     let mut driven = Driven {
         node: Node::new(NodeConfig {
             me: ME,
@@ -197,16 +200,16 @@ fn what_comes_before_the_first_view_waits_for_it() {
         }),
         frames: BTreeMap::new(),
     };
-    driven.happens(Event::MayActUntil(Time(u64::MAX)));
-    // Whoever speaks says first which view it has; this one does not.
+    driven.handle(Event::MayActUntil(Time(u64::MAX)));
+    // A peer normally sends its view first; this one does not.
     assert!(!serves(&mut driven, CLIENT, 1));
-    let commands = driven.happens(Event::View(view()));
+    let commands = driven.handle(Event::View(view()));
     let finds_place = |command: &Command| matches!(command, Command::NeedPlacement { .. });
     assert!(commands.iter().any(finds_place), "{commands:?}");
 }
 
 #[test]
-fn numbers_from_nowhere_disturb_nobody() {
+fn out_of_range_frame_numbers_are_ignored() {
     let mut driven = server();
     for (number, acknowledged) in [(u64::MAX, u64::MAX), (0, u64::MAX), (7, 7), (u64::MAX, 0)] {
         for body in [None, Some(Body::Ping)] {
@@ -216,12 +219,12 @@ fn numbers_from_nowhere_disturb_nobody() {
                 sent_at: Time::ZERO,
                 body,
             };
-            let commands = driven.happens(Event::Frame { from: CLIENT, frame });
+            let commands = driven.handle(Event::Frame { from: CLIENT, frame });
             let only_acknowledges =
                 |command: &Command| matches!(command, Command::Transmit { to: CLIENT, frame } if frame.body.is_none());
             assert!(commands.iter().all(only_acknowledges), "{commands:?}");
         }
     }
     assert!(serves(&mut driven, OTHER_CLIENT, 1));
-    assert!(serves(&mut driven, CLIENT, 2), "what it says in order is heard");
+    assert!(serves(&mut driven, CLIENT, 2), "frames in order are handled");
 }

@@ -1,4 +1,4 @@
-//! The directory gives an actor to a node that waits for the decision about moving the same actor to it.
+//! Races between a directory grant and a pending migration of the same actor to the same node.
 
 mod common;
 
@@ -14,7 +14,7 @@ const TARGET: NodeId = NodeId(2);
 const SOURCE: NodeId = NodeId(3);
 const SLOTS: SlotEpoch = SlotEpoch(1);
 
-/// A node that may act and knows these members.
+/// A node with a valid lease and a view of these members.
 fn driven(me: NodeId, members: &[NodeId]) -> Driven {
     Driven::new(me, Limits::default(), view(10, members))
 }
@@ -31,14 +31,14 @@ fn epoch(counter: u32) -> ActivationEpoch {
     ActivationEpoch { slot: SLOTS, counter }
 }
 
-/// A message of a caller on this node.
+/// A message from a caller on this node.
 fn message(origin: NodeId, one_way: bool) -> Arc<Message> {
     let mut message = common::call(CallId { origin, sequence: 1 }, folder());
     message.header.one_way = one_way;
     Arc::new(message)
 }
 
-fn says(commands: &[Command], wanted: impl Fn(&Body) -> bool) -> bool {
+fn transmits(commands: &[Command], wanted: impl Fn(&Body) -> bool) -> bool {
     commands.iter().any(|command| match command {
         Command::Transmit { frame, .. } => frame.body.as_ref().is_some_and(&wanted),
         _ => false,
@@ -46,7 +46,7 @@ fn says(commands: &[Command], wanted: impl Fn(&Body) -> bool) -> bool {
 }
 
 #[test]
-fn a_grant_that_was_denied_is_not_taken_for_the_move() {
+fn a_rejected_grant_is_not_mistaken_for_the_migration() {
     let actor = folder();
     let mut target = driven(TARGET, &[OWNER, TARGET, SOURCE]);
     let step = |step| {
@@ -57,27 +57,27 @@ fn a_grant_that_was_denied_is_not_taken_for_the_move() {
             step,
         })
     };
-    target.hears(SOURCE, step(MoveStep::Offer));
+    target.receive(SOURCE, step(MoveStep::Offer));
     let chunk = Bytes::from_static(b"state");
-    let staged = target.hears(SOURCE, step(MoveStep::Stage { chunk, last: true }));
-    assert!(says(&staged, |body| matches!(
+    let staged = target.receive(SOURCE, step(MoveStep::Stage { chunk, last: true }));
+    assert!(transmits(&staged, |body| matches!(
         body,
         Body::Directory(DirectoryBody::Commit { .. })
     )));
 
-    // The question is held up on its way. Meanwhile the source dies, somebody calls, and the directory gives the actor to
-    // this very node, which can't take it just now.
-    target.happens(Event::View(view(11, &[OWNER, TARGET])));
+    // The commit request is delayed. Meanwhile the source crashes, a call arrives, and the directory grants the actor
+    // to this very node, which can't accept it now.
+    target.handle(Event::View(view(11, &[OWNER, TARGET])));
     let grant = DirectoryBody::Grant {
         actor: actor.clone(),
         epoch: epoch(3),
     };
-    let denied = target.hears(OWNER, Body::Directory(grant));
+    let denied = target.receive(OWNER, Body::Directory(grant));
     let is_end =
         |body: &Body| matches!(body, Body::Directory(DirectoryBody::Ended { epoch: ended, .. }) if *ended == epoch(3));
-    assert!(says(&denied, is_end));
+    assert!(transmits(&denied, is_end));
 
-    // The directory answers the question before it hears that: it still takes the grant for good.
+    // The directory answers the commit before it receives the rejection: it still considers the grant valid.
     let decided = DirectoryBody::Decided {
         actor,
         epoch: epoch(2),
@@ -86,24 +86,24 @@ fn a_grant_that_was_denied_is_not_taken_for_the_move() {
         now: epoch(3),
         by: SLOTS,
     };
-    let after = target.hears(OWNER, Body::Directory(decided));
+    let after = target.receive(OWNER, Body::Directory(decided));
     let activates = after.iter().any(|command| matches!(command, Command::Activate { .. }));
-    assert!(!activates, "what was given back must not run: {after:?}");
+    assert!(!activates, "a rejected activation must not run: {after:?}");
 }
 
-/// The source called the move off, went on, and died; the directory gave the actor to the target anew; and the target, which
-/// has heard of neither, asks for the move to be decided.
+/// The source aborted the migration, resumed, and crashed. The directory granted the actor to the target again. The
+/// target has received neither, and asks the directory to commit the migration.
 #[test]
-fn a_grant_that_was_lost_is_not_taken_for_the_move() {
+fn a_lost_grant_is_not_mistaken_for_the_migration() {
     let actor = folder();
     let mut owner = driven(OWNER, &[OWNER, TARGET]);
     let message = message(OWNER, true);
-    owner.happens(Event::Send { message });
-    let placed = owner.happens(Event::Placed {
+    owner.handle(Event::Send { message });
+    let placed = owner.handle(Event::Placed {
         actor: actor.clone(),
         node: Some(TARGET),
     });
-    assert!(says(&placed, |body| matches!(
+    assert!(transmits(&placed, |body| matches!(
         body,
         Body::Directory(DirectoryBody::Grant { .. })
     )));
@@ -117,18 +117,19 @@ fn a_grant_that_was_lost_is_not_taken_for_the_move() {
         },
         attempt: 0,
     };
-    let answer = owner.hears(TARGET, Body::Directory(commit));
+    let answer = owner.receive(TARGET, Body::Directory(commit));
     let decides_for = |place: NodeId| {
-        let is_it =
+        let is_decision =
             move |body: &Body| matches!(body, Body::Directory(DirectoryBody::Decided { node, .. }) if *node == place);
-        says(&answer, is_it)
+        transmits(&answer, is_decision)
     };
     assert!(decides_for(SOURCE) && !decides_for(TARGET), "{answer:?}");
 }
 
-/// The move was decided, the target died at once, and the actor began anew on another node before its old host could be told.
+/// The migration was committed, the target crashed, and the actor was reactivated elsewhere before the source was
+/// notified.
 #[test]
-fn the_queue_does_not_go_to_where_the_move_did_not_lead() {
+fn the_queue_is_not_sent_to_a_failed_migration_target() {
     let actor = folder();
     let mut source = driven(SOURCE, &[OWNER, TARGET, SOURCE]);
     let granted = epoch(1);
@@ -136,13 +137,13 @@ fn the_queue_does_not_go_to_where_the_move_did_not_lead() {
         actor: actor.clone(),
         epoch: granted,
     };
-    source.hears(OWNER, Body::Directory(grant));
-    source.happens(Event::Activated {
+    source.receive(OWNER, Body::Directory(grant));
+    source.handle(Event::Activated {
         actor: actor.clone(),
         epoch: granted,
         result: Ok(()),
     });
-    source.happens(Event::Move {
+    source.handle(Event::Move {
         id: MoveId(1),
         actor: actor.clone(),
         to: TARGET,
@@ -153,8 +154,8 @@ fn the_queue_does_not_go_to_where_the_move_did_not_lead() {
         attempt: 0,
         step: MoveStep::Accept,
     };
-    source.hears(TARGET, Body::Move(accept));
-    source.happens(Event::Frozen {
+    source.receive(TARGET, Body::Move(accept));
+    source.handle(Event::Frozen {
         actor: actor.clone(),
         epoch: granted,
         image: Some(Bytes::from_static(b"state")),
@@ -167,17 +168,17 @@ fn the_queue_does_not_go_to_where_the_move_did_not_lead() {
         now: epoch(3),
         by: SLOTS,
     };
-    let released = source.hears(OWNER, Body::Directory(decided));
+    let released = source.receive(OWNER, Body::Directory(decided));
     let is_release = |command: &Command| matches!(command, Command::Release { .. });
     assert!(released.iter().any(is_release), "{released:?}");
-    let after = source.happens(Event::Released {
+    let after = source.handle(Event::Released {
         actor,
         epoch: granted,
         queue: vec![message(OWNER, false)],
     });
     assert!(
-        says(&after, |body| matches!(body, Body::TurnedAway { .. })),
+        transmits(&after, |body| matches!(body, Body::TurnedAway { .. })),
         "{after:?}"
     );
-    assert!(!says(&after, |body| matches!(body, Body::Move(_))), "{after:?}");
+    assert!(!transmits(&after, |body| matches!(body, Body::Move(_))), "{after:?}");
 }

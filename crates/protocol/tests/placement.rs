@@ -1,4 +1,4 @@
-//! Whoever places actors may know less than the directory of who has come and who has gone.
+//! Placement decisions based on a stale view.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn folder() -> ActorId {
     ActorId::new(ActorType::of("Folder"), 7)
 }
 
-/// What the owner of the directory does with a message to a new actor that is to be placed there.
+/// The directory owner's commands when a new actor is placed at this node.
 fn placed(members: &[(NodeId, Member)], at: Option<NodeId>) -> Vec<Command> {
     let members = members.iter().copied().chain([(CLIENT, Member::CLIENT)]);
     let mut owner = Driven::new(OWNER, Limits::default(), view(10, members, OWNER, SlotEpoch(1)));
@@ -35,13 +35,13 @@ fn placed(members: &[(NodeId, Member)], at: Option<NodeId>) -> Vec<Command> {
         message: Arc::new(call(first, folder())),
         epoch: None,
     };
-    let asked = owner.hears(CLIENT, message);
+    let asked = owner.receive(CLIENT, message);
     assert!(
         asked
             .iter()
             .any(|command| matches!(command, Command::NeedPlacement { .. }))
     );
-    owner.happens(Event::Placed {
+    owner.handle(Event::Placed {
         actor: folder(),
         node: at,
     })
@@ -58,7 +58,7 @@ fn granted_to(commands: &[Command]) -> Option<NodeId> {
 }
 
 #[test]
-fn an_actor_that_is_placed_where_it_can_not_go_goes_to_a_node_that_takes_actors() {
+fn an_invalid_placement_falls_back_to_an_accepting_node() {
     let members = [(OWNER, DRAINING), (LEAVING, DRAINING), (STAYING, Member::SERVER)];
     for nowhere in [Some(LEAVING), Some(GONE), Some(CLIENT), None] {
         let commands = placed(&members, nowhere);
@@ -71,7 +71,7 @@ fn an_actor_that_is_placed_where_it_can_not_go_goes_to_a_node_that_takes_actors(
 }
 
 #[test]
-fn who_calls_an_actor_for_which_there_is_no_place_is_told() {
+fn a_call_fails_if_no_node_accepts_the_actor() {
     let commands = placed(&[(OWNER, DRAINING), (LEAVING, DRAINING)], Some(LEAVING));
     let turned_away = commands.iter().any(|command| {
         matches!(command, Command::Transmit { to: CLIENT, frame } if matches!(

@@ -1,4 +1,4 @@
-//! Calls that are made again, at the node that hosts their receiver.
+//! Dedup of retried calls at the host of their target.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn account() -> ActorId {
     ActorId::new(ActorType::of("Account"), 9)
 }
 
-/// A call of the origin's first request.
+/// An attempt of the origin's first request.
 fn call(sequence: u64) -> Arc<Message> {
     let origin = ORIGIN;
     let mut message = common::call(CallId { origin, sequence }, account());
@@ -52,8 +52,8 @@ fn replied(commands: &[Command]) -> Vec<u64> {
 fn host() -> (Driven, ActivationEpoch) {
     let mut host = Driven::new(HOST, Limits::default(), view(10, &[HOST, ORIGIN, OTHER]));
     let (message, epoch) = (call(1), None);
-    host.hears(ORIGIN, Body::Message { message, epoch });
-    let placed = host.happens(Event::Placed {
+    host.receive(ORIGIN, Body::Message { message, epoch });
+    let placed = host.handle(Event::Placed {
         actor: account(),
         node: Some(HOST),
     });
@@ -61,42 +61,42 @@ fn host() -> (Driven, ActivationEpoch) {
         Command::Activate { epoch, .. } => Some(*epoch),
         _ => None,
     });
-    let epoch = epoch.expect("it is activated");
+    let epoch = epoch.expect("the actor is activated");
     let actor = account();
     let result = Ok(());
-    let activated = host.happens(Event::Activated { actor, epoch, result });
+    let activated = host.handle(Event::Activated { actor, epoch, result });
     assert_eq!(delivered(&activated), 1);
     (host, epoch)
 }
 
-fn runs_first(host: &mut Driven) -> Vec<u64> {
+fn complete_first(host: &mut Driven) -> Vec<u64> {
     let call = call(1).header.call;
     let outcome = Ok(Bytes::from_static(b"paid"));
-    replied(&host.happens(Event::Replied { call, outcome }))
+    replied(&host.handle(Event::Replied { call, outcome }))
 }
 
 #[test]
-fn a_call_that_is_made_again_does_not_run_again() {
+fn a_retried_call_does_not_run_twice() {
     let (mut host, epoch) = host();
-    let again = |host: &mut Driven, sequence| {
+    let retry = |host: &mut Driven, sequence| {
         let (message, epoch) = (call(sequence), Some(epoch));
-        host.hears(ORIGIN, Body::Message { message, epoch })
+        host.receive(ORIGIN, Body::Message { message, epoch })
     };
-    let waits = again(&mut host, 2);
+    let waits = retry(&mut host, 2);
     assert_eq!((delivered(&waits), replied(&waits)), (0, vec![]));
-    assert_eq!(runs_first(&mut host), [2], "the latest call gets the outcome");
-    let later = again(&mut host, 3);
+    assert_eq!(complete_first(&mut host), [2], "the latest call gets the outcome");
+    let later = retry(&mut host, 3);
     assert_eq!((delivered(&later), replied(&later)), (0, vec![3]));
 }
 
 #[test]
-fn a_call_that_outlives_its_caller_does_not_run() {
+fn a_call_of_an_evicted_caller_does_not_run() {
     let (mut host, epoch) = host();
-    runs_first(&mut host);
-    host.happens(Event::View(view(11, &[HOST, OTHER])));
-    assert_eq!(host.node.table_sizes().requests, 0, "nobody can make the call again");
-    // Another node had passed it on, and was cut off since.
-    let late = host.hears(
+    complete_first(&mut host);
+    host.handle(Event::View(view(11, &[HOST, OTHER])));
+    assert_eq!(host.node.table_sizes().requests, 0, "an evicted origin can't retry");
+    // Another node forwarded it and was then disconnected.
+    let late = host.receive(
         OTHER,
         Body::Passed {
             message: call(2),
@@ -107,22 +107,22 @@ fn a_call_that_outlives_its_caller_does_not_run() {
 }
 
 #[test]
-fn a_call_that_waited_until_nobody_wanted_it_does_not_leave() {
+fn a_deferred_call_that_was_given_up_is_not_sent() {
     let mut origin = Driven::new(ORIGIN, Limits::default(), view(10, &[HOST, ORIGIN, OTHER]));
-    origin.node.begin_request().expect("it is the first");
-    origin.happens(Event::Send { message: call(1) });
-    let waits = origin.happens(Event::Send { message: call(2) });
+    origin.node.begin_request().expect("the limit is not reached");
+    origin.handle(Event::Send { message: call(1) });
+    let waits = origin.handle(Event::Send { message: call(2) });
     assert!(
         waits.is_empty(),
-        "it waits until it is known where the first has landed: {waits:?}"
+        "the retry is deferred until the first call has landed: {waits:?}"
     );
     for sequence in [1, 2] {
         let call = call(sequence).header.call;
-        origin.happens(Event::GiveUp { call });
+        origin.handle(Event::GiveUp { call });
     }
-    origin.happens(Event::Settle { request: 1 });
+    origin.handle(Event::Settle { request: 1 });
     let (actor, call, epoch) = (account(), call(1).header.call, ActivationEpoch::default());
-    let commands = origin.hears(HOST, Body::Landed { actor, call, epoch });
+    let commands = origin.receive(HOST, Body::Landed { actor, call, epoch });
     let is_message = |command: &Command| match command {
         Command::Transmit { frame, .. } => matches!(frame.body, Some(Body::Message { .. })),
         _ => false,
@@ -131,10 +131,10 @@ fn a_call_that_waited_until_nobody_wanted_it_does_not_leave() {
 }
 
 #[test]
-fn a_request_is_not_settled_while_a_call_of_it_may_come_to_any_activation() {
+fn a_request_is_not_settled_while_a_call_of_it_is_in_flight() {
     let mut origin = Driven::new(ORIGIN, Limits::default(), view(10, &[HOST, ORIGIN, OTHER]));
     let other = || ActorId::new(ActorType::of("Account"), 10);
-    // What others hear when a call of the next request leaves.
+    // Sends a call of the next request and returns its request header.
     let next = |origin: &mut Driven, sequence: u64| {
         let mut message = common::call(
             CallId {
@@ -143,18 +143,18 @@ fn a_request_is_not_settled_while_a_call_of_it_may_come_to_any_activation() {
             },
             other(),
         );
-        let number = origin.node.begin_request().expect("they are few");
+        let number = origin.node.begin_request().expect("the limit is not reached");
         message.header.request = Some(Request {
             number,
             settled_below: 0,
         });
         let call = message.header.call;
         let message = Arc::new(message);
-        let commands = origin.happens(Event::Send { message });
-        origin.happens(Event::GiveUp { call });
-        origin.happens(Event::Settle { request: number });
+        let commands = origin.handle(Event::Send { message });
+        origin.handle(Event::GiveUp { call });
+        origin.handle(Event::Settle { request: number });
         let (actor, epoch) = (other(), ActivationEpoch::default());
-        origin.hears(HOST, Body::Landed { actor, call, epoch });
+        origin.receive(HOST, Body::Landed { actor, call, epoch });
         commands.iter().find_map(|command| match command {
             Command::Transmit { frame, .. } => match &frame.body {
                 Some(Body::Message { message, .. }) => message.header.request,
@@ -163,19 +163,19 @@ fn a_request_is_not_settled_while_a_call_of_it_may_come_to_any_activation() {
             _ => None,
         })
     };
-    origin.node.begin_request().expect("it is the first");
-    origin.happens(Event::Send { message: call(1) });
+    origin.node.begin_request().expect("the limit is not reached");
+    origin.handle(Event::Send { message: call(1) });
     let first = call(1).header.call;
-    origin.happens(Event::GiveUp { call: first });
-    origin.happens(Event::Settle { request: 1 });
-    let said = next(&mut origin, 11).expect("it leaves");
+    origin.handle(Event::GiveUp { call: first });
+    origin.handle(Event::Settle { request: 1 });
+    let sent = next(&mut origin, 11).expect("the call is sent");
     assert_eq!(
-        (said.number, said.settled_below),
+        (sent.number, sent.settled_below),
         (2, 1),
-        "a call of the first is on its way"
+        "a call of the first request is in flight"
     );
     let (actor, epoch) = (account(), ActivationEpoch::default());
-    origin.hears(
+    origin.receive(
         HOST,
         Body::Landed {
             actor,
@@ -183,25 +183,25 @@ fn a_request_is_not_settled_while_a_call_of_it_may_come_to_any_activation() {
             epoch,
         },
     );
-    let said = next(&mut origin, 12).expect("it leaves");
+    let sent = next(&mut origin, 12).expect("the call is sent");
     assert_eq!(
-        (said.number, said.settled_below),
+        (sent.number, sent.settled_below),
         (3, 3),
-        "it has landed, and so has the second"
+        "the calls of both requests have landed"
     );
 }
 
 #[test]
-fn requests_that_are_settled_leave_room_for_others_even_behind_one_that_is_open() {
+fn settled_requests_free_capacity_behind_an_open_one() {
     let limits = Limits {
         requests_open: 3,
         ..Limits::default()
     };
     let mut origin = Driven::new(ORIGIN, limits, view(10, &[HOST, ORIGIN, OTHER]));
-    origin.node.begin_request().expect("it is the first, and stays open");
+    origin.node.begin_request().expect("the limit is not reached");
     for _ in 0..9 {
         let request = origin.node.begin_request().expect("two are open at most");
-        origin.happens(Event::Settle { request });
+        origin.handle(Event::Settle { request });
     }
     for _ in 0..2 {
         origin.node.begin_request().expect("there is room");

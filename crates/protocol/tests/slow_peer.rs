@@ -1,4 +1,4 @@
-//! A peer that calls and calls and takes no reply: what waits for it is bounded, and what is refused has not run.
+//! Back-pressure on a peer that calls without reading replies: pending replies are bounded, refused calls have not run.
 
 mod common;
 
@@ -36,8 +36,8 @@ impl Host {
         let view = common::view(10, members, OWNER, EPOCH.slot);
         let mut driven = Driven::new(HOST, limits, view);
         let (actor, epoch) = (actor(), EPOCH);
-        driven.hears(OWNER, Body::Directory(DirectoryBody::Grant { actor, epoch }));
-        driven.happens(Event::Activated {
+        driven.receive(OWNER, Body::Directory(DirectoryBody::Grant { actor, epoch }));
+        driven.handle(Event::Activated {
             actor: self::actor(),
             epoch,
             result: Ok(()),
@@ -45,7 +45,7 @@ impl Host {
         Host { driven, calls: 0 }
     }
 
-    /// A call of this peer runs and is answered; false if it is refused.
+    /// Serves a call from this peer. Returns false if it is refused.
     fn serves(&mut self, caller: NodeId) -> bool {
         self.calls += 1;
         let call = CallId {
@@ -54,21 +54,24 @@ impl Host {
         };
         let message = Arc::new(common::call(call, actor()));
         let epoch = Some(EPOCH);
-        let commands = self.driven.hears(caller, Body::Message { message, epoch });
+        let commands = self.driven.receive(caller, Body::Message { message, epoch });
         if commands
             .iter()
             .any(|command| matches!(command, Command::Deliver { .. }))
         {
             let outcome = Ok(Bytes::from(vec![7; REPLY_BYTES]));
-            self.driven.happens(Event::Replied { call, outcome });
+            self.driven.handle(Event::Replied { call, outcome });
             return true;
         }
         let refused = |body: &Option<Body>| {
             let overloaded = CallError::Overloaded(Overloaded::Node);
-            matches!(body, Some(Body::TurnedAway { call: whose, error, .. }) if *whose == call && **error == overloaded)
+            matches!(body, Some(Body::TurnedAway { call: id, error, .. }) if *id == call && **error == overloaded)
         };
-        let said = |command: &Command| matches!(command, Command::Transmit { to, frame } if *to == caller && refused(&frame.body));
-        assert!(commands.iter().any(said), "it is refused as overloaded: {commands:?}");
+        let sent = |command: &Command| matches!(command, Command::Transmit { to, frame } if *to == caller && refused(&frame.body));
+        assert!(
+            commands.iter().any(sent),
+            "the call is refused as overloaded: {commands:?}"
+        );
         false
     }
 }
@@ -82,20 +85,20 @@ fn check(limits: Limits, replies_max: usize) {
     let measures = host.driven.node.measures();
     assert_eq!(measures.turned_away.by_link, 1);
     assert_eq!(measures.unacknowledged_bytes, replies_max * REPLY_BYTES);
-    assert!(host.serves(QUICK), "others do not notice");
-    // It has taken all of it at last.
+    assert!(host.serves(QUICK), "other peers are not affected");
+    // The peer acknowledges all frames.
     let frame = Frame {
         number: host.driven.frames[&SLOW],
         acknowledged: replies_max as u64 + 2,
         sent_at: Time::ZERO,
         body: None,
     };
-    host.driven.happens(Event::Frame { from: SLOW, frame });
-    assert!(host.serves(SLOW), "it is served again");
+    host.driven.handle(Event::Frame { from: SLOW, frame });
+    assert!(host.serves(SLOW), "the peer is served again");
 }
 
 #[test]
-fn the_bytes_of_replies_that_wait_for_a_peer_are_bounded() {
+fn pending_reply_bytes_per_peer_are_bounded() {
     let limits = Limits {
         unacknowledged_bytes_per_peer: 5 * REPLY_BYTES,
         ..Limits::default()
@@ -104,8 +107,8 @@ fn the_bytes_of_replies_that_wait_for_a_peer_are_bounded() {
 }
 
 #[test]
-fn the_replies_that_wait_for_a_peer_are_bounded() {
-    // One of the frames says which view they are sent in.
+fn pending_replies_per_peer_are_bounded() {
+    // One of the frames carries the view.
     let limits = Limits {
         unacknowledged_per_peer: 6,
         ..Limits::default()

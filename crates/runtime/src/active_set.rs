@@ -1,4 +1,4 @@
-//! The cells that have something to report in this period, so that a snapshot need not look at the others.
+//! The cells to report in this period, so that a snapshot can skip all others.
 
 use std::sync::Weak;
 
@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 
 use crate::cell::erased::ErasedCell;
 
-/// How many parts the list has, so that threads rarely meet at one lock.
+/// Number of shards, so that threads rarely contend for a lock.
 const SHARDS: usize = 16;
 
-/// The cells that have something to report. A cell puts itself here when the first turn of a period is measured.
+/// The cells to report. A cell registers when the first turn of a period is measured.
 pub(crate) struct ActiveSet {
     shards: [Mutex<Vec<Weak<dyn ErasedCell>>>; SHARDS],
 }
@@ -22,17 +22,17 @@ impl ActiveSet {
     }
 
     pub(crate) fn add(&self, cell: Weak<dyn ErasedCell>) {
-        // Cells are larger than this and allocated one by one, so the address spreads them.
+        // Cells are allocated individually, so their addresses spread over the shards.
         let shard = (cell.as_ptr().cast::<()>() as usize >> 8) % SHARDS;
         self.shards[shard].lock().push(cell);
     }
 
-    /// Takes all out, without holding a lock while they are looked at.
+    /// Takes all cells, without holding a lock while they are processed.
     pub(crate) fn drain(&self) -> impl Iterator<Item = Weak<dyn ErasedCell>> {
         self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.lock()))
     }
 
-    /// Forgets cells that are gone, in case nobody takes snapshots.
+    /// Removes dropped cells, in case no snapshots are taken.
     pub(crate) fn sweep(&self) {
         for shard in &self.shards {
             shard.lock().retain(|cell| cell.strong_count() > 0);

@@ -1,54 +1,53 @@
-//! Whether something that may go wrong is tried, or left because it went wrong before.
+//! Adaptive backoff for an optimistic fast path.
 //!
-//! Who calls an actor that is busy waits for it, or queues at once because it has waited in vain. The reader of a connection runs
-//! errands itself, or leaves them to the workers because others were slow. Who waits for mail looks for it first, or sleeps at once
-//! because it has looked in vain.
+//! A caller spins for a busy actor, a connection reader runs tasks inline, a reader busy-polls before it parks. Each of
+//! these may fail and waste time; after failures the fast path is skipped for a while.
 
-/// So many are left at most after one that went wrong, because the next ones are likely to go the same way. After the first it is
-/// one, and twice as many after each that follows: it may only have been the machine that was busy.
-const LEFT_MAX: u32 = 64;
+/// How many attempts are skipped at most after a failure. It starts at one and doubles with each failure in a row: a
+/// single one may only be due to a busy machine.
+const SKIPS_MAX: u32 = 64;
 
-/// So many are left after the first one that did harm to others, which is worse; and four times as many after each that follows.
-const LEFT_IF_HARMFUL: u32 = 8;
+/// How many attempts are skipped after the first failure that slowed down others; quadruples with each one in a row.
+const SKIPS_IF_SEVERE: u32 = 8;
 
-/// How much is left.
+/// Adaptive backoff: decides whether the next attempt is skipped.
 #[derive(Debug, Default)]
 pub struct AdaptiveBackoff {
-    /// So many, from the next one on.
-    left: u32,
-    /// So many were left after the last that went wrong; fewer if some went well since.
-    left_before: u32,
+    /// How many attempts are still to be skipped.
+    skips: u32,
+    /// How many were skipped after the last failure; successes since then halve it.
+    last_skips: u32,
 }
 
 impl AdaptiveBackoff {
-    /// Nothing has gone wrong yet.
+    /// No failures yet.
     pub const NEW: Self = Self {
-        left: 0,
-        left_before: 0,
+        skips: 0,
+        last_skips: 0,
     };
 
-    /// Whether the next one is left.
+    /// Whether to skip the next attempt.
     pub fn should_skip(&mut self) -> bool {
-        let leaves = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        leaves
+        let skip = self.skips > 0;
+        self.skips = self.skips.saturating_sub(1);
+        skip
     }
 
-    /// One went wrong.
+    /// Records a failure.
     pub fn failure(&mut self) {
-        self.left_before = (self.left_before * 2).clamp(1, LEFT_MAX);
-        self.left = self.left_before;
+        self.last_skips = (self.last_skips * 2).clamp(1, SKIPS_MAX);
+        self.skips = self.last_skips;
     }
 
-    /// One went wrong, and did harm to others.
+    /// Records a failure that slowed down others.
     pub fn severe_failure(&mut self) {
-        self.left_before = (self.left_before * 4).clamp(LEFT_IF_HARMFUL, LEFT_MAX);
-        self.left = self.left_before;
+        self.last_skips = (self.last_skips * 4).clamp(SKIPS_IF_SEVERE, SKIPS_MAX);
+        self.skips = self.last_skips;
     }
 
-    /// One went well.
+    /// Records a success.
     pub fn success(&mut self) {
-        self.left_before /= 2;
+        self.last_skips /= 2;
     }
 }
 
@@ -56,31 +55,31 @@ impl AdaptiveBackoff {
 mod tests {
     use super::*;
 
-    /// How many are left before one is tried.
-    fn left_by(backoff: &mut AdaptiveBackoff) -> usize {
+    /// How many attempts are skipped in a row.
+    fn count_skips(backoff: &mut AdaptiveBackoff) -> usize {
         std::iter::repeat_with(|| backoff.should_skip())
-            .take_while(|leaves| *leaves)
+            .take_while(|skip| *skip)
             .count()
     }
 
     #[test]
-    fn one_that_goes_wrong_costs_little_and_after_many_most_are_left() {
+    fn skips_double_with_failures_and_shrink_with_successes() {
         let mut backoff = AdaptiveBackoff::default();
-        assert_eq!(left_by(&mut backoff), 0);
-        let left = [(); 8].map(|()| {
+        assert_eq!(count_skips(&mut backoff), 0);
+        let skips = [(); 8].map(|()| {
             backoff.failure();
-            left_by(&mut backoff)
+            count_skips(&mut backoff)
         });
-        assert_eq!(left, [1, 2, 4, 8, 16, 32, 64, 64]);
+        assert_eq!(skips, [1, 2, 4, 8, 16, 32, 64, 64]);
         for _ in 0..7 {
             backoff.success();
         }
         backoff.failure();
-        assert_eq!(left_by(&mut backoff), 1, "it is forgotten in time");
-        let left = [(); 3].map(|()| {
+        assert_eq!(count_skips(&mut backoff), 1, "successes must reset the backoff");
+        let skips = [(); 3].map(|()| {
             backoff.severe_failure();
-            left_by(&mut backoff)
+            count_skips(&mut backoff)
         });
-        assert_eq!(left, [8, 32, 64]);
+        assert_eq!(skips, [8, 32, 64]);
     }
 }

@@ -1,27 +1,27 @@
-//! Numbers for calls, unique within a runtime.
+//! Call numbers, unique within a runtime.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many numbers a thread takes at a time, so that threads rarely meet at the counter.
+/// How many numbers a thread reserves at a time, so that threads rarely contend for the counter.
 const NUMBERS_PER_THREAD: u64 = 1024;
 
-/// Tells the runtimes of this process apart.
+/// Distinguishes the runtimes of this process.
 static RUNTIMES: AtomicU64 = AtomicU64::new(1);
 
-/// The numbers that a thread has taken and not used.
+/// The numbers that a thread has reserved and not used.
 #[derive(Clone, Copy)]
-struct Taken {
+struct Reserved {
     runtime: u64,
     next: u64,
     end: u64,
 }
 
 thread_local! {
-    static TAKEN: Cell<Taken> = const { Cell::new(Taken { runtime: 0, next: 0, end: 0 }) };
+    static RESERVED: Cell<Reserved> = const { Cell::new(Reserved { runtime: 0, next: 0, end: 0 }) };
 }
 
-/// Gives out numbers. They are unique, but not in order: each thread takes some at a time.
+/// Source of call numbers. They are unique but not in order, because each thread reserves a range.
 pub(crate) struct CallNumbers {
     runtime: u64,
     next: AtomicU64,
@@ -36,18 +36,18 @@ impl CallNumbers {
     }
 
     pub(crate) fn next(&self) -> u64 {
-        let mut taken = TAKEN.get();
-        if taken.runtime != self.runtime || taken.next == taken.end {
+        let mut reserved = RESERVED.get();
+        if reserved.runtime != self.runtime || reserved.next == reserved.end {
             let next = self.next.fetch_add(NUMBERS_PER_THREAD, Ordering::Relaxed);
-            taken = Taken {
+            reserved = Reserved {
                 runtime: self.runtime,
                 next,
                 end: next + NUMBERS_PER_THREAD,
             };
         }
-        let number = taken.next;
-        taken.next += 1;
-        TAKEN.set(taken);
+        let number = reserved.next;
+        reserved.next += 1;
+        RESERVED.set(reserved);
         number
     }
 }
@@ -71,7 +71,7 @@ mod tests {
         };
         let (mine, theirs) = std::thread::scope(|scope| {
             let thread = scope.spawn(draw);
-            (draw(), thread.join().expect("the thread ends well"))
+            (draw(), thread.join().expect("the thread does not panic"))
         });
         let all: BTreeSet<u64> = mine.into_iter().chain(theirs).collect();
         assert_eq!(all.len(), 6000);

@@ -1,4 +1,4 @@
-//! What all parts of a runtime share; also the host that references are bound to.
+//! State shared by all parts of a runtime; also the [`Host`] that references are bound to.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,44 +20,44 @@ use crate::scheduler::caller_resume::ResumeWatchdog;
 use crate::timers::{Due, Timers};
 use crate::{Remote, Settings};
 
-/// What all parts of a runtime share.
+/// State shared by all parts of a runtime.
 pub(crate) struct RuntimeInner {
     pub(crate) me: Weak<RuntimeInner>,
     pub(crate) settings: Settings,
     pub(crate) schema: Schema,
     pub(crate) clock: Clock,
     pub(crate) registry: Registry,
-    pub(crate) busy: ActiveSet,
+    pub(crate) active: ActiveSet,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) timers: Arc<Timers>,
-    pub(crate) watch: Arc<ResumeWatchdog>,
-    pub(crate) outside: Arc<dyn Remote>,
-    /// Replies that wait for the fence to be lifted.
+    pub(crate) watchdog: Arc<ResumeWatchdog>,
+    pub(crate) remote: Arc<dyn Remote>,
+    /// Replies deferred until the fence is lifted.
     pub(crate) held: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     pub(crate) stopped: AtomicBool,
     pub(crate) calls: CallNumbers,
     pub(crate) turns: AtomicU64,
     pub(crate) panics: AtomicU64,
-    /// Calls and tells that found a mailbox full.
+    /// Calls and one-way messages that found a mailbox full.
     pub(crate) overloads: AtomicU64,
     pub(crate) activations: AtomicU64,
 }
 
 impl RuntimeInner {
-    /// The local cell of an actor; `None` for a type that is not registered and for a key that is too long.
+    /// The local cell of an actor; `None` if its type is not registered or its key is too long.
     pub(crate) fn cell(&self, actor: &ActorId) -> Option<Arc<dyn ErasedCell>> {
         actor.key.check().ok()?;
-        let shared = || self.me.upgrade().expect("a runtime that is used exists");
-        self.registry.get_or_insert(actor, shared)
+        let runtime = || self.me.upgrade().expect("a runtime in use is alive");
+        self.registry.get_or_insert(actor, runtime)
     }
 
-    /// Runs something that lets a reply leave: now, or when the fence is lifted.
+    /// Sends a reply now, or when the fence is lifted.
     pub(crate) fn when_unfenced(&self, reply: impl FnOnce() + Send + 'static) {
         if !self.scheduler.is_fenced() {
             return reply();
         }
         let mut held = self.held.lock();
-        // Looked at again under the lock: who lifts the fence takes what is held after that.
+        // Checked again under the lock: the thread that lifts the fence drains `held` after that.
         if self.scheduler.is_fenced() {
             held.push(Box::new(reply));
             return;
@@ -67,7 +67,7 @@ impl RuntimeInner {
     }
 
     pub(crate) fn may_act_until(&self, until: Time) {
-        self.scheduler.set_good_until(until);
+        self.scheduler.set_lease_until(until);
         self.fence(self.clock.now() >= until);
     }
 
@@ -112,7 +112,7 @@ impl Host for RuntimeInner {
         } else if let Err(long) = message.target.key.check() {
             CallError::Rejected(Rejected::KeyTooLong { bytes: long.bytes })
         } else {
-            return self.outside.send(message, reply);
+            return self.remote.send(message, reply);
         };
         if let Some(reply) = reply {
             reply.complete(Err(refused));
@@ -120,16 +120,16 @@ impl Host for RuntimeInner {
     }
 
     fn keeps_deadlines(&self) -> bool {
-        self.outside.keeps_deadlines()
+        self.remote.keeps_deadlines()
     }
 
     fn give_up(&self, call: CallId) {
-        self.outside.give_up(call);
+        self.remote.give_up(call);
     }
 
     fn reply(&self, call: CallId, outcome: Outcome) {
-        if let Some(shared) = self.me.upgrade() {
-            self.when_unfenced(move || shared.outside.reply(call, outcome));
+        if let Some(runtime) = self.me.upgrade() {
+            self.when_unfenced(move || runtime.remote.reply(call, outcome));
         }
     }
 

@@ -1,7 +1,17 @@
-//! One node's execution of actors: activations, mailboxes, the work stage, timers, profiling.
+//! One node's execution of actors: activations, mailboxes, scheduler, timers, profiling.
 //!
-//! A [`Runtime`] alone is a whole system in one process; in a cluster a driver gives it an [`Remote`] and moves
-//! activations in and out.
+//! A [`Runtime`] alone is a complete system in one process. In a cluster a driver connects it to other nodes through a
+//! [`Remote`], and moves activations in and out.
+//!
+//! | module | content |
+//! |---|---|
+//! | `runtime`, `settings` | public handle, builder and settings |
+//! | `registry` | all cells of the node, by actor |
+//! | `cell` | an actor's activation: enqueueing, running and answering messages, lifecycle, freezing, saving |
+//! | `scheduler` | worker threads, run queues, work stealing, CPU quota, fence |
+//! | `remote` | interface to the rest of the cluster |
+//! | `timers` | deadlines and timers |
+//! | `profile`, `active_set` | measurements and snapshots |
 //!
 //! ```
 //! # extern crate elastin_actor as elastin;
@@ -33,7 +43,7 @@
 //! # }
 //! ```
 
-// The macros name the crate by the name that users know.
+// The macros refer to the crate by its public name.
 #[cfg(test)]
 extern crate elastin_actor as elastin;
 

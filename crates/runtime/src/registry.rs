@@ -14,38 +14,38 @@ use crate::cell::ActorCell;
 use crate::cell::erased::ErasedCell;
 use crate::inner::RuntimeInner;
 
-/// How many parts a table has, so that threads rarely meet at one lock. They are of different sizes: a few of them have just
-/// doubled at any time, never all of them.
+/// Number of shards per table, so that threads rarely contend for a lock. Their sizes differ on purpose, so that they
+/// never all grow at the same time.
 const SHARDS: usize = 64;
 
-/// All cells of a node. Each actor type has a table of its own, in which a pointer takes half of what one to a cell of any type
-/// would.
+/// All cells of a node. Each actor type has its own table, whose thin pointers take half the room of pointers to
+/// type-erased cells.
 pub(crate) struct Registry {
     types: BTreeMap<ActorType, Box<dyn ErasedCells>>,
 }
 
-/// The cells of one type, whatever that is.
+/// The cells of one actor type, type-erased.
 pub(crate) trait ErasedCells: Send + Sync {
     fn get(&self, actor: &ActorId) -> Option<Arc<dyn ErasedCell>>;
 
-    fn get_or_insert(&self, actor: &ActorId, shared: &dyn Fn() -> Arc<RuntimeInner>) -> Arc<dyn ErasedCell>;
+    fn get_or_insert(&self, actor: &ActorId, runtime: &dyn Fn() -> Arc<RuntimeInner>) -> Arc<dyn ErasedCell>;
 
-    /// Shows every cell, without holding a lock while it is looked at.
-    fn each(&self, look: &mut dyn FnMut(&Arc<dyn ErasedCell>));
+    /// Calls `f` for every cell, without holding a lock.
+    fn each(&self, f: &mut dyn FnMut(&Arc<dyn ErasedCell>));
 
-    /// Forgets the cells that nobody refers to and that have no activation.
+    /// Removes inactive cells that have no references.
     fn sweep(&self);
 
-    /// Takes every cell out.
+    /// Takes all cells.
     fn drain(&self) -> Vec<Arc<dyn ErasedCell>>;
 }
 
-/// The cells of one type. The table has only pointers: the key is in the cell.
+/// The cells of one type. The table holds only pointers: the key is in the cell.
 struct Cells<A: Handlers> {
     shards: Vec<RwLock<HashTable<Arc<ActorCell<A>>>>>,
 }
 
-/// A table for the cells of a type.
+/// Creates the table of an actor type.
 pub(crate) fn cells_of<A: Handlers>() -> Box<dyn ErasedCells> {
     let shards = (0..SHARDS).map(|_| RwLock::new(HashTable::new())).collect();
     Box::new(Cells::<A> { shards })
@@ -55,12 +55,12 @@ fn hash(actor: &ActorId) -> u64 {
     FixedState::default().hash_one(actor)
 }
 
-/// Which part of a table a hash belongs to. The last one gets about twice as much as the first.
+/// The shard of a hash. The last shard gets about twice as many cells as the first.
 fn shard_of(hash: u64) -> usize {
     // The hash tables themselves use the top seven bits and the low ones.
-    let (one, other, dice) = (hash >> 32, hash >> 38, hash >> 44);
+    let (one, other, selector) = (hash >> 32, hash >> 38, hash >> 44);
     let (one, other) = (one as usize % SHARDS, other as usize % SHARDS);
-    match dice % 3 {
+    match selector % 3 {
         0 => one.max(other),
         _ => one,
     }
@@ -76,26 +76,26 @@ impl Registry {
         self.types.get(&actor.kind)?.get(actor)
     }
 
-    /// The cell of an actor, made if there is none; `None` for a type that is not registered.
+    /// The cell of an actor, created if there is none; `None` if the type is not registered.
     pub(crate) fn get_or_insert(
         &self,
         actor: &ActorId,
-        shared: impl Fn() -> Arc<RuntimeInner>,
+        runtime: impl Fn() -> Arc<RuntimeInner>,
     ) -> Option<Arc<dyn ErasedCell>> {
-        Some(self.types.get(&actor.kind)?.get_or_insert(actor, &shared))
+        Some(self.types.get(&actor.kind)?.get_or_insert(actor, &runtime))
     }
 
-    /// Shows every cell, without holding a lock while it is looked at.
-    pub(crate) fn each(&self, mut look: impl FnMut(&Arc<dyn ErasedCell>)) {
-        self.types.values().for_each(|cells| cells.each(&mut look));
+    /// Calls `f` for every cell, without holding a lock.
+    pub(crate) fn each(&self, mut f: impl FnMut(&Arc<dyn ErasedCell>)) {
+        self.types.values().for_each(|cells| cells.each(&mut f));
     }
 
-    /// Forgets the cells that nobody refers to and that have no activation.
+    /// Removes inactive cells that have no references.
     pub(crate) fn sweep(&self) {
         self.types.values().for_each(|cells| cells.sweep());
     }
 
-    /// Takes every cell out.
+    /// Takes all cells.
     pub(crate) fn drain(&self) -> Vec<Arc<dyn ErasedCell>> {
         self.types.values().flat_map(|cells| cells.drain()).collect()
     }
@@ -117,27 +117,27 @@ impl<A: Handlers> ErasedCells for Cells<A> {
         self.find(hash(actor), actor).map(|cell| cell as Arc<dyn ErasedCell>)
     }
 
-    fn get_or_insert(&self, actor: &ActorId, shared: &dyn Fn() -> Arc<RuntimeInner>) -> Arc<dyn ErasedCell> {
-        let its_hash = hash(actor);
-        if let Some(cell) = self.find(its_hash, actor) {
+    fn get_or_insert(&self, actor: &ActorId, runtime: &dyn Fn() -> Arc<RuntimeInner>) -> Arc<dyn ErasedCell> {
+        let key_hash = hash(actor);
+        if let Some(cell) = self.find(key_hash, actor) {
             return cell;
         }
-        let mut shard = self.shard(its_hash).write();
-        let entry = shard.entry(its_hash, |cell| cell.is_of(actor), |cell| hash(&cell.id()));
-        let make = || ActorCell::make(actor, shared());
+        let mut shard = self.shard(key_hash).write();
+        let entry = shard.entry(key_hash, |cell| cell.is_of(actor), |cell| hash(&cell.id()));
+        let make = || ActorCell::make(actor, runtime());
         entry.or_insert_with(make).get().clone()
     }
 
-    fn each(&self, look: &mut dyn FnMut(&Arc<dyn ErasedCell>)) {
+    fn each(&self, f: &mut dyn FnMut(&Arc<dyn ErasedCell>)) {
         for shard in &self.shards {
             let cells: Vec<_> = shard.read().iter().cloned().collect();
-            cells.into_iter().for_each(|cell| look(&(cell as Arc<dyn ErasedCell>)));
+            cells.into_iter().for_each(|cell| f(&(cell as Arc<dyn ErasedCell>)));
         }
     }
 
     fn sweep(&self) {
         for shard in &self.shards {
-            // With the shard locked, nobody can come by a cell that only the table has.
+            // While the shard is locked, no thread can obtain a cell that only the table refers to.
             shard
                 .write()
                 .retain(|cell| Arc::strong_count(cell) > 1 || !cell.is_empty());
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_of_sizes_up_to_twice_as_large() {
+    fn shard_sizes_differ_by_up_to_a_factor_of_two() {
         let mut sizes = [0_u32; SHARDS];
         for key in 0..1_000_000_u64 {
             sizes[shard_of(hash(&ActorId::new(ActorType::of("Folder"), key)))] += 1;

@@ -1,4 +1,4 @@
-//! What a node's runtime needs from the world beyond it.
+//! The runtime's interface to the rest of the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySender, S
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Rejected};
 use parking_lot::Mutex;
 
-/// A message with the way back to a caller in this process.
+/// An inbound message, with the reply path to a caller in this process.
 #[derive(Debug)]
 pub struct InboundMessage {
     /// The message.
     pub message: Arc<Message>,
-    /// The caller's slot. Without one, the outcome of a call leaves through [`Remote::reply`].
+    /// The caller's reply cell. Without one, the outcome of a call is sent through [`Remote::reply`].
     pub reply: Option<ReplySender>,
 }
 
@@ -24,78 +24,81 @@ impl From<Arc<Message>> for InboundMessage {
     }
 }
 
-/// All that an actor takes along when it moves or starts from what was saved.
+/// The state that an actor starts from after a move or a passivation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateImage {
     /// The state, encoded by field name.
     pub state: Bytes,
-    /// Whether it comes from an activation on another node, so that the hook after a move runs.
+    /// Whether it comes from an activation on another node, so that the after-move hook runs.
     pub moved: bool,
 }
 
-/// Leave to activate an actor here at once.
+/// Permission to activate an actor here immediately.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The epoch of the activation.
     pub epoch: ActivationEpoch,
-    /// What to start from; without it the actor starts from its default state.
+    /// The state to start from; without it the actor starts from its default state.
     pub image: Option<StateImage>,
 }
 
-/// What a node's runtime needs from the world beyond it.
+/// The runtime's interface to the rest of the cluster.
 ///
-/// The runtime calls these without holding any of its locks, so they may call back into it; they must not block.
+/// The runtime calls these methods without holding any of its locks, so they may call back into it. They must not
+/// block.
 pub trait Remote: Send + Sync + 'static {
-    /// Asks whether an actor that is not active here may be activated at once, without asking anyone.
+    /// Returns a grant if an inactive actor may be activated here immediately, decided locally.
     fn may_activate_here(&self, actor: &ActorId) -> Option<Grant>;
 
-    /// Takes a message whose target is not active here. The reply slot is completed later with the outcome.
+    /// Sends a message whose target is not active here. The reply cell is completed later with the outcome.
     ///
-    /// Messages of one sender to one actor come in order: keep it.
+    /// Messages of one sender to one actor arrive in order, and that order must be preserved.
     fn send(&self, message: Arc<Message>, reply: Option<ReplySender>);
 
-    /// Whether what was [sent](Remote::send) is completed at its deadline at the latest. If not, callers look at the time
-    /// themselves.
+    /// Whether calls given to [`send`](Remote::send) are completed by their deadline. If not, callers watch the
+    /// deadline themselves.
     fn keeps_deadlines(&self) -> bool {
         false
     }
 
-    /// Nobody waits any longer for the outcome of a call that was [sent](Remote::send): its slot may be dropped. It may run all
-    /// the same.
+    /// Abandons a call given to [`send`](Remote::send): no caller waits for its outcome, so its reply cell may be
+    /// dropped. The call may still run.
     fn give_up(&self, call: CallId) {
         let _ = call;
     }
 
-    /// A call that came in through [`Runtime::deliver`](crate::Runtime::deliver) without a slot has ended.
+    /// Sends the outcome of a call that [`Runtime::deliver`](crate::Runtime::deliver) accepted without a reply cell.
     fn reply(&self, call: CallId, outcome: Outcome);
 
-    /// Saves the state of a persistent actor. The reply of the call that changed it leaves after `done(Ok(()))`.
+    /// Saves the state of a persistent actor. The reply of the call that changed it is sent after `done(Ok(()))`.
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone);
 
-    /// Sets or forgets a reminder of an actor. Where nothing outlives the process, there are none.
+    /// Sets or removes a reminder of an actor. Without a durable store there are none.
     fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {
         let _ = (actor, request);
-        done(Err(ReminderError::Unavailable("this runtime has no store".into())));
+        done(Err(ReminderError::Unavailable(
+            "reminders need a state store, and this runtime has none".into(),
+        )));
     }
 
-    /// The processor's time that this process has spent on waiting for mail so far, and that could have been anybody's: it does not
-    /// count as used.
+    /// CPU time that this process has spent on busy-polling so far. It does not count as used, because any other work
+    /// would have had precedence.
     fn busy_poll_time(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Where an actor that is not active here was when last heard of.
+    /// The last known node of an actor that is not active here.
     fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {
         let _ = actor;
         None
     }
 
-    /// An activation has ended by itself: it was idle, asked for it, panicked, or could not be saved.
+    /// Notifies that an activation ended by itself: it was idle, requested it, panicked, or could not be saved.
     fn passivated(&self, actor: &ActorId, epoch: ActivationEpoch);
 }
 
-/// The world of a runtime that is alone: every actor is activated here at once, and what persistent actors save stays in
-/// memory for as long as the process lives.
+/// A stand-alone runtime: every actor is activated here immediately, and saved states stay in memory while the process
+/// lives.
 #[derive(Debug, Default)]
 pub struct LocalOnly {
     saved: Mutex<BTreeMap<ActorId, Bytes>>,
@@ -111,7 +114,7 @@ impl Remote for LocalOnly {
     }
 
     fn send(&self, message: Arc<Message>, reply: Option<ReplySender>) {
-        // Only a type that is not registered comes here.
+        // Only messages for unregistered types arrive here.
         if let Some(reply) = reply {
             let kind = format!("#{:08x}", message.target.kind.number());
             reply.complete(Err(CallError::Rejected(Rejected::UnknownType(kind))));

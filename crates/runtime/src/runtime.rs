@@ -1,4 +1,4 @@
-//! The runtime as its owner sees it.
+//! The public handle of a runtime, and its builder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,17 +26,17 @@ use crate::{
     StateImage, Stats, TypeTotals, Undeliverable,
 };
 
-/// How often a shutdown looks whether everything is done.
+/// How often a shutdown checks whether all actors have finished.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(2);
 
-/// How often empty cells are forgotten where nothing is passivated.
+/// How often empty cells are removed where no actors are passivated.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Called once with how a freeze ended.
+/// Called once with the result of a freeze.
 pub type FreezeDone = Box<dyn FnOnce(Result<StateImage, FreezeError>) + Send>;
 
-/// One node's execution of actors. Clones are the same runtime; it ends with [`shutdown`](Runtime::shutdown), or when the
-/// last clone is dropped.
+/// One node's execution of actors. Clones refer to the same runtime. It ends with [`shutdown`](Runtime::shutdown), or
+/// when the last clone is dropped.
 #[derive(Clone)]
 pub struct Runtime {
     owner: Arc<Owner>,
@@ -44,42 +44,42 @@ pub struct Runtime {
 
 /// Ends the runtime when the last clone is dropped.
 struct Owner {
-    shared: Arc<RuntimeInner>,
+    inner: Arc<RuntimeInner>,
     handle: Handle,
     periods: Mutex<Periods>,
     threads: Mutex<Threads>,
 }
 
-/// What has to be ended.
+/// Threads to stop at the end.
 struct Threads {
     timers: Option<JoinHandle<()>>,
-    /// The tokio runtime, if it is our own.
+    /// The tokio runtime, if this runtime created it.
     tokio: Option<tokio::runtime::Runtime>,
 }
 
-/// Sets up a [`Runtime`].
+/// Builder of a [`Runtime`].
 pub struct Builder {
     settings: Settings,
     types: Vec<(ActorSchema, Box<dyn ErasedCells>)>,
-    outside: Option<Arc<dyn Remote>>,
+    remote: Option<Arc<dyn Remote>>,
     tokio: Option<Handle>,
     clock: Option<Clock>,
 }
 
 impl Builder {
-    /// Adds an actor type.
+    /// Registers an actor type.
     pub fn register<A: Handlers>(mut self) -> Self {
         self.types.push((schema_of::<A>(), cells_of::<A>()));
         self
     }
 
-    /// Says which node this process is; else it is node 0.
+    /// Sets the node id of this process; 0 by default.
     pub fn node(mut self, node: NodeId) -> Self {
         self.settings.node = node;
         self
     }
 
-    /// Sets how many threads run turns; else as many as there are cores.
+    /// Sets how many threads run turns; one per core by default.
     pub fn workers(mut self, workers: usize) -> Self {
         self.settings.workers = workers;
         self
@@ -91,25 +91,25 @@ impl Builder {
         self
     }
 
-    /// Sets everything at once.
+    /// Replaces all settings.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Says what is beyond this node; else it is alone.
-    pub fn outside(mut self, outside: Arc<dyn Remote>) -> Self {
-        self.outside = Some(outside);
+    /// Sets the connection to the rest of the cluster; [`LocalOnly`] by default.
+    pub fn remote(mut self, outside: Arc<dyn Remote>) -> Self {
+        self.remote = Some(outside);
         self
     }
 
-    /// The tokio runtime that handlers use; else the current one, or one of its own.
+    /// Sets the tokio runtime for handlers. The default is the current one, or a new one.
     pub fn tokio(mut self, handle: Handle) -> Self {
         self.tokio = Some(handle);
         self
     }
 
-    /// The clock that all its times are on; else one of its own.
+    /// Sets the clock of the runtime; its own by default.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
@@ -138,18 +138,18 @@ impl Builder {
         let clock = self.clock.unwrap_or_else(Clock::start);
         let timers = Timers::new(clock.clone());
         let scheduler = Scheduler::new(clock.clone(), self.settings.cpu_share);
-        let outside = self.outside.unwrap_or_else(|| Arc::new(LocalOnly::default()));
-        let periods = Mutex::new(Periods::begin(clock.now(), &*outside));
-        let shared = Arc::new_cyclic(|me| RuntimeInner {
+        let remote = self.remote.unwrap_or_else(|| Arc::new(LocalOnly::default()));
+        let periods = Mutex::new(Periods::begin(clock.now(), &*remote));
+        let inner = Arc::new_cyclic(|me| RuntimeInner {
             me: me.clone(),
             schema,
             clock: clock.clone(),
             registry: Registry::new(types),
-            busy: ActiveSet::new(),
+            active: ActiveSet::new(),
             scheduler: scheduler.clone(),
-            watch: ResumeWatchdog::new(clock, timers.clone()),
+            watchdog: ResumeWatchdog::new(clock, timers.clone()),
             timers: timers.clone(),
-            outside,
+            remote,
             held: Mutex::default(),
             stopped: AtomicBool::new(false),
             calls: CallNumbers::new(),
@@ -167,215 +167,215 @@ impl Builder {
             handle,
             periods,
             threads: Mutex::new(threads),
-            shared: shared.clone(),
+            inner: inner.clone(),
         };
-        scheduler.set_workers(shared.settings.workers, &owner.handle)?;
-        sweep_later(&shared);
+        scheduler.set_workers(inner.settings.workers, &owner.handle)?;
+        sweep_later(&inner);
         Ok(Runtime { owner: Arc::new(owner) })
     }
 }
 
-/// Passivates idle actors and forgets empty cells, again and again.
-fn sweep_later(shared: &Arc<RuntimeInner>) {
-    let every = shared.settings.idle_max.unwrap_or(SWEEP_EVERY);
-    let weak = shared.me.clone();
+/// Passivates idle actors and removes empty cells, periodically.
+fn sweep_later(inner: &Arc<RuntimeInner>) {
+    let every = inner.settings.idle_max.unwrap_or(SWEEP_EVERY);
+    let weak = inner.me.clone();
     let sweep = move || {
-        let Some(shared) = weak.upgrade() else { return };
-        if shared.settings.idle_max.is_some() {
-            shared.registry.each(|cell| cell.passivate_if_unused());
+        let Some(inner) = weak.upgrade() else { return };
+        if inner.settings.idle_max.is_some() {
+            inner.registry.each(|cell| cell.passivate_if_unused());
         }
-        shared.registry.sweep();
-        shared.busy.sweep();
-        sweep_later(&shared);
+        inner.registry.sweep();
+        inner.active.sweep();
+        sweep_later(&inner);
     };
-    shared.timers.at(shared.clock.now() + every, Due::Run(Box::new(sweep)));
+    inner.timers.at(inner.clock.now() + every, Due::Run(Box::new(sweep)));
 }
 
 impl Runtime {
-    /// Sets up a runtime.
+    /// Creates a builder.
     pub fn builder() -> Builder {
         Builder {
             settings: Settings::default(),
             types: Vec::new(),
-            outside: None,
+            remote: None,
             tokio: None,
             clock: None,
         }
     }
 
-    fn shared(&self) -> &Arc<RuntimeInner> {
-        &self.owner.shared
+    fn inner(&self) -> &Arc<RuntimeInner> {
+        &self.owner.inner
     }
 
-    /// A way to call actors from outside any turn.
+    /// A client that calls actors from outside any turn.
     pub fn client(&self) -> Client {
         Client::new(self.host())
     }
 
-    /// What references are bound to.
+    /// The host that references are bound to.
     pub fn host(&self) -> Arc<dyn Host> {
-        self.shared().clone()
+        self.inner().clone()
     }
 
-    /// The node that this process is.
+    /// The node id of this process.
     pub fn node(&self) -> NodeId {
-        self.shared().settings.node
+        self.inner().settings.node
     }
 
-    /// The time on this process's clock, which all deadlines are on.
+    /// The current time on the runtime's clock, on which all deadlines are based.
     pub fn now(&self) -> Time {
-        self.shared().clock.now()
+        self.inner().clock.now()
     }
 
-    /// This process's clock.
+    /// The runtime's clock.
     pub fn clock(&self) -> &Clock {
-        &self.shared().clock
+        &self.inner().clock
     }
 
-    /// Whether no turn runs, and none could begin or go on, unless something comes from outside or time passes. It costs as
-    /// much as there are actors.
+    /// Whether no turn runs, and none could start or resume without an external event or the passing of time. The cost
+    /// is proportional to the number of actors.
     pub fn is_still(&self) -> bool {
         let mut is_still = true;
-        self.shared().registry.each(|cell| is_still &= cell.is_still());
+        self.inner().registry.each(|cell| is_still &= cell.is_still());
         is_still
     }
 
     /// The registered actor types.
     pub fn schema(&self) -> &Schema {
-        &self.shared().schema
+        &self.inner().schema
     }
 
-    /// Puts mail from elsewhere into its target's mailbox, in the order of the calls. The outcome of a call leaves through
-    /// the mail's slot, else through [`Remote::reply`]. A full mailbox, an unknown function or undecodable arguments are
-    /// outcomes too.
-    pub fn deliver(&self, mail: impl Into<InboundMessage>, epoch: ActivationEpoch) -> Result<(), Undeliverable> {
-        let mail = mail.into();
-        match self.shared().registry.get(&mail.message.target) {
-            Some(cell) => cell.deliver(mail, epoch).map_err(Undeliverable),
-            None => Err(Undeliverable(Box::new(mail))),
+    /// Enqueues an inbound message into its target's mailbox, in call order. The outcome of a call is sent to the
+    /// message's reply cell, else through [`Remote::reply`]. A full mailbox, an unknown function or undecodable
+    /// arguments are outcomes too.
+    pub fn deliver(&self, inbound: impl Into<InboundMessage>, epoch: ActivationEpoch) -> Result<(), Undeliverable> {
+        let inbound = inbound.into();
+        match self.inner().registry.get(&inbound.message.target) {
+            Some(cell) => cell.deliver(inbound, epoch).map_err(Undeliverable),
+            None => Err(Undeliverable(Box::new(inbound))),
         }
     }
 
-    /// Lets this thread bring mail with [`deliver`](Runtime::deliver), for one actor or many, and gives back what it may run
-    /// itself of what became runnable. Handlers then run on this thread, so it must be inside a tokio runtime.
+    /// Lets this thread call [`deliver`](Runtime::deliver) for one actor or several, and returns the first cell that
+    /// became runnable, to be run on this thread. Handlers then run here, so the thread must be inside a tokio runtime.
     pub fn deliver_inline(&self, deliver: impl FnOnce()) -> Option<InlineTask> {
-        InlineTask::deliver_inline(&self.shared().scheduler, deliver)
+        InlineTask::deliver_inline(&self.inner().scheduler, deliver)
     }
 
-    /// Activates an actor from an image, or from its default state, with mail that is older than any that comes
-    /// after. On failure the mail comes back with the reason.
+    /// Activates an actor from an image or its default state, with messages that precede all later ones. On failure the
+    /// messages are returned with the reason.
     pub fn activate(
         &self,
         actor: &ActorId,
         epoch: ActivationEpoch,
         image: Option<StateImage>,
-        mail: Vec<InboundMessage>,
+        messages: Vec<InboundMessage>,
     ) -> Result<(), (ActivateError, Vec<InboundMessage>)> {
-        match self.shared().cell(actor) {
-            Some(cell) => cell.activate(epoch, image, mail),
-            None => Err((ActivateError::UnknownType(actor.kind.number()), mail)),
+        match self.inner().cell(actor) {
+            Some(cell) => cell.activate(epoch, image, messages),
+            None => Err((ActivateError::UnknownType(actor.kind.number()), messages)),
         }
     }
 
     /// The epoch with which an actor is active here.
     pub fn active(&self, actor: &ActorId) -> Option<ActivationEpoch> {
-        self.shared().registry.get(actor)?.epoch()
+        self.inner().registry.get(actor)?.epoch()
     }
 
     /// All activations.
     pub fn activations(&self) -> Vec<(ActorId, ActivationEpoch)> {
         let mut activations = Vec::new();
-        self.shared().registry.each(|cell| {
+        self.inner().registry.each(|cell| {
             activations.extend(cell.epoch().map(|epoch| (cell.id(), epoch)));
         });
         activations
     }
 
-    /// Freezes an activation at its next turn boundary and gives its state to `done`. It starts no further turn but takes
-    /// mail, until it is resumed or released. If the boundary is not reached before the deadline, the activation goes on.
+    /// Freezes an activation at its next turn boundary and passes its state to `done`. Until it is resumed or released
+    /// it accepts messages but starts no turn. If no boundary is reached before the deadline, it continues.
     pub fn freeze(&self, actor: &ActorId, epoch: ActivationEpoch, deadline: Time, done: FreezeDone) {
-        match self.shared().registry.get(actor) {
+        match self.inner().registry.get(actor) {
             Some(cell) => cell.freeze(epoch, deadline, done),
             None => done(Err(FreezeError::NotActive)),
         }
     }
 
-    /// Lets a frozen activation go on; gives up a freeze that is under way. Says whether there was one.
+    /// Resumes a frozen activation, or cancels a freeze in progress. Returns whether there was one.
     pub fn resume(&self, actor: &ActorId, epoch: ActivationEpoch) -> bool {
-        self.shared().registry.get(actor).is_some_and(|cell| cell.resume(epoch))
+        self.inner().registry.get(actor).is_some_and(|cell| cell.resume(epoch))
     }
 
-    /// Ends a frozen activation, whose state went elsewhere, and gives its mail, oldest first. From this moment on its mail
-    /// goes to [`Remote::send`]. `None` if it is not frozen here with that epoch.
+    /// Ends a frozen activation whose state has moved, and returns its messages, oldest first. From now on its messages
+    /// go to [`Remote::send`]. `None` if it is not frozen here with that epoch.
     pub fn release(&self, actor: &ActorId, epoch: ActivationEpoch) -> Option<Vec<InboundMessage>> {
-        self.shared().registry.get(actor)?.release(epoch)
+        self.inner().registry.get(actor)?.release(epoch)
     }
 
-    /// Drops an activation that has no right to be any longer, without saving and without hooks. A running turn ends
-    /// unseen; the caller of one that waits gets `Unknown(NodeLost)`. Gives the mail that had not begun, oldest first.
+    /// Drops a superseded activation without saving it and without hooks. A running turn ends without effect; the
+    /// caller of a suspended one gets `Unknown(NodeLost)`. Returns the messages that had not begun, oldest first.
     pub fn discard(&self, actor: &ActorId, epoch: ActivationEpoch) -> Vec<InboundMessage> {
-        match self.shared().registry.get(actor) {
+        match self.inner().registry.get(actor) {
             Some(cell) => cell.discard(epoch),
             None => Vec::new(),
         }
     }
 
-    /// The node has a lease, which is good until this time on the runtime's clock: from then on it is fenced. Whoever is about to
-    /// begin a turn looks at the clock, so that none begins too late in a process that was stopped.
+    /// Sets the expiry of the node's lease, on the runtime's clock; afterwards the node is fenced. The clock is checked
+    /// before every turn, so that none starts too late in a process that was suspended.
     pub fn may_act_until(&self, until: Time) {
-        self.shared().may_act_until(until);
+        self.inner().may_act_until(until);
     }
 
-    /// While fenced, no turn starts and no reply leaves; what has to wait leaves when the fence is lifted.
+    /// Sets or lifts the fence. While fenced, no turn starts and replies are deferred until the fence is lifted.
     pub fn fence(&self, fenced: bool) {
-        self.shared().fence(fenced);
+        self.inner().fence(fenced);
     }
 
     /// Sets how many threads run turns.
     pub fn set_workers(&self, workers: usize) -> Result<(), BuildError> {
-        Ok(self.shared().scheduler.set_workers(workers, &self.owner.handle)?)
+        Ok(self.inner().scheduler.set_workers(workers, &self.owner.handle)?)
     }
 
-    /// What was done since the last snapshot, and starts a new period. It costs as much as there are actors that did
-    /// something, and, if the interest is in idle ones too, as there are actors.
+    /// Work since the last snapshot; starts a new period. The cost is proportional to the number of active actors, or
+    /// of all actors if idle ones are of interest.
     pub fn snapshot(&self, interest: &Interest) -> NodeSnapshot {
-        self.owner.periods.lock().end(self.shared(), interest)
+        self.owner.periods.lock().end(self.inner(), interest)
     }
 
-    /// What actors of each type did up to the last snapshot.
+    /// Totals per actor type up to the last snapshot.
     pub fn totals(&self) -> Vec<TypeTotals> {
-        self.owner.periods.lock().totals(&self.shared().schema)
+        self.owner.periods.lock().totals(&self.inner().schema)
     }
 
-    /// Measures of the work stage.
+    /// Scheduler metrics.
     pub fn stats(&self) -> Stats {
-        let shared = self.shared();
+        let inner = self.inner();
         Stats {
-            workers: shared.scheduler.workers(),
-            activations: shared.activations.load(Ordering::Relaxed),
-            turns: shared.turns.load(Ordering::Relaxed),
-            queued: shared.scheduler.queued(),
-            panics: shared.panics.load(Ordering::Relaxed),
-            overloads: shared.overloads.load(Ordering::Relaxed),
-            throttled: shared.scheduler.pauses.load(Ordering::Relaxed),
+            workers: inner.scheduler.workers(),
+            activations: inner.activations.load(Ordering::Relaxed),
+            turns: inner.turns.load(Ordering::Relaxed),
+            queued: inner.scheduler.queued(),
+            panics: inner.panics.load(Ordering::Relaxed),
+            overloads: inner.overloads.load(Ordering::Relaxed),
+            throttled: inner.scheduler.pauses.load(Ordering::Relaxed),
         }
     }
 
-    /// Ends the runtime: takes no new calls, lets mailboxes run empty for at most so long, runs hooks, and stops the
-    /// threads. Says whether everything was finished in time.
+    /// Shuts down the runtime: accepts no new calls, drains mailboxes for at most `wait_max`, runs hooks, and stops the
+    /// threads. Returns whether everything finished in time.
     pub async fn shutdown(&self, wait_max: Duration) -> bool {
-        let shared = self.shared().clone();
-        shared.stopped.store(true, Ordering::SeqCst);
-        let end = shared.clock.now() + wait_max;
-        shared.registry.each(|cell| cell.deactivate_when_idle());
+        let inner = self.inner().clone();
+        inner.stopped.store(true, Ordering::SeqCst);
+        let end = inner.clock.now() + wait_max;
+        inner.registry.each(|cell| cell.deactivate_when_idle());
         loop {
             let mut at_rest = true;
-            shared.registry.each(|cell| at_rest &= cell.is_at_rest());
-            if at_rest || shared.clock.now() >= end {
+            inner.registry.each(|cell| at_rest &= cell.is_at_rest());
+            if at_rest || inner.clock.now() >= end {
                 let owner = self.owner.clone();
                 let stop = tokio::task::spawn_blocking(move || owner.stop());
                 if stop.await.is_err() {
-                    tracing::error!("a runtime could not be stopped cleanly");
+                    tracing::error!("stopping the runtime panicked");
                 }
                 return at_rest;
             }
@@ -385,12 +385,12 @@ impl Runtime {
 }
 
 impl Owner {
-    /// Stops everything; nothing happens the second time.
+    /// Stops everything; idempotent.
     fn stop(&self) {
-        let shared = &self.shared;
-        shared.stopped.store(true, Ordering::SeqCst);
-        shared.scheduler.stop();
-        shared.timers.stop();
+        let inner = &self.inner;
+        inner.stopped.store(true, Ordering::SeqCst);
+        inner.scheduler.stop();
+        inner.timers.stop();
         let mut threads = self.threads.lock();
         let me = std::thread::current().id();
         if let Some(timers) = threads.timers.take().filter(|timers| timers.thread().id() != me)
@@ -398,8 +398,8 @@ impl Owner {
         {
             tracing::error!("the timer thread panicked");
         }
-        // Bodies refer to their cells and to each other: taken apart by hand, or they would keep themselves alive.
-        for cell in shared.registry.drain() {
+        // Instances refer to their cells and to each other, so these cycles must be broken explicitly.
+        for cell in inner.registry.drain() {
             cell.tear_down();
         }
         if let Some(tokio) = threads.tokio.take() {

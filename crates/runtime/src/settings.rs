@@ -1,43 +1,43 @@
-//! What can be set about a runtime.
+//! Settings of a runtime.
 
 use std::time::Duration;
 
 use elastin_types::NodeId;
 
-/// How many messages an actor's mailbox takes before callers are turned away.
+/// Default mailbox capacity; further calls are rejected.
 pub const MAILBOX_MAX: usize = 1024;
 
-/// How deep inline calls nest before a call takes the mailbox instead: each level takes some stack of the caller's thread.
+/// How deep inline calls nest before a call is enqueued instead: each level uses stack of the caller's thread.
 pub const INLINE_DEPTH_MAX: u32 = 64;
 
-/// How long a turn takes at most that is brief: about as long as it takes to hand a message over to another thread.
+/// Default of [`Settings::inline_turn_max`]: about as long as handing a message over to another thread takes.
 const BRIEF_MAX: Duration = Duration::from_nanos(250);
 
-/// How long a turn takes at most that is short: less than it takes to wake a sleeping thread, and another one again.
+/// Default of [`Settings::resume_turn_max`]: less than waking a parked thread and another one in return takes.
 const SHORT_MAX: Duration = Duration::from_micros(10);
 
-/// How a runtime is set up.
+/// Settings of a runtime.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The node that this process is.
+    /// The node id of this process.
     pub node: NodeId,
     /// How many threads run turns.
     pub workers: usize,
-    /// How much CPU time the whole process may use, in cores; `None` for all there is.
+    /// CPU quota of the whole process, in cores; `None` for no limit.
     pub cpu_share: Option<f64>,
-    /// How many messages an actor's mailbox takes.
+    /// Mailbox capacity of an actor.
     pub mailbox_max: usize,
     /// How long an actor is idle before it is passivated; `None` for never.
     pub idle_max: Option<Duration>,
-    /// The deadline of a call or tell that has to wait and was given none; `None` for none.
+    /// Deadline of calls and one-way messages that have to wait and were given none; `None` for no deadline.
     pub default_deadline: Option<Duration>,
-    /// How long turns take at most that whoever tells them runs on its own thread, if the actor is idle and its turns were that
-    /// brief so far. Zero for none: all that is told takes the mailbox.
-    pub brief_max: Duration,
-    /// How long turns compute at most with which their caller goes on after they have waited for something, if the actor's turns
-    /// were that short so far. Zero for none: workers go on with all that wait.
-    pub short_max: Duration,
-    /// Whether actors are measured. Policies see nothing without it; off is for measuring what it costs.
+    /// Turns up to this duration run inline on the thread that sends a one-way message, if the actor is idle and its
+    /// recent turns were that cheap. Zero always enqueues one-way messages.
+    pub inline_turn_max: Duration,
+    /// Suspended turns that compute up to this long are resumed by their caller, if the actor's recent turns were that
+    /// cheap. Zero leaves all suspended turns to the workers.
+    pub resume_turn_max: Duration,
+    /// Whether actors are profiled. Policies see nothing without it; turning it off serves to measure its cost.
     pub profiling: bool,
 }
 
@@ -50,8 +50,8 @@ impl Default for Settings {
             mailbox_max: MAILBOX_MAX,
             idle_max: None,
             default_deadline: None,
-            brief_max: BRIEF_MAX,
-            short_max: SHORT_MAX,
+            inline_turn_max: BRIEF_MAX,
+            resume_turn_max: SHORT_MAX,
             profiling: true,
         }
     }

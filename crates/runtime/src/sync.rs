@@ -1,5 +1,5 @@
-//! What the work stage's own protocols are built on. With the feature `loom` it is loom's, whose models run through every
-//! interleaving that the memory model allows; then nothing but those models works.
+//! Synchronization primitives of the scheduler and the cells. With the feature `loom` they are loom's, whose models
+//! explore every interleaving that the memory model allows; only those models run then.
 
 #[cfg(not(feature = "loom"))]
 mod real {
@@ -9,7 +9,7 @@ mod real {
     pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
     pub(crate) use parking_lot::Mutex;
 
-    /// A box or nothing, swapped as one.
+    /// An optional box that is swapped atomically.
     pub(crate) type BoxCell<T> = AtomicCell<Option<Box<T>>>;
 }
 
@@ -21,7 +21,7 @@ mod modelled {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
     use loom::sync::{Arc, Condvar, MutexGuard};
 
-    /// A lock that is never poisoned.
+    /// A mutex without poisoning.
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
@@ -34,7 +34,7 @@ mod modelled {
         }
     }
 
-    /// A box or nothing, swapped as one.
+    /// An optional box that is swapped atomically.
     pub(crate) struct BoxCell<T>(Mutex<Option<Box<T>>>);
 
     impl<T> BoxCell<T> {
@@ -54,7 +54,7 @@ mod modelled {
     /// A token that one thread waits for.
     pub(crate) struct Parker(Unparker);
 
-    /// Gives the token.
+    /// Hands over the token.
     #[derive(Clone)]
     pub(crate) struct Unparker(Arc<(loom::sync::Mutex<bool>, Condvar)>);
 
@@ -71,7 +71,7 @@ mod modelled {
             }
         }
 
-        /// Models have no clock: there the token comes, or the model has found a thread that waits for ever.
+        /// Models have no clock: either the token arrives, or the model has found a thread that waits forever.
         pub(crate) fn park_timeout(&self, _timeout: Duration) {
             self.park();
         }

@@ -1,6 +1,6 @@
-//! Things that happen at a time: deadlines, freezes that take too long, actors' timers.
+//! Timers: deadlines, freeze timeouts, actors' timers.
 //!
-//! One thread sleeps until the earliest is due. What is due is run on that thread, so it only wakes or enqueues.
+//! One thread sleeps until the earliest is due and runs it, so a due action only wakes or enqueues.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -12,15 +12,15 @@ use elastin_clock::{Clock, Sleeps};
 use elastin_types::Time;
 use parking_lot::{Condvar, Mutex};
 
-/// What happens when the time has come.
+/// Action of a timer.
 pub(crate) enum Due {
-    /// Somebody is woken.
+    /// Wake a task.
     Wake(Waker),
-    /// Something short is run.
+    /// Run a short function.
     Run(Box<dyn FnOnce() + Send>),
 }
 
-/// All things that wait for their time.
+/// All pending timers.
 pub(crate) struct Timers {
     clock: Clock,
     state: Mutex<State>,
@@ -31,8 +31,7 @@ pub(crate) struct Timers {
 struct State {
     // A map, because most deadlines are cancelled long before they are due.
     waiting: BTreeMap<WakeId, Due>,
-    /// Until when the thread sleeps, so that it is woken only for what is due before that: of the deadlines that calls have,
-    /// hardly one is.
+    /// How long the thread sleeps, so that it is only woken for earlier timers: a new deadline is hardly ever one.
     asleep_until: Option<Time>,
     sequence: u64,
     stopped: bool,
@@ -50,7 +49,7 @@ impl Timers {
         timers
     }
 
-    /// Starts the thread.
+    /// Starts the timer thread.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let timers = self.clone();
         std::thread::Builder::new()
@@ -58,7 +57,7 @@ impl Timers {
             .spawn(move || timers.run())
     }
 
-    /// Does something at a time. After [`stop`](Timers::stop) it is dropped at once.
+    /// Schedules an action. After [`stop`](Timers::stop) it is dropped at once.
     pub(crate) fn at(&self, at: Time, due: Due) -> WakeId {
         let mut state = self.state.lock();
         state.sequence += 1;
@@ -76,14 +75,14 @@ impl Timers {
         id
     }
 
-    /// Forgets something that has not happened yet.
+    /// Cancels a pending action.
     pub(crate) fn cancel(&self, id: WakeId) {
         let due = self.state.lock().waiting.remove(&id);
         // Dropped outside the lock: a waker's drop may run any code.
         drop(due);
     }
 
-    /// Ends the thread and forgets everything.
+    /// Stops the thread and drops all pending actions.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.stopped = true;
@@ -112,7 +111,7 @@ impl Timers {
                 state.asleep_until = None;
                 continue;
             }
-            let (_, due) = state.waiting.pop_first().expect("the first was just seen");
+            let (_, due) = state.waiting.pop_first().expect("the first timer was just checked");
             parking_lot::MutexGuard::unlocked(&mut state, || match due {
                 Due::Wake(waker) => waker.wake(),
                 Due::Run(run) => run(),
@@ -127,14 +126,14 @@ impl Sleeps for Timers {
         let first = state.waiting.first_key_value().map(|(first, _)| first.at);
         match (state.stopped, first) {
             (true, _) => Some(Time(u64::MAX)),
-            // It was told to look again, and has not yet.
+            // The thread was notified and has not rechecked yet.
             (false, Some(first)) if state.asleep_until.is_some_and(|until| first < until) => None,
             (false, _) => state.asleep_until,
         }
     }
 
     fn wake(&self) {
-        // With the lock, so that it is not between a look at the clock and its sleep.
+        // Under the lock, so that the thread is not between its clock read and its sleep.
         let _state = self.state.lock();
         self.changed.notify_one();
     }
@@ -149,36 +148,36 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
     const SHORT: Duration = Duration::from_millis(5);
-    /// No machine is so slow.
+    /// Longer than the slowest machine takes.
     const WAIT_MAX: Duration = Duration::from_secs(20);
 
     #[test]
-    fn what_is_due_earlier_than_the_thread_sleeps_happens_in_time() {
+    fn a_timer_earlier_than_the_current_sleep_fires_in_time() {
         let clock = Clock::start();
         let timers = Timers::new(clock.clone());
         let thread = timers.start().expect("a thread starts");
-        let (tell, told) = mpsc::channel();
-        let tell_at = |at: Time, what: u32| {
-            let tell = tell.clone();
-            let run = move || tell.send(what).expect("the test listens");
+        let (sender, fired) = mpsc::channel();
+        let fire_at = |at: Time, number: u32| {
+            let sender = sender.clone();
+            let run = move || sender.send(number).expect("the test receives");
             timers.at(at, Due::Run(Box::new(run)))
         };
-        // Whether the thread sleeps without end, for long, or until something that was forgotten.
-        let sleeps_for_long = || {
-            tell_at(clock.now() + LONG, 9);
+        // The thread sleeps forever, for a long time, or until a cancelled timer.
+        let sleep_long = || {
+            fire_at(clock.now() + LONG, 9);
         };
-        let forgets = || timers.cancel(tell_at(clock.now() + LONG / 2, 9));
-        let before: [&dyn Fn(); 3] = [&|| {}, &sleeps_for_long, &forgets];
+        let cancel_one = || timers.cancel(fire_at(clock.now() + LONG / 2, 9));
+        let before: [&dyn Fn(); 3] = [&|| {}, &sleep_long, &cancel_one];
         for (round, prepare) in before.into_iter().enumerate() {
             prepare();
-            tell_at(clock.now() + 2 * SHORT, 2);
-            tell_at(clock.now() + SHORT, 1);
-            // On a busy machine the later one may have been told before the earlier one was asked for.
-            let mut both = [(); 2].map(|()| told.recv_timeout(WAIT_MAX));
-            both.sort_unstable_by_key(|told| *told.as_ref().unwrap_or(&0));
+            fire_at(clock.now() + 2 * SHORT, 2);
+            fire_at(clock.now() + SHORT, 1);
+            // On a busy machine the later timer may fire before the earlier one is set.
+            let mut both = [(); 2].map(|()| fired.recv_timeout(WAIT_MAX));
+            both.sort_unstable_by_key(|number| *number.as_ref().unwrap_or(&0));
             assert_eq!(both, [Ok(1), Ok(2)], "in round {round}");
         }
         timers.stop();
-        thread.join().expect("the thread ends well");
+        thread.join().expect("the thread does not panic");
     }
 }

@@ -1,4 +1,4 @@
-//! The time that a process has spent on looking for mail is nobody's.
+//! CPU time spent on busy-polling does not count as used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,26 +10,26 @@ use elastin_runtime::{Grant, Interest, Remote, Runtime, SaveDone};
 use elastin_types::{ActivationEpoch, ActorId, CallId, Message, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nobody is out there; it says for how long it has looked.
+/// A `Remote` without peers that reports its busy-poll time.
 #[derive(Default)]
-struct Looker {
+struct BusyPoller {
     nanos: AtomicU64,
 }
 
-impl Looker {
-    /// Looks for this much of the processor's time.
-    fn look(&self, time: Duration) {
+impl BusyPoller {
+    /// Busy-polls for this much CPU time.
+    fn busy_poll(&self, time: Duration) {
         let cpu = || clock_gettime(ClockId::ThreadCPUTime);
         let nanos = |at: rustix::time::Timespec| at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64;
         let (began, limit) = (nanos(cpu()), Instant::now() + Duration::from_secs(20));
         while nanos(cpu()) - began < time.as_nanos() as u64 {
-            assert!(Instant::now() < limit, "this thread gets no time");
+            assert!(Instant::now() < limit, "this thread gets no CPU time");
         }
         self.nanos.fetch_add(nanos(cpu()) - began, Ordering::Relaxed);
     }
 }
 
-impl Remote for Looker {
+impl Remote for BusyPoller {
     fn may_activate_here(&self, _actor: &ActorId) -> Option<Grant> {
         None
     }
@@ -50,21 +50,21 @@ impl Remote for Looker {
 }
 
 #[tokio::test]
-async fn looking_is_no_use_of_the_server() {
-    let looker = Arc::new(Looker::default());
-    // What was looked before it began is not taken off what it uses.
-    looker.look(Duration::from_millis(50));
-    let builder = Runtime::builder().outside(looker.clone());
+async fn busy_poll_time_does_not_count_as_used_cpu() {
+    let poller = Arc::new(BusyPoller::default());
+    // Busy-polling before the first snapshot must not be subtracted from later use.
+    poller.busy_poll(Duration::from_millis(50));
+    let builder = Runtime::builder().remote(poller.clone());
     let runtime = builder.workers(1).build().unwrap();
     let used = || {
         let snapshot = runtime.snapshot(&Interest::All);
         snapshot.server.usage.cpu.used / 1000.0 * snapshot.period.as_secs_f64()
     };
     used();
-    looker.look(Duration::from_millis(200));
-    let looking = used();
-    assert!(looking < 0.05, "{looking} s were used");
-    Looker::default().look(Duration::from_millis(200));
+    poller.busy_poll(Duration::from_millis(200));
+    let polling = used();
+    assert!(polling < 0.05, "{polling} s were counted as used");
+    BusyPoller::default().busy_poll(Duration::from_millis(200));
     let working = used();
-    assert!(working > 0.15, "{working} s were used");
+    assert!(working > 0.15, "only {working} s were counted as used");
 }

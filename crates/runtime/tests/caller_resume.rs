@@ -1,4 +1,4 @@
-//! Turns that wait for something go on with their caller, if they are short; else with the workers.
+//! Suspended turns are resumed by their caller if they are cheap, else by workers.
 
 extern crate elastin_actor as elastin;
 
@@ -15,10 +15,10 @@ use elastin_runtime::{Interest, Runtime, Settings};
 use elastin_types::CallError;
 use serde::{Deserialize, Serialize};
 
-/// After how many turns an actor's turns are known to be short: all of these are measured.
+/// Number of turns after which their cost is established: all of these are measured.
 const KNOWN_AFTER: u64 = 32;
 
-/// How long a turn computes whose time is looked at.
+/// How long a turn computes in the test of CPU accounting.
 const COMPUTE: Duration = Duration::from_millis(20);
 
 const HOME: &str = "home";
@@ -40,7 +40,7 @@ static GATES: [Gate; 6] = [const { Gate::new() }; 6];
 
 #[handlers]
 impl Guest {
-    /// The threads on which it ran before and after it waited.
+    /// The threads on which it ran before and after it suspended.
     async fn wait(&mut self) -> Vec<String> {
         let mut threads = vec![thread()];
         for _ in 0..2 {
@@ -51,14 +51,18 @@ impl Guest {
         threads
     }
 
-    /// The same of another.
-    async fn have_wait(&mut self, ctx: &Ctx, other: u64) -> Vec<String> {
-        let mut threads = ctx.actor::<Guest>(other).wait().await.expect("the other is there");
+    /// Calls another actor's `wait`.
+    async fn call_wait(&mut self, ctx: &Ctx, other: u64) -> Vec<String> {
+        let mut threads = ctx
+            .actor::<Guest>(other)
+            .wait()
+            .await
+            .expect("the other actor is reachable");
         threads.push(thread());
         threads
     }
 
-    /// Waits often; says on which thread it ran in the end.
+    /// Suspends often; returns the thread on which it finished.
     async fn wait_often(&mut self) -> String {
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -66,14 +70,14 @@ impl Guest {
         thread()
     }
 
-    /// Passes a gate; says on which thread it then ran.
+    /// Passes a gate; returns the thread on which it then ran.
     async fn pass(&mut self, gate: usize) -> String {
         GATES[gate].passed().await;
         self.turns += 1;
         thread()
     }
 
-    /// Computes after it has waited.
+    /// Computes after it has suspended.
     async fn compute_later(&mut self) {
         tokio::task::yield_now().await;
         let begun = Instant::now();
@@ -82,17 +86,17 @@ impl Guest {
         }
     }
 
-    /// Has another compute.
-    async fn have_compute(&mut self, ctx: &Ctx, other: u64) {
+    /// Calls another actor's `compute_later`.
+    async fn call_compute(&mut self, ctx: &Ctx, other: u64) {
         ctx.actor::<Guest>(other)
             .compute_later()
             .await
-            .expect("the other is there");
+            .expect("the other actor is reachable");
     }
 
     async fn panic_later(&mut self) {
         tokio::task::yield_now().await;
-        panic!("as the test wants");
+        panic!("requested by the test");
     }
 
     fn turns(&self) -> u32 {
@@ -110,33 +114,33 @@ fn tokio_named(name: &str) -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-fn runtime(short_max: Duration) -> Runtime {
+fn runtime(resume_turn_max: Duration) -> Runtime {
     let settings = Settings {
         workers: 2,
-        short_max,
+        resume_turn_max,
         ..Settings::default()
     };
     let builder = Runtime::builder().register::<Guest>();
     builder.settings(settings).build().unwrap()
 }
 
-/// An actor whose turns are known to be short, if `short_max` says so.
+/// An actor whose turns are established as cheap, unless `resume_turn_max` is zero.
 async fn known(runtime: &Runtime, key: u64) -> Ref<Guest> {
     let guest: Ref<Guest> = runtime.client().actor(key);
     for _ in 0..KNOWN_AFTER {
-        guest.turns().await.expect("the actor is there");
+        guest.turns().await.expect("the actor is reachable");
     }
     guest
 }
 
 #[tokio::test]
-async fn a_caller_goes_on_with_its_turn() {
+async fn a_caller_resumes_its_suspended_turn() {
     let runtime = runtime(Duration::MAX);
     let home = tokio_named(HOME);
     let (one, _other) = (known(&runtime, 1).await, known(&runtime, 2).await);
     let called = home.spawn({
         let one = one.clone();
-        async move { (one.wait().await, one.have_wait(2).await) }
+        async move { (one.wait().await, one.call_wait(2).await) }
     });
     let (alone, through) = within("both replies", called).await.unwrap();
     assert_eq!(alone.unwrap(), [HOME; 3]);
@@ -145,13 +149,13 @@ async fn a_caller_goes_on_with_its_turn() {
     let often = within("the long turn", called).await.unwrap().unwrap();
     assert!(
         is_worker(&often),
-        "a turn that waits often is the workers', not {often}'s"
+        "a turn that suspends often must be resumed by workers, not by {often}"
     );
     home.shutdown_background();
 }
 
 #[tokio::test]
-async fn workers_go_on_with_turns_that_are_not_known_to_be_short() {
+async fn workers_resume_turns_not_established_as_cheap() {
     for (runtime, is_known) in [(runtime(Duration::ZERO), true), (runtime(Duration::MAX), false)] {
         let guest = match is_known {
             true => known(&runtime, 1).await,
@@ -163,7 +167,7 @@ async fn workers_go_on_with_turns_that_are_not_known_to_be_short() {
 }
 
 #[tokio::test]
-async fn a_turn_whose_caller_is_gone_comes_to_its_end() {
+async fn a_turn_finishes_after_its_caller_is_dropped() {
     let runtime = runtime(Duration::MAX);
     let guest = known(&runtime, 1).await;
     let home = tokio_named(HOME);
@@ -174,17 +178,17 @@ async fn a_turn_whose_caller_is_gone_comes_to_its_end() {
     tokio::task::spawn_blocking(move || drop(home)).await.unwrap();
     gate.open();
     let next = within("the next turn", guest.turns().into_future()).await;
-    assert_eq!(next, Ok(1), "a turn that has begun comes to its end");
+    assert_eq!(next, Ok(1), "a started turn must finish");
 }
 
 #[tokio::test]
-async fn a_turn_whose_caller_was_woken_and_goes_away_comes_to_its_end() {
+async fn a_turn_finishes_if_its_woken_caller_is_dropped() {
     let runtime = runtime(Duration::MAX);
     let guest = known(&runtime, 1).await;
     {
         let mut call = pin!(guest.pass(2).into_future());
-        let mut nobody = Context::from_waker(Waker::noop());
-        assert!(call.as_mut().poll(&mut nobody).is_pending());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(call.as_mut().poll(&mut cx).is_pending());
         GATES[2].open();
     }
     let next = within("the next turn", guest.turns().into_future()).await;
@@ -192,23 +196,23 @@ async fn a_turn_whose_caller_was_woken_and_goes_away_comes_to_its_end() {
 }
 
 #[tokio::test]
-async fn workers_take_a_turn_whose_caller_does_not_come() {
+async fn workers_take_over_if_the_woken_caller_does_not_poll() {
     let runtime = runtime(Duration::MAX);
     let guest = known(&runtime, 1).await;
     let mut call = pin!(guest.pass(3).into_future());
-    let mut nobody = Context::from_waker(Waker::noop());
-    assert!(call.as_mut().poll(&mut nobody).is_pending());
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(call.as_mut().poll(&mut cx).is_pending());
     GATES[3].open();
-    // Another caller is not kept waiting.
+    // Another caller does not wait for the first one.
     let next = within("the next turn", guest.turns().into_future()).await;
     assert_eq!(next, Ok(1));
-    // And the first finds its reply when it comes at last.
+    // The first caller finds its reply when it polls at last.
     let late = within("the reply", call).await.unwrap();
     assert!(is_worker(&late), "{late}");
 }
 
 #[tokio::test]
-async fn the_deadline_of_a_caller_ends_its_wait_but_not_the_turn() {
+async fn a_callers_deadline_does_not_end_the_turn() {
     let runtime = runtime(Duration::MAX);
     let guest = known(&runtime, 1).await;
     let call = guest.pass(4).deadline(Duration::from_millis(5));
@@ -219,7 +223,7 @@ async fn the_deadline_of_a_caller_ends_its_wait_but_not_the_turn() {
 }
 
 #[tokio::test]
-async fn a_turn_that_panics_with_its_caller_is_contained() {
+async fn a_panic_in_a_caller_resumed_turn_is_contained() {
     let runtime = runtime(Duration::MAX);
     let guest = known(&runtime, 1).await;
     assert_eq!(guest.panic_later().await, Err(CallError::Panicked));
@@ -228,7 +232,7 @@ async fn a_turn_that_panics_with_its_caller_is_contained() {
 }
 
 #[tokio::test]
-async fn a_caller_may_move_to_another_task_while_it_waits() {
+async fn a_waiting_call_may_move_to_another_task() {
     let runtime = runtime(Duration::MAX);
     let guest = known(&runtime, 1).await;
     let mut call = Box::pin({
@@ -244,15 +248,15 @@ async fn a_caller_may_move_to_another_task_while_it_waits() {
 }
 
 #[tokio::test]
-async fn the_time_of_a_turn_is_not_that_of_the_caller_that_goes_on_with_it() {
+async fn a_caller_resumed_turn_is_charged_to_the_callee() {
     let runtime = runtime(Duration::MAX);
     let (caller, callee) = (known(&runtime, 1).await, known(&runtime, 2).await);
     runtime.snapshot(&Interest::All);
-    caller.have_compute(2).await.unwrap();
+    caller.call_compute(2).await.unwrap();
     let snapshot = runtime.snapshot(&Interest::All);
     let used = |guest: &Ref<Guest>| {
         let stats = snapshot.actors.iter().find(|stats| stats.actor == *guest.id());
-        stats.expect("it did something").used.cpu
+        stats.expect("the actor was active").used.cpu
     };
     assert!(
         used(&caller) < used(&callee) / 2.0,

@@ -1,4 +1,4 @@
-//! Calls and tells on one node: replies, order, exclusivity, cycles, deadlines, overload, panics.
+//! Calls and one-way messages on one node: replies, order, exclusivity, cycles, deadlines, overload, panics.
 
 extern crate elastin_actor as elastin;
 
@@ -46,22 +46,22 @@ impl Counter {
     }
 
     fn fail(&mut self) -> u64 {
-        panic!("as asked")
+        panic!("requested by the test")
     }
 
     async fn fail_later(&mut self) -> u64 {
         tokio::task::yield_now().await;
-        panic!("as asked")
+        panic!("requested by the test")
     }
 }
 
 fn runtime() -> Runtime {
     Runtime::builder()
-        .settings(common::by_callers())
+        .settings(common::inline_settings())
         .register::<Counter>()
         .register::<Log>()
         .register::<Sender>()
-        .register::<Alone>()
+        .register::<Exclusive>()
         .register::<Loop>()
         .workers(2)
         .build()
@@ -69,7 +69,7 @@ fn runtime() -> Runtime {
 }
 
 #[tokio::test]
-async fn a_call_gives_the_reply() {
+async fn a_call_returns_the_reply() {
     let runtime = runtime();
     let counter: Ref<Counter> = runtime.client().actor("a");
     assert_eq!(counter.add(2).await, Ok(2));
@@ -85,7 +85,7 @@ async fn a_call_gives_the_reply() {
 }
 
 #[test]
-fn a_runtime_works_without_tokio_around_it() {
+fn a_runtime_works_outside_of_tokio() {
     let runtime = runtime();
     let counter: Ref<Counter> = runtime.client().actor(7);
     let call = async move { counter.add_later(4).await };
@@ -96,7 +96,7 @@ fn a_runtime_works_without_tokio_around_it() {
 }
 
 #[tokio::test]
-async fn a_panic_is_contained_and_the_actor_starts_again() {
+async fn a_panic_is_contained_and_the_actor_restarts() {
     let runtime = runtime();
     let counter: Ref<Counter> = runtime.client().actor("a");
     assert_eq!(counter.add(2).await, Ok(2));
@@ -114,18 +114,18 @@ async fn messages_of_one_sender_stay_in_order() {
     check_order(&runtime, &log, 8, 2000).await;
 }
 
-/// Counts how many turns are inside at once.
+/// Counts turns that run at the same time.
 static INSIDE: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Actor, Serialize, Deserialize, Default)]
-struct Alone {
+struct Exclusive {
     turns: u64,
 }
 
 #[handlers]
-impl Alone {
+impl Exclusive {
     async fn enter(&mut self, wait: bool) -> u64 {
-        assert_eq!(INSIDE.fetch_add(1, Ordering::SeqCst), 0, "two turns at once");
+        assert_eq!(INSIDE.fetch_add(1, Ordering::SeqCst), 0, "two turns ran concurrently");
         if wait {
             tokio::task::yield_now().await;
         }
@@ -140,17 +140,17 @@ async fn turns_of_one_actor_never_overlap() {
     let runtime = runtime();
     let mut callers = Vec::new();
     for caller in 0..8 {
-        let alone: Ref<Alone> = runtime.client().actor(0);
+        let exclusive: Ref<Exclusive> = runtime.client().actor(0);
         callers.push(tokio::spawn(async move {
             for call in 0..2000 {
-                alone.enter((caller + call) % 3 == 0).await.unwrap();
+                exclusive.enter((caller + call) % 3 == 0).await.unwrap();
             }
         }));
     }
     for caller in callers {
         within("all calls", caller).await.unwrap();
     }
-    assert_eq!(runtime.client().actor::<Alone>(0).enter(false).await, Ok(16_001));
+    assert_eq!(runtime.client().actor::<Exclusive>(0).enter(false).await, Ok(16_001));
     assert_eq!(runtime.stats().panics, 0);
 }
 
@@ -170,7 +170,7 @@ impl Loop {
         if wait {
             tokio::task::yield_now().await;
         }
-        let next = self.next.as_ref().expect("it was set");
+        let next = self.next.as_ref().expect("the test has set it");
         match next.around(wait).await {
             Ok(depth) => Ok(depth + 1),
             Err(CallFailed::Application(error) | CallFailed::Call(error)) => Err(error),
@@ -197,7 +197,7 @@ impl Loop {
 }
 
 #[tokio::test]
-async fn a_cycle_is_an_error_and_no_deadlock() {
+async fn a_call_cycle_is_an_error_not_a_deadlock() {
     let runtime = runtime();
     for length in 1..4 {
         for wait in [false, true] {
@@ -220,7 +220,7 @@ async fn an_actor_may_tell_itself() {
 }
 
 #[tokio::test]
-async fn inline_calls_nest_beyond_the_depth_limit() {
+async fn calls_nest_beyond_the_inline_depth_limit() {
     let runtime = runtime();
     let levels = u64::from(elastin_runtime::INLINE_DEPTH_MAX) * 5;
     let top: Ref<Loop> = runtime.client().actor("top");
@@ -243,7 +243,7 @@ impl Gated {
 }
 
 #[tokio::test]
-async fn a_full_mailbox_turns_calls_away_and_makes_tells_wait() {
+async fn a_full_mailbox_rejects_calls_and_delays_tells() {
     let settings = elastin_runtime::Settings {
         mailbox_max: 4,
         workers: 1,
@@ -282,14 +282,14 @@ async fn a_full_mailbox_turns_calls_away_and_makes_tells_wait() {
 }
 
 #[derive(Actor, Serialize, Deserialize, Default)]
-struct Talkative {}
+struct SelfFlooder {}
 
 #[handlers]
-impl Talkative {
-    /// Tells itself more than its mailbox takes, and nobody makes room meanwhile.
-    async fn talk(&mut self, ctx: &Ctx) -> Result<(), CallError> {
+impl SelfFlooder {
+    /// Sends itself more messages than its mailbox holds, while none of them can run.
+    async fn flood(&mut self, ctx: &Ctx) -> Result<(), CallError> {
         loop {
-            ctx.me::<Talkative>().nod().tell().await?;
+            ctx.me::<SelfFlooder>().nod().tell().await?;
         }
     }
 
@@ -297,17 +297,17 @@ impl Talkative {
 }
 
 #[tokio::test]
-async fn a_tell_that_waits_for_itself_ends_at_the_default_deadline() {
+async fn a_self_blocked_tell_ends_at_the_default_deadline() {
     let settings = elastin_runtime::Settings {
         default_deadline: Some(Duration::from_millis(5)),
         ..Default::default()
     };
-    let builder = Runtime::builder().register::<Talkative>().settings(settings);
+    let builder = Runtime::builder().register::<SelfFlooder>().settings(settings);
     let runtime = builder.build().unwrap();
-    let talkative: Ref<Talkative> = runtime.client().actor(1);
-    let talk = talkative.talk().deadline(Duration::from_secs(60)).into_future();
+    let flooder: Ref<SelfFlooder> = runtime.client().actor(1);
+    let flood = flooder.flood().deadline(Duration::from_secs(60)).into_future();
     let overloaded = CallError::Overloaded(Overloaded::Actor);
-    assert_eq!(within("the end", talk).await, Err(CallFailed::Application(overloaded)));
+    assert_eq!(within("the end", flood).await, Err(CallFailed::Application(overloaded)));
 }
 
 static SLOW_GATE: Gate = Gate::new();
@@ -323,8 +323,8 @@ impl Slow {
         SLOW_GATE.passed().await;
     }
 
-    fn note(&mut self, what: u64) {
-        self.seen.push(what);
+    fn note(&mut self, number: u64) {
+        self.seen.push(number);
     }
 
     fn seen(&self) -> Vec<u64> {
@@ -337,7 +337,7 @@ impl Slow {
 }
 
 #[tokio::test]
-async fn deadlines_and_cancelled_calls() {
+async fn late_and_cancelled_calls_do_not_run() {
     let runtime = Runtime::builder().register::<Slow>().workers(1).build().unwrap();
     let slow: Ref<Slow> = runtime.client().actor(1);
     let left = slow
@@ -359,9 +359,9 @@ async fn deadlines_and_cancelled_calls() {
     within("the handler", SLOW_GATE.reached(1)).await;
     let late = slow.note(1).deadline(Duration::from_millis(5));
     assert_eq!(late.await, Err(CallError::DeadlineExceeded));
-    let mut given_up = Box::pin(slow.note(2).into_future());
-    assert!(futures_poll(given_up.as_mut()).is_pending());
-    drop(given_up);
+    let mut cancelled = Box::pin(slow.note(2).into_future());
+    assert!(futures_poll(cancelled.as_mut()).is_pending());
+    drop(cancelled);
     slow.note(3).try_tell().unwrap();
     SLOW_GATE.open();
     within("the handler's end", waiting).await.unwrap().unwrap();
@@ -375,7 +375,7 @@ fn futures_poll<F: Future>(future: std::pin::Pin<&mut F>) -> std::task::Poll<F::
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_come_and_go_under_load() {
+async fn workers_can_be_added_and_removed_under_load() {
     let runtime = runtime();
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut callers = Vec::new();
@@ -419,18 +419,18 @@ async fn workers_come_and_go_under_load() {
     assert_eq!(counted, all);
 }
 
-/// Never stops calling an idle actor until it is told to.
+/// Keeps calling an idle actor until the test stops it.
 #[derive(Actor, Serialize, Deserialize, Default)]
 struct Greedy {}
 
-static ENOUGH: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+static STOPPED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 #[handlers]
 impl Greedy {
-    async fn call_on_and_on(&mut self, ctx: &Ctx) -> u64 {
+    async fn call_until_stopped(&mut self, ctx: &Ctx) -> u64 {
         let counter: Ref<Counter> = ctx.actor("greedy");
         let mut calls = 0;
-        while !ENOUGH.load(Ordering::Relaxed) {
+        while !STOPPED.load(Ordering::Relaxed) {
             counter.add(1).await.unwrap();
             calls += 1;
         }
@@ -439,7 +439,7 @@ impl Greedy {
 }
 
 #[tokio::test]
-async fn an_actor_that_only_makes_inline_calls_starves_nobody() {
+async fn an_actor_making_only_inline_calls_starves_no_other() {
     let runtime = Runtime::builder()
         .register::<Greedy>()
         .register::<Counter>()
@@ -447,19 +447,19 @@ async fn an_actor_that_only_makes_inline_calls_starves_nobody() {
         .build()
         .unwrap();
     let greedy: Ref<Greedy> = runtime.client().actor(1);
-    let calling = tokio::spawn(async move { greedy.call_on_and_on().await });
+    let calling = tokio::spawn(async move { greedy.call_until_stopped().await });
     tokio::task::yield_now().await;
-    // These need the only worker, because their handlers wait.
+    // These need the only worker, because their handlers suspend.
     let other: Ref<Counter> = runtime.client().actor("other");
     for count in 1..=100 {
         assert_eq!(within("a turn", other.add_later(1).into_future()).await, Ok(count));
     }
-    ENOUGH.store(true, Ordering::Relaxed);
+    STOPPED.store(true, Ordering::Relaxed);
     assert!(within("the end", calling).await.unwrap().unwrap() > 0);
 }
 
 #[tokio::test]
-async fn calls_are_joined_as_they_are_written() {
+async fn calls_can_be_joined_and_selected() {
     let runtime = runtime();
     let (one, other): (Ref<Counter>, Ref<Counter>) = (runtime.client().actor("one"), runtime.client().actor("other"));
     let joined = async { tokio::join!(one.add_later(1), other.add(2), one.get()) };
@@ -469,14 +469,14 @@ async fn calls_are_joined_as_they_are_written() {
     let quicker = async {
         tokio::select! {
             reply = one.add(1) => reply,
-            () = std::future::pending() => unreachable!("it never ends"),
+            () = std::future::pending() => unreachable!("a pending future never completes"),
         }
     };
     assert_eq!(within("the reply", quicker).await, Ok(3));
 }
 
 #[tokio::test]
-async fn a_decoded_reference_outside_a_turn_is_an_error_that_says_what_to_do() {
+async fn calling_an_unbound_reference_explains_how_to_bind_it() {
     let runtime = runtime();
     let counter: Ref<Counter> = runtime.client().actor("decoded");
     let unbound: Ref<Counter> = Ref::from_id(counter.id().clone()).unwrap();

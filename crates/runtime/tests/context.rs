@@ -1,4 +1,4 @@
-//! What flows from caller to callee, and what does not.
+//! Context that is passed from caller to callee: request values, deadlines, caller.
 
 extern crate elastin_actor as elastin;
 
@@ -12,7 +12,7 @@ use elastin_runtime::Runtime;
 use elastin_types::{Caller, NodeId};
 use serde::{Deserialize, Serialize};
 
-/// What a handler sees of its own turn.
+/// The context that a handler sees in its turn: user, page, whether there is a deadline, caller.
 type Seen = (Option<String>, Option<String>, bool, String);
 
 fn seen(ctx: &Ctx) -> Seen {
@@ -33,11 +33,11 @@ struct Callee {}
 
 #[handlers]
 impl Callee {
-    fn look(&self, ctx: &Ctx) -> Seen {
+    fn observe(&self, ctx: &Ctx) -> Seen {
         seen(ctx)
     }
 
-    async fn look_later(&self, ctx: &Ctx) -> Seen {
+    async fn observe_later(&self, ctx: &Ctx) -> Seen {
         tokio::task::yield_now().await;
         seen(ctx)
     }
@@ -48,17 +48,17 @@ struct Outer {}
 
 #[handlers]
 impl Outer {
-    /// Calls with more values and a deadline, and looks at its own turn before and after.
+    /// Calls with more values and a deadline, and observes its own context before and after.
     async fn around(&mut self, ctx: &Ctx, later: bool) -> (Seen, Seen, Seen) {
         let before = seen(ctx);
         let callee: Ref<Callee> = ctx.actor("callee");
         let inner = match later {
             true => {
-                let call = callee.look_later().with_value("page", "7").with_value("user", "eve");
+                let call = callee.observe_later().with_value("page", "7").with_value("user", "eve");
                 call.deadline(Duration::from_secs(60)).await
             }
             false => {
-                let call = callee.look().with_value("page", "7").with_value("user", "eve");
+                let call = callee.observe().with_value("page", "7").with_value("user", "eve");
                 call.deadline(Duration::from_secs(60)).await
             }
         };
@@ -67,7 +67,7 @@ impl Outer {
 }
 
 #[tokio::test]
-async fn values_and_deadlines_flow_down_and_never_up() {
+async fn values_and_deadlines_reach_callees_but_not_callers() {
     let runtime = Runtime::builder()
         .register::<Callee>()
         .register::<Outer>()
@@ -83,9 +83,9 @@ async fn values_and_deadlines_flow_down_and_never_up() {
         assert_eq!(before, own);
         assert_eq!(inner, (Some("eve".into()), Some("7".into()), true, "outer".into()));
         assert_eq!(after, own, "with later = {later}");
-        // The next turn of the same actors has nothing of it.
+        // The next turn of the same actors has none of it.
         let callee: Ref<Callee> = runtime.client().actor("callee");
-        assert_eq!(callee.look().await, Ok((None, None, false, "n4".into())));
+        assert_eq!(callee.observe().await, Ok((None, None, false, "n4".into())));
     }
 }
 
@@ -95,6 +95,6 @@ async fn a_decoded_reference_can_be_bound() {
     let bound: Ref<Callee> = runtime.client().actor("callee");
     let decoded: Ref<Callee> = Ref::from_id(bound.id().clone()).unwrap();
     assert_eq!(decoded, bound);
-    assert!(runtime.client().bind(&decoded).look().await.is_ok());
+    assert!(runtime.client().bind(&decoded).observe().await.is_ok());
     assert!(Ref::<Outer>::from_id(bound.id().clone()).is_none());
 }

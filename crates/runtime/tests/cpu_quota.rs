@@ -1,4 +1,4 @@
-//! The CPU share of a process. Alone in its file, so that the process does nothing else.
+//! The CPU quota of a process. Alone in its file, so that the process does nothing else.
 
 extern crate elastin_actor as elastin;
 
@@ -25,12 +25,12 @@ impl Burner {
 }
 
 #[tokio::test]
-async fn a_process_keeps_to_its_share() {
-    const SHARE: f64 = 0.3;
+async fn a_process_stays_within_its_cpu_quota() {
+    const QUOTA: f64 = 0.3;
     let runtime = Runtime::builder()
         .register::<Burner>()
         .workers(2)
-        .cpu_share(Some(SHARE))
+        .cpu_share(Some(QUOTA))
         .build()
         .unwrap();
     let mut callers = Vec::new();
@@ -53,8 +53,8 @@ async fn a_process_keeps_to_its_share() {
     let snapshot = runtime.snapshot(&Interest::All);
     callers.iter().for_each(tokio::task::JoinHandle::abort);
     let cores = snapshot.server.usage.cpu.used / 1000.0;
-    // The upper bound is what the share promises; the lower one leaves room for a busy machine.
-    assert!(cores > SHARE * 0.2 && cores < SHARE * 1.15, "{cores} cores used");
-    assert_eq!(snapshot.server.usage.cpu.capacity, Some(SHARE * 1000.0));
+    // The upper bound is the quota; the lower one allows for a busy machine.
+    assert!(cores > QUOTA * 0.2 && cores < QUOTA * 1.15, "{cores} cores used");
+    assert_eq!(snapshot.server.usage.cpu.capacity, Some(QUOTA * 1000.0));
     assert!(runtime.stats().throttled > 0);
 }

@@ -1,6 +1,6 @@
-//! States that an older version of an application has saved, read by a newer one.
+//! States saved by an older version of an application, read by a newer one.
 //!
-//! `evolution/*.state` were written by the types of [`first`], which stay here so that it can be seen what they are.
+//! `evolution/*.state` were written by the types of [`first`], which document their content.
 
 extern crate elastin_actor as elastin;
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 const MEMBER: &[u8] = include_bytes!("evolution/member.state");
 const NEW_MEMBER: &[u8] = include_bytes!("evolution/new-member.state");
 
-/// The application as it was.
+/// The original version.
 mod first {
     use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ mod first {
     }
 }
 
-/// A later version: fields added with defaults, at both levels, and one gone.
+/// A later version: fields added with defaults, at both levels, and one removed.
 mod later {
     use super::*;
 
@@ -66,7 +66,7 @@ mod later {
     pub(super) struct Member {
         pub(super) language: String,
         pub(super) name: String,
-        // A number that may be larger now.
+        // A wider number type.
         pub(super) logins: u64,
         pub(super) address: Option<Address>,
         pub(super) friends: Vec<Ref<Member>>,
@@ -109,8 +109,8 @@ mod later {
     }
 }
 
-/// A version that forgot about the old states: a type has changed.
-mod careless {
+/// An incompatible version: the type of a field has changed.
+mod retyped {
     use super::*;
 
     #[derive(Actor, Serialize, Deserialize, Default)]
@@ -139,8 +139,8 @@ mod careless {
     }
 }
 
-/// A version with a field that has no default.
-mod demanding {
+/// An incompatible version: a new field has no default.
+mod without_default {
     use super::*;
 
     #[derive(Actor, Serialize, Deserialize, Default)]
@@ -155,7 +155,7 @@ mod demanding {
 }
 
 #[test]
-fn the_files_are_what_the_first_version_writes() {
+fn the_golden_files_match_the_first_version() {
     assert_eq!(encode_state(&first::member()).unwrap(), MEMBER);
     assert_eq!(encode_state(&first::Member::default()).unwrap(), NEW_MEMBER);
 }
@@ -169,13 +169,13 @@ fn start<A: Handlers>(states: &[(u64, &'static [u8])]) -> Runtime {
     Runtime::builder()
         .register::<A>()
         .workers(1)
-        .outside(store)
+        .remote(store)
         .build()
         .unwrap()
 }
 
 #[tokio::test]
-async fn fields_may_come_with_a_default_and_go() {
+async fn fields_with_defaults_can_be_added_and_removed() {
     let runtime = start::<later::Member>(&[(1, MEMBER), (2, NEW_MEMBER)]);
     let describe = async |key: u64| {
         let member: Ref<later::Member> = runtime.client().actor(key);
@@ -189,19 +189,19 @@ async fn fields_may_come_with_a_default_and_go() {
 }
 
 #[tokio::test]
-async fn a_field_of_another_type_is_an_error_that_names_it_and_others_go_on() {
-    let runtime = start::<careless::Member>(&[(1, MEMBER), (2, NEW_MEMBER)]);
-    let one: Ref<careless::Member> = runtime.client().actor(1);
+async fn a_retyped_field_is_named_and_affects_only_its_actor() {
+    let runtime = start::<retyped::Member>(&[(1, MEMBER), (2, NEW_MEMBER)]);
+    let one: Ref<retyped::Member> = runtime.client().actor(1);
     let unavailable = Err(CallError::NotDelivered(NotDelivered::StateUnavailable));
     assert_eq!(one.name().await, unavailable);
-    let error = decode_state::<careless::Member>(MEMBER).err().unwrap();
+    let error = decode_state::<retyped::Member>(MEMBER).err().unwrap();
     assert_eq!(
         error.to_string(),
         "the state of a `Member` can't be decoded: field `address.code`: invalid type: integer `12`, expected a string"
     );
-    let other: Ref<careless::Member> = runtime.client().actor(2);
+    let other: Ref<retyped::Member> = runtime.client().actor(2);
     assert_eq!(other.name().await, Ok(String::new()));
-    // It is not overwritten by an attempt.
+    // A failed activation does not overwrite the state.
     assert_eq!(
         one.rename("Eve".into()).await,
         Err(CallError::NotDelivered(NotDelivered::StateUnavailable))
@@ -209,8 +209,8 @@ async fn a_field_of_another_type_is_an_error_that_names_it_and_others_go_on() {
 }
 
 #[test]
-fn what_can_not_be_decoded_says_why() {
-    let missing = decode_state::<demanding::Member>(MEMBER).err().unwrap();
+fn decode_errors_name_the_cause() {
+    let missing = decode_state::<without_default::Member>(MEMBER).err().unwrap();
     assert_eq!(missing.why, "missing field `language`");
     let cut = decode_state::<first::Member>(&MEMBER[..20]).err().unwrap();
     assert_eq!(cut.why, "IO error while reading marker: failed to fill whole buffer");

@@ -1,4 +1,4 @@
-//! Handlers with `&self` that share their actor: they interleave where they wait, and nothing else changes.
+//! Handlers with `&self` that share their actor: they interleave where they suspend, and nothing else changes.
 
 extern crate elastin_actor as elastin;
 
@@ -29,7 +29,7 @@ fn gate(name: &str) -> Arc<Gate> {
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 
-/// How a chain of calls comes back.
+/// How a chain of calls comes back to its first actor.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
 enum Back {
     Plain,
@@ -60,7 +60,7 @@ impl Page {
         self.text.clone()
     }
 
-    /// Lets `other` go on, and waits until it has done the same.
+    /// Opens the gate of `other`, and waits until `other` has done the same.
     async fn meet(&self, me: String, other: String) -> String {
         gate(&other).open();
         gate(&me).passed().await;
@@ -77,8 +77,8 @@ impl Page {
         self.reads.load(Ordering::SeqCst)
     }
 
-    /// Goes out and comes back.
-    async fn around(&self, ctx: &Ctx, via: Ref<Via>, at: String, back: Back) -> Result<String, CallError> {
+    /// Calls `via`, which calls back.
+    async fn gated_call_around(&self, ctx: &Ctx, via: Ref<Via>, at: String, back: Back) -> Result<String, CallError> {
         gate(&at).passed().await;
         match via.back(ctx.me(), back).await {
             Ok(text) => Ok(text),
@@ -86,16 +86,16 @@ impl Page {
         }
     }
 
-    async fn around_at_once(&self, ctx: &Ctx, via: Ref<Via>, back: Back) -> Result<String, CallError> {
+    async fn call_around(&self, ctx: &Ctx, via: Ref<Via>, back: Back) -> Result<String, CallError> {
         match via.back(ctx.me(), back).await {
             Ok(text) => Ok(text),
             Err(CallFailed::Application(error) | CallFailed::Call(error)) => Err(error),
         }
     }
 
-    async fn again_and_again(&self, ctx: &Ctx, depth: u64) -> Result<u64, (CallError, u64)> {
-        match ctx.me::<Page>().again_and_again(depth + 1).await {
-            Ok(_) => unreachable!("there is no end"),
+    async fn recurse(&self, ctx: &Ctx, depth: u64) -> Result<u64, (CallError, u64)> {
+        match ctx.me::<Page>().recurse(depth + 1).await {
+            Ok(_) => unreachable!("the recursion never ends by itself"),
             Err(CallFailed::Application(end)) => Err(end),
             Err(CallFailed::Call(error)) => Err((error, depth)),
         }
@@ -103,17 +103,17 @@ impl Page {
 
     async fn fail(&self, at: String) {
         gate(&at).passed().await;
-        panic!("as asked");
+        panic!("requested by the test");
     }
 
     fn fail_at_once(&self) {
-        panic!("as asked");
+        panic!("requested by the test");
     }
 
     #[reentrant]
     async fn fail_changing(&self, at: String) {
         gate(&at).passed().await;
-        panic!("as asked");
+        panic!("requested by the test");
     }
 
     async fn leave(&self, ctx: &Ctx, at: String) {
@@ -122,38 +122,38 @@ impl Page {
     }
 
     async fn values(&self, ctx: &Ctx, at: String) -> (Option<String>, Option<String>) {
-        let before = ctx.request_value("who");
+        let before = ctx.request_value("user");
         gate(&at).passed().await;
-        (before, ctx.request_value("who"))
+        (before, ctx.request_value("user"))
     }
 
-    /// Computes before and after it waits.
+    /// Computes before and after it suspends.
     async fn compute(&self, at: String) {
         burn();
         gate(&at).passed().await;
         burn();
     }
 
-    /// Loses its activation while it runs.
+    /// Discards its own activation while it runs.
     async fn lose(&self, ctx: &Ctx, at: String) {
         gate(&at).passed().await;
-        let runtime = RUNTIME.get().expect("the test has set it");
+        let runtime = RUNTIME.get().expect("the test has set the runtime");
         runtime.discard(&ctx.id(), ActivationEpoch::default());
     }
 }
 
 const BURN: Duration = Duration::from_millis(2);
 
-/// Uses that much of the processor's time, however busy the machine is with other things.
+/// Uses this much CPU time, however busy the machine is.
 fn burn() {
-    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("clocks don't go back");
+    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("CPU clocks never go back");
     let before = used();
     while used() - before < BURN {
         std::hint::spin_loop();
     }
 }
 
-/// Calls back whoever calls it.
+/// Calls back its caller.
 #[derive(Actor, Serialize, Deserialize, Default)]
 struct Via {}
 
@@ -169,7 +169,7 @@ impl Via {
             }
             Back::Changing => page.write("changed".into()).await.map(|()| String::new()),
             Back::TellFirst => {
-                page.write("told".into()).try_tell()?;
+                page.write("tell".into()).try_tell()?;
                 page.text().await
             }
         }
@@ -197,7 +197,7 @@ macro_rules! spawn {
 }
 
 #[tokio::test]
-async fn two_readers_wait_for_each_other() {
+async fn interleaved_readers_can_wait_for_each_other() {
     let runtime = runtime(1);
     let page = written(&runtime, "meet").await;
     let one = spawn!(page.meet("meet 1", "meet 2"));
@@ -207,7 +207,7 @@ async fn two_readers_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn a_writer_waits_for_readers_and_later_readers_for_the_writer() {
+async fn a_writer_waits_for_readers_and_holds_up_later_ones() {
     let runtime = runtime(2);
     let page = written(&runtime, "between").await;
     let before = spawn!(page.read("between"));
@@ -221,23 +221,27 @@ async fn a_writer_waits_for_readers_and_later_readers_for_the_writer() {
     gate("after").open();
     assert_eq!(within("the later reader", after).await.unwrap(), Ok("second".into()));
     assert_eq!(within("the plain reader", plain).await.unwrap(), Ok("second".into()));
-    assert_eq!(page.text().await, Ok("second".into()), "the actor is whole again");
+    assert_eq!(
+        page.text().await,
+        Ok("second".into()),
+        "the actor must be exclusive again"
+    );
 }
 
 static READING: AtomicU32 = AtomicU32::new(0);
-static READING_MOST: AtomicU32 = AtomicU32::new(0);
+static READING_MAX: AtomicU32 = AtomicU32::new(0);
 static WRITING: AtomicBool = AtomicBool::new(false);
 static POLLED: AtomicBool = AtomicBool::new(false);
 
-/// Notices when turns overlap that must not.
+/// Detects turns that overlap although they must not.
 #[derive(Actor, Serialize, Deserialize, Default)]
 struct Checked {
     writes: u64,
 }
 
-/// Runs between two waits: nobody else does at the same time.
-fn alone() {
-    assert!(!POLLED.swap(true, Ordering::SeqCst), "two turns at the same time");
+/// Asserts that no other turn runs between two suspensions.
+fn assert_alone() {
+    assert!(!POLLED.swap(true, Ordering::SeqCst), "two turns ran concurrently");
     std::hint::spin_loop();
     POLLED.store(false, Ordering::SeqCst);
 }
@@ -246,10 +250,10 @@ fn alone() {
 impl Checked {
     async fn read(&self, waits: u32) -> u64 {
         let reading = READING.fetch_add(1, Ordering::SeqCst) + 1;
-        READING_MOST.fetch_max(reading, Ordering::SeqCst);
+        READING_MAX.fetch_max(reading, Ordering::SeqCst);
         let seen = self.writes;
         for _ in 0..waits {
-            alone();
+            assert_alone();
             assert!(!WRITING.load(Ordering::SeqCst), "a writer beside a reader");
             tokio::task::yield_now().await;
         }
@@ -259,7 +263,7 @@ impl Checked {
     }
 
     fn read_plain(&self) -> u64 {
-        alone();
+        assert_alone();
         assert!(!WRITING.load(Ordering::SeqCst), "a writer beside a reader");
         self.writes
     }
@@ -267,7 +271,7 @@ impl Checked {
     async fn write(&mut self, wait: bool) -> u64 {
         assert!(!WRITING.swap(true, Ordering::SeqCst), "two writers");
         assert_eq!(READING.load(Ordering::SeqCst), 0, "a reader beside a writer");
-        alone();
+        assert_alone();
         if wait {
             tokio::task::yield_now().await;
         }
@@ -278,7 +282,7 @@ impl Checked {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_interleave_and_writers_are_alone() {
+async fn readers_interleave_and_writers_are_exclusive() {
     const CALLERS: u32 = 8;
     const CALLS: u32 = 1500;
     let runtime = runtime(4);
@@ -306,18 +310,18 @@ async fn readers_interleave_and_writers_are_alone() {
         Ok(writes + 1)
     );
     assert_eq!(runtime.stats().panics, 0);
-    assert!(READING_MOST.load(Ordering::SeqCst) > 1, "readers never interleaved");
+    assert!(READING_MAX.load(Ordering::SeqCst) > 1, "readers never interleaved");
 }
 
 #[tokio::test]
-async fn a_chain_comes_back_to_a_reader() {
+async fn a_call_chain_may_return_to_a_reader() {
     let runtime = runtime(2);
     let page = written(&runtime, "cycle").await;
     let via: Ref<Via> = runtime.client().actor("via");
     for back in [Back::Plain, Back::Async, Back::Waiting] {
-        let at_once = page.around_at_once(via.clone(), back).into_future();
+        let at_once = page.call_around(via.clone(), back).into_future();
         assert_eq!(within("the way back", at_once).await, Ok("first".into()), "{back:?}");
-        let later = page.around(via.clone(), format!("cycle {back:?}"), back);
+        let later = page.gated_call_around(via.clone(), format!("cycle {back:?}"), back);
         gate(&format!("cycle {back:?}")).open();
         assert_eq!(
             within("the way back", later.into_future()).await,
@@ -327,18 +331,18 @@ async fn a_chain_comes_back_to_a_reader() {
     }
     let cycle = Err(CallFailed::Application(CallError::CallCycle));
     for back in [Back::Changing, Back::TellFirst] {
-        let at_once = page.around_at_once(via.clone(), back).into_future();
+        let at_once = page.call_around(via.clone(), back).into_future();
         assert_eq!(within("the way back", at_once).await, cycle, "{back:?}");
-        // What was told before still comes.
+        // The one-way message sent before still arrives.
         let text = within("the text", page.text().into_future()).await;
-        assert_eq!(text, Ok(if back == Back::TellFirst { "told" } else { "first" }.into()));
+        assert_eq!(text, Ok(if back == Back::TellFirst { "tell" } else { "first" }.into()));
         page.write("first".into()).await.unwrap();
     }
     assert_eq!(runtime.stats().panics, 0);
 }
 
 #[tokio::test]
-async fn a_chain_comes_back_before_a_writer_that_waits_for_it() {
+async fn a_returning_chain_overtakes_a_waiting_writer() {
     let runtime = runtime(2);
     let page = written(&runtime, "overtakes").await;
     let via: Ref<Via> = runtime.client().actor("via");
@@ -346,7 +350,7 @@ async fn a_chain_comes_back_before_a_writer_that_waits_for_it() {
         let name = format!("overtakes {back:?}");
         let around = tokio::spawn({
             let (page, via, name) = (page.clone(), via.clone(), name.clone());
-            async move { page.around(via, name, back).await }
+            async move { page.gated_call_around(via, name, back).await }
         });
         within("the reader", gate(&name).reached(1)).await;
         page.write("second".into()).try_tell().unwrap();
@@ -362,10 +366,10 @@ async fn a_chain_comes_back_before_a_writer_that_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_chain_without_an_end_ends() {
+async fn endless_recursion_ends_with_an_error() {
     let runtime = runtime(1);
     let page = written(&runtime, "endless").await;
-    let outcome = within("the end", page.again_and_again(0).into_future()).await;
+    let outcome = within("the end", page.recurse(0).into_future()).await;
     let Err(CallFailed::Application((error, depth))) = outcome else {
         panic!("{outcome:?}")
     };
@@ -375,19 +379,19 @@ async fn a_chain_without_an_end_ends() {
 }
 
 #[tokio::test]
-async fn a_chain_comes_back_from_another_node() {
+async fn a_call_chain_may_return_from_another_node() {
     gate("open").open();
     let pair = Pair::start(|builder| builder.register::<Page>().register::<Via>());
     let client = pair.runtime(0).client();
     let (page, via): (Ref<Page>, Ref<Via>) = (client.actor("page"), client.actor("via"));
     page.write("first".into()).await.unwrap();
     for back in [Back::Plain, Back::Async] {
-        assert_eq!(page.around_at_once(via.clone(), back).await, Ok("first".into()));
+        assert_eq!(page.call_around(via.clone(), back).await, Ok("first".into()));
         assert!(pair.move_over(via.id(), Duration::from_secs(10)).await);
-        let far = page.around_at_once(via.clone(), back).into_future();
+        let far = page.call_around(via.clone(), back).into_future();
         assert_eq!(within("the way back", far).await, Ok("first".into()), "{back:?}");
     }
-    let changing = page.around_at_once(via.clone(), Back::Changing).into_future();
+    let changing = page.call_around(via.clone(), Back::Changing).into_future();
     let cycle = Err(CallFailed::Application(CallError::CallCycle));
     assert_eq!(within("the way back", changing).await, cycle);
     pair.stop().await;
@@ -399,14 +403,14 @@ fn freeze(
     wait_max: Duration,
 ) -> tokio::sync::oneshot::Receiver<Result<elastin_runtime::StateImage, FreezeError>> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    let epoch = runtime.active(page.id()).expect("it is active");
+    let epoch = runtime.active(page.id()).expect("the actor is active");
     let done = Box::new(move |image| drop(sender.send(image)));
     runtime.freeze(page.id(), epoch, runtime.now() + wait_max, done);
     receiver
 }
 
 #[tokio::test]
-async fn a_freeze_waits_for_readers_and_lets_no_other_begin() {
+async fn a_freeze_waits_for_readers_and_admits_no_others() {
     let runtime = runtime(2);
     let page = written(&runtime, "freeze").await;
     let reader = spawn!(page.read("freeze"));
@@ -414,7 +418,7 @@ async fn a_freeze_waits_for_readers_and_lets_no_other_begin() {
     let mut image = freeze(&runtime, &page, Duration::from_secs(60));
     let late = spawn!(page.read("freeze late"));
     let via: Ref<Via> = runtime.client().actor("via");
-    assert!(image.try_recv().is_err(), "frozen under a reader's feet");
+    assert!(image.try_recv().is_err(), "frozen while a reader is suspended");
     gate("freeze").open();
     assert_eq!(within("the reader", reader).await.unwrap(), Ok("first".into()));
     assert!(within("the freeze", image).await.unwrap().is_ok());
@@ -423,10 +427,10 @@ async fn a_freeze_waits_for_readers_and_lets_no_other_begin() {
     assert!(!late.is_finished(), "a frozen actor ran");
     assert!(runtime.resume(page.id(), ActivationEpoch::default()));
     assert_eq!(within("the late reader", late).await.unwrap(), Ok("first".into()));
-    // What a reader waits for itself begins all the same, or the freeze would wait for ever.
+    // A call that a reader waits for starts nevertheless, or the freeze would wait forever.
     let around = tokio::spawn({
         let page = page.clone();
-        async move { page.around(via, "freeze around".into(), Back::Waiting).await }
+        async move { page.gated_call_around(via, "freeze around".into(), Back::Waiting).await }
     });
     within("the reader", gate("freeze around").reached(1)).await;
     let image = freeze(&runtime, &page, Duration::from_secs(60));
@@ -436,21 +440,21 @@ async fn a_freeze_waits_for_readers_and_lets_no_other_begin() {
 }
 
 #[tokio::test]
-async fn a_freeze_that_comes_too_late_lets_readers_go_on() {
+async fn readers_continue_after_a_freeze_times_out() {
     let runtime = runtime(1);
     let page = written(&runtime, "busy").await;
     let reader = spawn!(page.read("busy"));
     within("the reader", gate("busy").reached(1)).await;
     let image = freeze(&runtime, &page, Duration::from_millis(20));
     let late = spawn!(page.read("open"));
-    assert_eq!(within("the freeze", image).await.unwrap(), Err(FreezeError::ActiveSet));
+    assert_eq!(within("the freeze", image).await.unwrap(), Err(FreezeError::Busy));
     assert_eq!(within("the late reader", late).await.unwrap(), Ok("first".into()));
     gate("busy").open();
     assert_eq!(within("the reader", reader).await.unwrap(), Ok("first".into()));
 }
 
 #[tokio::test]
-async fn a_panic_in_a_reader_harms_nobody_else() {
+async fn a_panic_in_a_reader_does_not_affect_others() {
     let runtime = runtime(1);
     let page = written(&runtime, "fail").await;
     assert_eq!(page.fail_at_once().await, Err(CallError::Panicked));
@@ -473,17 +477,17 @@ async fn a_panic_in_a_reader_harms_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_panic_that_may_have_changed_the_actor_starts_it_again() {
+async fn a_panic_in_a_reentrant_turn_restarts_the_actor() {
     let runtime = runtime(1);
     let page = written(&runtime, "broken").await;
-    // Alone, out of the mailbox and on the caller's thread.
+    // Alone: from the mailbox, and on the caller's thread.
     page.fail_changing("open".into()).tell().await.unwrap();
     assert_eq!(within("the text", page.text().into_future()).await, Ok(String::new()));
     page.write("first".into()).await.unwrap();
     let inline = within("the outcome", page.fail_changing("open".into()).into_future()).await;
     assert_eq!(inline, Err(CallError::Panicked));
     assert_eq!(within("the text", page.text().into_future()).await, Ok(String::new()));
-    // Beside others.
+    // Interleaved with others.
     page.write("first".into()).await.unwrap();
     let reader = spawn!(page.read("broken"));
     within("the reader", gate("broken").reached(1)).await;
@@ -494,11 +498,15 @@ async fn a_panic_that_may_have_changed_the_actor_starts_it_again() {
     assert_eq!(within("the outcome", failing).await.unwrap(), Err(CallError::Panicked));
     assert_eq!(within("the outcome", reader).await.unwrap(), Err(CallError::Panicked));
     let text = within("the text", page.text().into_future()).await;
-    assert_eq!(text, Ok("behind".into()), "what waited runs in the next activation");
+    assert_eq!(
+        text,
+        Ok("behind".into()),
+        "queued messages must run in the next activation"
+    );
 }
 
 #[tokio::test]
-async fn a_discarded_activation_gives_up_its_readers() {
+async fn discarding_an_activation_fails_its_readers() {
     let runtime = runtime(1);
     assert!(RUNTIME.set(runtime.clone()).is_ok());
     let page = written(&runtime, "discard").await;
@@ -506,8 +514,8 @@ async fn a_discarded_activation_gives_up_its_readers() {
     let reader = spawn!(page.read("discard"));
     within("the reader", gate("discard").reached(1)).await;
     page.write("not begun".into()).try_tell().unwrap();
-    let mail = runtime.discard(page.id(), ActivationEpoch::default());
-    assert_eq!(mail.len(), 1, "what had not begun");
+    let messages = runtime.discard(page.id(), ActivationEpoch::default());
+    assert_eq!(messages.len(), 1, "the message that had not begun");
     assert_eq!(within("the outcome", reader).await.unwrap(), lost);
     assert_eq!(page.text().await, Ok(String::new()), "a new activation");
     // While one of them runs, on the caller's thread and on a worker.
@@ -540,39 +548,39 @@ async fn an_activation_ends_after_its_last_reader() {
     within("the other", gate("leave 2").reached(1)).await;
     gate("leave 2").open();
     within("the end of that turn", leaving).await.unwrap().unwrap();
-    assert!(runtime.active(page.id()).is_some(), "a reader is still there");
+    assert!(runtime.active(page.id()).is_some(), "a reader is still suspended");
     gate("leave").open();
     assert_eq!(within("the reader", reader).await.unwrap(), Ok("first".into()));
     eventually("the end of the activation", || runtime.active(page.id()).is_none()).await;
 }
 
 #[tokio::test]
-async fn what_flows_along_with_calls_stays_apart() {
+async fn interleaved_turns_keep_their_own_request_values() {
     let runtime = runtime(1);
     let page = written(&runtime, "values").await;
-    let ask = |who: &'static str| {
+    let ask = |user: &'static str| {
         let page = page.clone();
         tokio::spawn(async move {
-            let call = page.values("values".into()).with_value("who", who);
-            (who, call.await.unwrap())
+            let call = page.values("values".into()).with_value("user", user);
+            (user, call.await.unwrap())
         })
     };
     let asked = ["ada", "eve", "kim"].map(ask);
     within("all of them", gate("values").reached(3)).await;
     gate("values").open();
     for asking in asked {
-        let (who, (before, after)) = within("the values", asking).await.unwrap();
-        assert_eq!((before.as_deref(), after.as_deref()), (Some(who), Some(who)));
+        let (user, (before, after)) = within("the values", asking).await.unwrap();
+        assert_eq!((before.as_deref(), after.as_deref()), (Some(user), Some(user)));
     }
 }
 
 #[tokio::test]
-async fn readers_that_nobody_waits_for_do_not_begin() {
+async fn abandoned_readers_do_not_start() {
     let runtime = runtime(1);
     let page = written(&runtime, "cancel").await;
     let reader = spawn!(page.read("cancel"));
     within("the reader", gate("cancel").reached(1)).await;
-    // A writer holds up those that come after it.
+    // A queued writer holds up later readers.
     page.write("second".into()).try_tell().unwrap();
     let late = page.read("cancel late".into()).deadline(Duration::from_millis(5));
     assert_eq!(late.await, Err(CallError::DeadlineExceeded));
@@ -584,9 +592,9 @@ async fn readers_that_nobody_waits_for_do_not_begin() {
     gate("cancel").open();
     assert_eq!(within("the reader", reader).await.unwrap(), Ok("first".into()));
     assert_eq!(within("the last", counted).await.unwrap(), Ok(1));
-    // Neither came to its gate.
-    assert_eq!(gate("cancel late").count(), 0, "a call that nobody waited for ran");
-    // One that has begun goes on to its end.
+    // Neither reached its gate.
+    assert_eq!(gate("cancel late").count(), 0, "an abandoned call ran");
+    // A started turn finishes.
     let begun = spawn!(page.count("cancel begun"));
     within("the turn", gate("cancel begun").reached(1)).await;
     begun.abort();
@@ -595,14 +603,14 @@ async fn readers_that_nobody_waits_for_do_not_begin() {
 }
 
 #[tokio::test]
-async fn more_readers_than_may_begin_wait_in_the_mailbox() {
-    const BEGIN_MAX: usize = 1024;
+async fn readers_above_the_limit_wait_in_the_mailbox() {
+    const INTERLEAVED_MAX: usize = 1024;
     const MORE: usize = 500;
     let runtime = runtime(2);
     let page = written(&runtime, "many").await;
-    // No more than a mailbox holds at once: nobody knows how soon readers begin.
-    let mut readers: Vec<_> = (0..BEGIN_MAX).map(|_| spawn!(page.read("many"))).collect();
-    within("as many as may", gate("many").reached(BEGIN_MAX)).await;
+    // No more than a mailbox holds, because it is unknown how quickly readers start.
+    let mut readers: Vec<_> = (0..INTERLEAVED_MAX).map(|_| spawn!(page.read("many"))).collect();
+    within("the maximum number of readers", gate("many").reached(INTERLEAVED_MAX)).await;
     readers.extend((0..MORE).map(|_| spawn!(page.read("many"))));
     gate("many").open();
     for reader in readers {
@@ -612,7 +620,7 @@ async fn more_readers_than_may_begin_wait_in_the_mailbox() {
 }
 
 #[tokio::test]
-async fn what_interleaved_turns_do_is_charged_once() {
+async fn cpu_time_of_interleaved_turns_is_counted_once() {
     const TURNS: u32 = 8;
     let runtime = runtime(1);
     let page = written(&runtime, "profile").await;
@@ -626,14 +634,14 @@ async fn what_interleaved_turns_do_is_charged_once() {
     }
     let (elapsed, snapshot) = (begun.elapsed(), runtime.snapshot(&Interest::All));
     let stats = snapshot.actors.iter().find(|stats| stats.actor == *page.id());
-    let stats = stats.expect("it did something");
+    let stats = stats.expect("the actor was active");
     assert_eq!(
         stats.calls_in.iter().map(|call| call.count).sum::<u64>(),
         u64::from(TURNS)
     );
-    assert!(stats.used.mem > 0.0, "its state has a size");
+    assert!(stats.used.mem > 0.0, "the state must have a size");
     let busy = Duration::from_secs_f64(stats.used.cpu / 1000.0 * snapshot.period.as_secs_f64());
-    // As long as they computed, and no longer than there was time: they never run at the same time.
+    // As long as they computed, and no longer than the elapsed time: they never run concurrently.
     assert!(
         busy >= 2 * BURN * TURNS * 9 / 10 && busy <= elapsed * 11 / 10,
         "{busy:?} of {elapsed:?}"
@@ -653,11 +661,14 @@ async fn a_shutdown_waits_for_readers() {
     tokio::task::yield_now().await;
     gate("shutdown").open();
     assert_eq!(within("the reader", reader).await.unwrap(), Ok("first".into()));
-    assert!(within("the end", ending).await.unwrap(), "it drained");
+    assert!(
+        within("the end", ending).await.unwrap(),
+        "the shutdown must drain in time"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_race_with_everything() {
+async fn readers_survive_races_with_all_operations() {
     const CALLERS: u64 = 6;
     const CALLS: u64 = 600;
     let settings = Settings {
@@ -674,13 +685,13 @@ async fn readers_race_with_everything() {
         let runtime = runtime.clone();
         callers.push(tokio::spawn(async move {
             for call in 0..CALLS {
-                // Whatever becomes of it, it ends.
+                // Every call must end, whatever its outcome.
                 match (caller + call) % 9 {
                     0 => drop(page.write("again".into()).await),
                     1 => {
-                        // Each time another one: it may still be under way for a turn that was discarded.
+                        // A different actor each time: the previous one may still be in a turn that was discarded.
                         let via = runtime.client().actor(caller * CALLS + call);
-                        drop(page.around_at_once(via, Back::Waiting).await);
+                        drop(page.call_around(via, Back::Waiting).await);
                     }
                     2 => drop(page.fail_changing("open".into()).await),
                     3 => drop(page.leave("open".into()).await),
@@ -696,7 +707,7 @@ async fn readers_race_with_everything() {
                     6 => drop(page.count("open".into()).await),
                     _ => {
                         let read = page.read("open".into()).deadline(Duration::from_secs(20));
-                        assert_ne!(read.await, Err(CallError::DeadlineExceeded), "a call hangs");
+                        assert_ne!(read.await, Err(CallError::DeadlineExceeded), "a call hung");
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! The life of activations: hooks, timers, passivation, saving, panics, shutdown, bad input.
+//! Lifecycle of activations: hooks, timers, passivation, saving, panics, shutdown, bad input.
 
 extern crate elastin_actor as elastin;
 
@@ -26,11 +26,11 @@ fn events(key: &str) -> Vec<&'static str> {
     events
         .iter()
         .filter(|(of, _)| of == key)
-        .map(|(_, what)| *what)
+        .map(|(_, event)| *event)
         .collect()
 }
 
-/// When a timer would tick that is stopped: so late that this thread is not interrupted for as long in between.
+/// Delay of a timer that is stopped: long enough that this thread is not preempted until it fires.
 const STOPPED_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -42,13 +42,13 @@ struct Clerk {
 #[handlers]
 impl Clerk {
     #[on(activate)]
-    async fn wake_up(&mut self, ctx: &Ctx) {
+    async fn on_activate(&mut self, ctx: &Ctx) {
         tokio::task::yield_now().await;
         EVENTS.lock().push((ctx.key().to_string(), "activate"));
     }
 
     #[on(deactivate)]
-    async fn go_to_sleep(&mut self, ctx: &Ctx) {
+    async fn on_deactivate(&mut self, ctx: &Ctx) {
         tokio::task::yield_now().await;
         EVENTS.lock().push((ctx.key().to_string(), "deactivate"));
     }
@@ -73,7 +73,7 @@ impl Clerk {
     fn start_ticking(&mut self, ctx: &Ctx) {
         ctx.every(Duration::from_millis(1), ctx.me::<Clerk>().tick());
         ctx.after(Duration::from_millis(1), ctx.me::<Clerk>().tick());
-        let stopped = ctx.after(STOPPED_AFTER, ctx.actor::<Clerk>("nobody").tick());
+        let stopped = ctx.after(STOPPED_AFTER, ctx.actor::<Clerk>("untouched").tick());
         ctx.stop_timer(stopped);
     }
 }
@@ -88,7 +88,7 @@ async fn hooks_run_around_an_activation() {
     clerk.leave().await.unwrap();
     eventually("the end of the activation", || runtime.active(clerk.id()).is_none()).await;
     assert_eq!(events("hooks"), ["activate", "deactivate"]);
-    // The next call activates it again, from its default state.
+    // The next call activates the actor again, from its default state.
     assert_eq!(clerk.add().await, Ok(1));
 }
 
@@ -102,11 +102,11 @@ async fn timers_tick_until_the_activation_ends() {
     eventually("the end of the activation", || runtime.active(clerk.id()).is_none()).await;
     assert_eq!(clerk.ticks().await, Ok(0));
     tokio::time::sleep(STOPPED_AFTER).await;
-    assert_eq!(runtime.active(runtime.client().actor::<Clerk>("nobody").id()), None);
+    assert_eq!(runtime.active(runtime.client().actor::<Clerk>("untouched").id()), None);
 }
 
 #[tokio::test]
-async fn idle_actors_are_passivated_while_calls_race_with_that() {
+async fn idle_actors_are_passivated_despite_racing_calls() {
     let settings = Settings {
         idle_max: Some(Duration::from_millis(1)),
         workers: 1,
@@ -135,7 +135,7 @@ async fn idle_actors_are_passivated_while_calls_race_with_that() {
 }
 
 #[tokio::test]
-async fn a_shutdown_drains_and_runs_hooks() {
+async fn a_shutdown_drains_mailboxes_and_runs_hooks() {
     let runtime = Runtime::builder().register::<Clerk>().workers(1).build().unwrap();
     let clerk: Ref<Clerk> = runtime.client().actor("shutdown");
     clerk.add().await.unwrap();
@@ -176,21 +176,21 @@ impl Account {
 
     fn fail(&mut self) {
         self.balance = -1;
-        panic!("as asked");
+        panic!("requested by the test");
     }
 }
 
 #[tokio::test]
-async fn a_reply_leaves_after_the_change_is_saved() {
+async fn a_reply_is_sent_after_the_change_is_saved() {
     let (store, mut saves) = SlowStore::new();
     let runtime = Runtime::builder()
         .register::<Account>()
         .workers(1)
-        .outside(store.clone())
+        .remote(store.clone())
         .build()
         .unwrap();
     let account: Ref<Account> = runtime.client().actor(1);
-    // Inline, and out of the mailbox after an await.
+    // Inline, and from the mailbox after an await.
     for (later, balance) in [(false, 5), (true, 10)] {
         let paying = tokio::spawn({
             let account = account.clone();
@@ -210,7 +210,7 @@ async fn a_reply_leaves_after_the_change_is_saved() {
     // Reading saves nothing.
     assert_eq!(account.balance().await, Ok(10));
     assert!(saves.try_recv().is_err());
-    // What could not be saved did not happen, and who waits behind it sees the state from before.
+    // An unsaved change did not happen; a queued call sees the state from before.
     let paying = tokio::spawn({
         let account = account.clone();
         async move { account.pay_in(90).await }
@@ -225,13 +225,13 @@ async fn a_reply_leaves_after_the_change_is_saved() {
     let not_saved = Err(CallError::Unknown(Unknown::NotSaved));
     assert_eq!(within("the outcome", paying).await.unwrap(), not_saved);
     assert_eq!(within("the reply", behind).await.unwrap(), Ok(10));
-    // A panic leaves what was saved.
+    // A panic does not affect the saved state.
     assert_eq!(account.fail().await, Err(CallError::Panicked));
     assert_eq!(account.balance().await, Ok(10));
 }
 
 #[tokio::test]
-async fn a_persistent_actor_alone_keeps_its_state_over_passivation() {
+async fn a_local_persistent_actor_survives_passivation() {
     let settings = Settings {
         idle_max: Some(Duration::from_millis(1)),
         ..Default::default()
@@ -248,7 +248,7 @@ async fn a_persistent_actor_alone_keeps_its_state_over_passivation() {
 }
 
 #[tokio::test]
-async fn bad_input_is_an_error_with_names() {
+async fn bad_calls_are_rejected_with_names() {
     let runtime = Runtime::builder().register::<Clerk>().workers(1).build().unwrap();
     let account: Ref<Account> = runtime.client().actor(1);
     let unknown = Err(CallError::Rejected(Rejected::UnknownType("Savings".into())));
@@ -264,7 +264,7 @@ async fn bad_input_is_an_error_with_names() {
 }
 
 #[tokio::test]
-async fn messages_that_make_no_sense_are_rejected() {
+async fn malformed_messages_are_rejected() {
     let runtime = Runtime::builder().register::<Account>().workers(1).build().unwrap();
     let account: Ref<Account> = runtime.client().actor(1);
     assert_eq!(account.balance().await, Ok(0));
@@ -287,7 +287,7 @@ async fn messages_that_make_no_sense_are_rejected() {
             .unwrap();
         within("the outcome", receiver).await.unwrap()
     };
-    // 14 is 7 as postcard writes signed numbers.
+    // 14 is 7 in postcard's encoding of signed numbers.
     assert_eq!(deliver("pay_in", &[14]).await, Ok(Bytes::from_static(&[14])));
     let unknown = deliver("pay_out", &[14]).await.unwrap_err().to_string();
     assert!(unknown.contains("`Savings` has no function"), "{unknown}");
@@ -300,47 +300,51 @@ async fn messages_that_make_no_sense_are_rejected() {
 }
 
 #[derive(Actor, Serialize, Deserialize, Default)]
-struct Stillborn {}
+struct FailsToActivate {}
 
 #[handlers]
-impl Stillborn {
+impl FailsToActivate {
     #[on(activate)]
     fn fail(&mut self) {
-        panic!("as asked");
+        panic!("requested by the test");
     }
 
     fn ping(&mut self) {}
 }
 
 #[tokio::test]
-async fn a_hook_that_panics_fails_the_call_and_not_the_node() {
-    let runtime = Runtime::builder().register::<Stillborn>().workers(1).build().unwrap();
-    let actor: Ref<Stillborn> = runtime.client().actor(1);
+async fn a_panicking_hook_fails_the_call_but_not_the_node() {
+    let runtime = Runtime::builder()
+        .register::<FailsToActivate>()
+        .workers(1)
+        .build()
+        .unwrap();
+    let actor: Ref<FailsToActivate> = runtime.client().actor(1);
     for _ in 0..3 {
         assert_eq!(
             within("the outcome", actor.ping().into_future()).await,
             Err(CallError::Panicked)
         );
     }
-    // A call may find the actor inactive again right after the hook of an activation that it asked for itself.
+    // A call may find the actor inactive again right after the failed hook of an activation that it caused.
     assert!(runtime.stats().panics >= 3);
     assert_eq!(runtime.stats().activations, 0);
 }
 
-/// Panics in the hook that its key names.
+/// Panics in its hooks.
 #[derive(Actor, Serialize, Deserialize, Default)]
-struct Clumsy {}
+struct PanickingHooks {}
 
 #[handlers]
-impl Clumsy {
+impl PanickingHooks {
     #[on(deactivate)]
     fn leaving(&mut self) {
-        panic!("as asked");
+        panic!("requested by the test");
     }
 
     #[on(before_move)]
     fn moving(&mut self) {
-        panic!("as asked");
+        panic!("requested by the test");
     }
 
     fn ping(&mut self) {}
@@ -351,62 +355,70 @@ impl Clumsy {
 }
 
 #[tokio::test]
-async fn a_panic_in_a_last_hook_still_ends_the_activation() {
-    let runtime = Runtime::builder().register::<Clumsy>().workers(1).build().unwrap();
-    let clumsy: Ref<Clumsy> = runtime.client().actor(1);
-    clumsy.leave().await.unwrap();
-    eventually("the end of the activation", || runtime.active(clumsy.id()).is_none()).await;
+async fn a_panic_in_the_last_hook_ends_the_activation() {
+    let runtime = Runtime::builder()
+        .register::<PanickingHooks>()
+        .workers(1)
+        .build()
+        .unwrap();
+    let panicking: Ref<PanickingHooks> = runtime.client().actor(1);
+    panicking.leave().await.unwrap();
+    eventually("the end of the activation", || runtime.active(panicking.id()).is_none()).await;
     assert_eq!(runtime.stats().panics, 1);
-    // Before a move: the freeze fails, and the actor starts again when it is called.
-    clumsy.ping().await.unwrap();
-    let epoch = runtime.active(clumsy.id()).unwrap();
+    // Before a move: the freeze fails, and the actor restarts at the next call.
+    panicking.ping().await.unwrap();
+    let epoch = runtime.active(panicking.id()).unwrap();
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let deadline = runtime.now() + Duration::from_secs(10);
     runtime.freeze(
-        clumsy.id(),
+        panicking.id(),
         epoch,
         deadline,
         Box::new(move |image| drop(sender.send(image))),
     );
     let image = within("the freeze", receiver).await.unwrap();
     assert_eq!(image, Err(elastin_runtime::FreezeError::NotActive));
-    assert_eq!(within("the reply", clumsy.ping().into_future()).await, Ok(()));
+    assert_eq!(within("the reply", panicking.ping().into_future()).await, Ok(()));
 }
 
-/// Does not survive its arrival.
+/// Panics in its after-move hook.
 #[derive(Actor, Serialize, Deserialize, Default)]
-struct Frail {}
+struct FailsAfterMove {}
 
 #[handlers]
-impl Frail {
+impl FailsAfterMove {
     #[on(after_move)]
     async fn arrive(&mut self) {
         tokio::task::yield_now().await;
-        panic!("as asked");
+        panic!("requested by the test");
     }
 
     fn ping(&mut self) {}
 }
 
 #[tokio::test]
-async fn a_panic_after_a_move_fails_what_came_along_and_not_the_node() {
-    let runtime = Runtime::builder().register::<Frail>().workers(1).build().unwrap();
-    let frail: Ref<Frail> = runtime.client().actor(1);
+async fn a_panic_after_a_move_does_not_affect_the_node() {
+    let runtime = Runtime::builder()
+        .register::<FailsAfterMove>()
+        .workers(1)
+        .build()
+        .unwrap();
+    let moved: Ref<FailsAfterMove> = runtime.client().actor(1);
     let image = elastin_runtime::StateImage {
-        state: elastin_actor::encode_state(&Frail {}).unwrap(),
+        state: elastin_actor::encode_state(&FailsAfterMove {}).unwrap(),
         moved: true,
     };
     let epoch = elastin_types::ActivationEpoch::default();
-    runtime.activate(frail.id(), epoch, Some(image), Vec::new()).unwrap();
-    // It comes before or after the hook's panic: both end well for the node.
-    let outcome = within("the outcome", frail.ping().into_future()).await;
+    runtime.activate(moved.id(), epoch, Some(image), Vec::new()).unwrap();
+    // The call runs before or after the hook's panic: the node survives either.
+    let outcome = within("the outcome", moved.ping().into_future()).await;
     assert!(matches!(outcome, Ok(()) | Err(CallError::Panicked)), "{outcome:?}");
     eventually("the panic", || runtime.stats().panics == 1).await;
-    assert_eq!(within("the reply", frail.ping().into_future()).await, Ok(()));
+    assert_eq!(within("the reply", moved.ping().into_future()).await, Ok(()));
 }
 
 #[tokio::test]
-async fn bad_input_of_tells_is_an_error_with_names_too() {
+async fn bad_tells_are_rejected_with_names() {
     let runtime = Runtime::builder().register::<Clerk>().workers(1).build().unwrap();
     let clerk: Ref<Clerk> = runtime.client().actor("k".repeat(1000));
     let too_long = Err(CallError::Rejected(Rejected::KeyTooLong { bytes: 1000 }));

@@ -1,4 +1,4 @@
-//! Moving activations between two runtimes: nothing is lost, doubled or out of order.
+//! Moving activations between two runtimes: no message is lost, duplicated or reordered.
 
 extern crate elastin_actor as elastin;
 
@@ -62,7 +62,7 @@ impl Log {
 }
 
 #[tokio::test]
-async fn an_actor_takes_its_state_along_and_runs_its_hooks() {
+async fn a_move_transfers_the_state_and_runs_the_hooks() {
     let pair = Pair::start(|builder| builder.register::<Log>());
     let log: Ref<Log> = pair.runtime(0).client().actor("log");
     log.append(0, 1).await.unwrap();
@@ -79,7 +79,7 @@ async fn an_actor_takes_its_state_along_and_runs_its_hooks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn moves_under_load_lose_nothing_and_keep_order() {
+async fn moves_under_load_lose_and_reorder_nothing() {
     const SENDERS: u64 = 4;
     const MOVES: usize = 200;
     let pair = Pair::start(|builder| builder.register::<Log>());
@@ -123,7 +123,7 @@ async fn moves_under_load_lose_nothing_and_keep_order() {
     for sender in 0..SENDERS {
         let own: Vec<_> = lines
             .iter()
-            .filter(|(who, _)| *who == sender)
+            .filter(|(from, _)| *from == sender)
             .map(|(_, line)| *line)
             .collect();
         let expected: Vec<_> = (0..sent[sender as usize]).collect();
@@ -151,7 +151,7 @@ impl Gated {
 
     async fn fail(&mut self) {
         FAILING.passed().await;
-        panic!("as asked");
+        panic!("requested by the test");
     }
 
     async fn wait_forever(&mut self) {
@@ -164,7 +164,7 @@ impl Gated {
 }
 
 #[tokio::test]
-async fn a_freeze_waits_for_the_turn_or_gives_up() {
+async fn a_freeze_waits_for_the_turn_or_times_out() {
     let pair = Pair::start(|builder| builder.register::<Gated>());
     let gated: Ref<Gated> = pair.runtime(0).client().actor(1);
     assert_eq!(gated.done().await, Ok(0));
@@ -174,7 +174,7 @@ async fn a_freeze_waits_for_the_turn_or_gives_up() {
     });
     within("the handler", GATE.reached(1)).await;
     assert!(!pair.move_over(gated.id(), Duration::from_millis(5)).await);
-    // The actor goes on as before: its turn ends, and it takes calls.
+    // The actor continues as before: its turn ends, and it accepts calls.
     let id = gated.id().clone();
     let mover = tokio::spawn({
         let pair = pair.clone();
@@ -217,12 +217,12 @@ async fn a_frozen_activation_can_be_resumed() {
     assert!(runtime.resume(gated.id(), epoch));
     assert!(!runtime.resume(gated.id(), epoch));
     assert_eq!(within("the queued call", queued).await.unwrap(), Ok(0));
-    assert_eq!(runtime.release(gated.id(), epoch).map(|mail| mail.len()), None);
+    assert_eq!(runtime.release(gated.id(), epoch).map(|messages| messages.len()), None);
     pair.stop().await;
 }
 
 #[tokio::test]
-async fn a_discarded_activation_gives_back_its_mail() {
+async fn discarding_an_activation_returns_its_messages() {
     let pair = Pair::start(|builder| builder.register::<Gated>());
     let runtime = pair.runtime(0);
     let gated: Ref<Gated> = runtime.client().actor(1);
@@ -234,19 +234,19 @@ async fn a_discarded_activation_gives_back_its_mail() {
     gated.done().try_tell().unwrap();
     gated.done().try_tell().unwrap();
     let epoch = pair.place(gated.id()).epoch;
-    let mail = runtime.discard(gated.id(), epoch);
-    assert_eq!(mail.len(), 2);
+    let messages = runtime.discard(gated.id(), epoch);
+    assert_eq!(messages.len(), 2);
     let lost = Err(CallError::Unknown(Unknown::NodeLost));
     assert_eq!(within("the outcome", waiting).await.unwrap(), lost);
     assert_eq!(runtime.active(gated.id()), None);
-    // The same actor can be activated again, and runs what came back.
-    runtime.activate(gated.id(), epoch.next(), None, mail).unwrap();
+    // The same actor can be activated again, and runs the returned messages.
+    runtime.activate(gated.id(), epoch.next(), None, messages).unwrap();
     assert_eq!(gated.done().await, Ok(0));
     pair.stop().await;
 }
 
 #[tokio::test]
-async fn a_fenced_node_starts_no_turn_and_lets_no_reply_leave() {
+async fn a_fenced_node_starts_no_turn_and_sends_no_reply() {
     let pair = Pair::start(|builder| builder.register::<Gated>());
     let gated: Ref<Gated> = pair.runtime(0).client().actor(1);
     assert_eq!(gated.done().await, Ok(0));
@@ -266,7 +266,7 @@ async fn a_fenced_node_starts_no_turn_and_lets_no_reply_leave() {
 }
 
 #[tokio::test]
-async fn no_turn_begins_after_a_lease_though_nobody_has_fenced_the_node() {
+async fn no_turn_starts_after_the_lease_expires() {
     let clock = Clock::start_skipping();
     let pair = Pair::start(|builder| builder.register::<Gated>().clock(clock.clone()));
     let runtime = pair.runtime(0);
@@ -274,19 +274,19 @@ async fn no_turn_begins_after_a_lease_though_nobody_has_fenced_the_node() {
     assert_eq!(gated.done().await, Ok(0));
     let turns = || runtime.stats().turns;
     let before = turns();
-    let over = clock.now() + Duration::from_secs(3600);
-    runtime.may_act_until(over);
-    // As if the process had been stopped for so long.
-    clock.skip_to(over);
-    // One that runs on this thread, and those that workers run.
+    let expiry = clock.now() + Duration::from_secs(3600);
+    runtime.may_act_until(expiry);
+    // As if the process had been suspended for that long.
+    clock.skip_to(expiry);
+    // One call that would run on this thread, and one message for the workers.
     let mut called = Box::pin(gated.done().deadline(Duration::from_secs(10_000)).into_future());
     let early = tokio::time::timeout(Duration::from_millis(20), &mut called).await;
     assert!(early.is_err(), "{early:?}");
-    let told = runtime.client().actor::<Gated>(2);
-    told.done().try_tell().expect("there is room");
+    let other = runtime.client().actor::<Gated>(2);
+    other.done().try_tell().expect("the mailbox has room");
     let early = tokio::time::timeout(Duration::from_millis(20), &mut called).await;
     assert!(early.is_err(), "{early:?}");
-    assert_eq!(turns(), before, "a turn has begun");
+    assert_eq!(turns(), before, "a turn started after the lease expired");
 
     runtime.may_act_until(clock.now() + Duration::from_secs(3600));
     assert_eq!(within("the reply", called).await, Ok(0));
@@ -294,7 +294,7 @@ async fn no_turn_begins_after_a_lease_though_nobody_has_fenced_the_node() {
 }
 
 #[tokio::test]
-async fn what_waits_for_an_activation_that_is_lost_is_refused() {
+async fn messages_queued_for_a_lost_activation_are_rejected() {
     let pair = Pair::start(|builder| builder.register::<Gated>());
     let gated: Ref<Gated> = pair.runtime(0).client().actor(1);
     let call = |fails: bool| {
@@ -313,7 +313,7 @@ async fn what_waits_for_an_activation_that_is_lost_is_refused() {
     tokio::task::yield_now().await;
     FAILING.open();
     assert_eq!(within("the panic", failing).await.unwrap(), Err(CallError::Panicked));
-    // Sent again it could come after what its sender has sent since.
+    // Resending could reorder it behind its sender's later messages.
     let refused = Err(CallError::NotDelivered(NotDelivered::NotHere));
     assert_eq!(within("the outcome", waiting).await.unwrap(), refused);
     assert_eq!(gated.done().await, Ok(0));

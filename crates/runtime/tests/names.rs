@@ -1,4 +1,4 @@
-//! What handlers and their parameters are called is nobody's business but the user's.
+//! Handlers and their parameters may have any name, including those that the macros use.
 
 extern crate elastin_actor as elastin;
 
@@ -38,7 +38,7 @@ impl Namesake {
 }
 
 #[tokio::test]
-async fn parameters_may_have_the_names_of_what_macros_write() {
+async fn parameters_may_have_names_that_the_macros_use() {
     let runtime = Runtime::builder().register::<Namesake>().build().unwrap();
     let namesake = runtime.client().actor::<Namesake>(1);
     assert_eq!(namesake.later(1, 2, 3, 4, 5, 6, 7, 8).await, Ok(36));

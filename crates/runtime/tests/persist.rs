@@ -1,4 +1,4 @@
-//! When the state of actors is saved, and what of it their callers may rely on.
+//! When the state of actors is saved, and what their callers may rely on.
 
 extern crate elastin_actor as elastin;
 
@@ -26,11 +26,11 @@ fn start<A: Handlers>(idle_max: Option<Duration>) -> (Runtime, Arc<SlowStore>, S
         ..Default::default()
     };
     let builder = Runtime::builder().register::<A>().settings(settings);
-    (builder.outside(store.clone()).build().unwrap(), store, saves)
+    (builder.remote(store.clone()).build().unwrap(), store, saves)
 }
 
 async fn next_save(saves: &mut Saves) -> (Bytes, SaveDone) {
-    within("a save", saves.recv()).await.expect("the store is there")
+    within("a save", saves.recv()).await.expect("the store is alive")
 }
 
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -51,12 +51,12 @@ impl Account {
     }
 
     fn fail(&mut self) {
-        panic!("as asked");
+        panic!("requested by the test");
     }
 }
 
 #[tokio::test]
-async fn turns_that_wait_together_are_saved_together_and_answered_after() {
+async fn queued_turns_share_a_save_and_are_answered_after_it() {
     let (runtime, _store, mut saves) = start::<Account>(None);
     let account: Ref<Account> = runtime.client().actor(1);
     let first = tokio::spawn({
@@ -80,17 +80,17 @@ async fn turns_that_wait_together_are_saved_together_and_answered_after() {
     let (state, done) = next_save(&mut saves).await;
     assert_eq!(decode_state::<Account>(&state).unwrap().balance, 11);
     assert!(!waiting.iter().any(tokio::task::JoinHandle::is_finished));
-    assert!(!reader.is_finished(), "it has read what is not saved yet");
+    assert!(!reader.is_finished(), "the reader has seen an unsaved change");
     done(Ok(()));
     for (index, paid) in waiting.into_iter().enumerate() {
         assert_eq!(within("a reply", paid).await.unwrap(), Ok(index as i64 + 2));
     }
     assert_eq!(within("the reader's reply", reader).await.unwrap(), Ok(11));
-    assert!(saves.try_recv().is_err(), "eleven turns were two saves");
+    assert!(saves.try_recv().is_err(), "eleven turns must take two saves");
 }
 
 #[tokio::test]
-async fn a_panic_takes_unsaved_turns_before_it_along_and_their_callers_know() {
+async fn a_panic_fails_earlier_unsaved_turns() {
     let (runtime, store, mut saves) = start::<Account>(None);
     let account: Ref<Account> = runtime.client().actor(1);
     let call = |amount: Option<i64>| {
@@ -141,7 +141,7 @@ impl Draft {
 }
 
 #[tokio::test]
-async fn on_request_nothing_else_is_saved() {
+async fn persist_on_request_saves_nothing_else() {
     let (runtime, store, mut saves) = start::<Draft>(None);
     let draft: Ref<Draft> = runtime.client().actor("a");
     draft.write("one".into()).await.unwrap();
@@ -156,7 +156,7 @@ async fn on_request_nothing_else_is_saved() {
     store.keep(draft.id(), state);
     done(Ok(()));
     assert_eq!(within("the reply", publishing).await.unwrap(), Ok(()));
-    // An error is the handler's to deal with; the state in memory stays.
+    // The handler deals with the error; the state in memory stays.
     draft.write("two".into()).await.unwrap();
     let publishing = publish();
     let (_, done) = next_save(&mut saves).await;
@@ -168,7 +168,7 @@ async fn on_request_nothing_else_is_saved() {
         .application();
     assert_eq!(failed.unwrap(), "the store can't take the state: the disk is full");
     assert_eq!(draft.text().await.unwrap(), "two");
-    // What was not asked for is not saved at the end either.
+    // A state that was not requested to be saved is not saved at the end either.
     draft.close().await.unwrap();
     eventually("the end", || runtime.active(draft.id()).is_none()).await;
     assert_eq!(draft.text().await.unwrap(), "one");
@@ -194,13 +194,13 @@ impl Cart {
 }
 
 #[tokio::test]
-async fn an_idle_actor_is_saved_before_it_goes_and_stays_if_it_can_not_be() {
+async fn an_idle_actor_stays_active_until_it_is_saved() {
     let (runtime, store, mut saves) = start::<Cart>(Some(Duration::from_millis(5)));
     let cart: Ref<Cart> = runtime.client().actor(7);
-    assert_eq!(cart.add().await, Ok(1), "no save holds the reply up");
+    assert_eq!(cart.add().await, Ok(1), "the reply must not wait for a save");
     let (_, done) = next_save(&mut saves).await;
     done(Err(SaveError::Unavailable("the disk is full".into())));
-    assert_eq!(cart.add().await, Ok(2), "it is still here");
+    assert_eq!(cart.add().await, Ok(2), "the actor must still be active");
     let (state, done) = next_save(&mut saves).await;
     assert_eq!(decode_state::<Cart>(&state).unwrap().items, 2);
     store.keep(cart.id(), state);
@@ -208,11 +208,11 @@ async fn an_idle_actor_is_saved_before_it_goes_and_stays_if_it_can_not_be() {
     eventually("the end", || runtime.active(cart.id()).is_none()).await;
     assert_eq!(cart.items().await, Ok(2));
     eventually("the second end", || runtime.active(cart.id()).is_none()).await;
-    assert!(saves.try_recv().is_err(), "what was only read is not saved again");
+    assert!(saves.try_recv().is_err(), "an unchanged state must not be saved again");
 }
 
 #[tokio::test]
-async fn a_shutdown_saves_what_is_saved_at_passivation() {
+async fn a_shutdown_saves_actors_that_persist_at_passivation() {
     let (runtime, _store, mut saves) = start::<Cart>(None);
     let cart: Ref<Cart> = runtime.client().actor(7);
     cart.add().await.unwrap();
@@ -227,7 +227,7 @@ async fn a_shutdown_saves_what_is_saved_at_passivation() {
     assert!(within("the shutdown", stopping).await.unwrap());
 }
 
-/// Changes behind `&self`, beside others that share it.
+/// Changes its state behind `&self`, in interleaved turns.
 #[derive(Actor, Serialize, Deserialize, Default)]
 #[actor(persist)]
 struct Ledger {
@@ -258,7 +258,7 @@ impl Ledger {
 }
 
 #[tokio::test]
-async fn changes_behind_a_shared_borrow_are_saved_before_anybody_knows() {
+async fn interleaved_changes_are_saved_before_they_are_visible() {
     const OPEN: usize = 0;
     LEDGER[OPEN].open();
     let (runtime, store, mut saves) = start::<Ledger>(None);
@@ -279,14 +279,14 @@ async fn changes_behind_a_shared_borrow_are_saved_before_anybody_knows() {
     assert!(!adding.is_finished());
     done(Ok(()));
     assert_eq!(within("the reply", adding).await.unwrap(), Ok(1));
-    // A reader that may have seen what is not saved waits for that as well.
+    // A reader that may have seen unsaved changes waits for the save as well.
     let adding = add(2, 1);
     within("the turn", LEDGER[1].reached(1)).await;
     let reading = sum(OPEN);
     let (state, done) = next_save(&mut saves).await;
     assert_eq!(entries(&state), [1]);
     assert!(!reading.is_finished());
-    // While one save is under way, what ends is saved together by the next.
+    // Turns that finish during a save are saved together by the next one.
     LEDGER[1].open();
     let others = [add(3, 1), add(4, 1)];
     eventually("all of them", || LEDGER[1].count() == 3).await;
@@ -306,8 +306,8 @@ async fn changes_behind_a_shared_borrow_are_saved_before_anybody_knows() {
         within("the reply", other).await.unwrap().unwrap();
     }
     assert_eq!(within("the sum", sum(OPEN)).await.unwrap(), Ok(10));
-    assert!(saves.try_recv().is_err(), "reading saves nothing");
-    // What can't be saved did not happen, for nobody.
+    assert!(saves.try_recv().is_err(), "reading must not save");
+    // An unsaved change did not happen, for any caller.
     let reading = sum(2);
     within("the reader", LEDGER[2].reached(1)).await;
     let failing = tokio::spawn({
@@ -322,7 +322,7 @@ async fn changes_behind_a_shared_borrow_are_saved_before_anybody_knows() {
     assert_eq!(within("the sum", sum(OPEN)).await.unwrap(), Ok(10));
 }
 
-/// Saves itself on request while others do the same.
+/// Saves itself on request, in interleaved turns.
 #[derive(Actor, Serialize, Deserialize, Default)]
 #[actor(persist(on_request))]
 struct Notes {

@@ -1,6 +1,6 @@
-//! What a snapshot says of actors and their server.
+//! Snapshots of actors and their server.
 
-// A reference caches the way to its actor; it is compared and hashed by its id alone.
+// A reference caches its cell; it is compared and hashed by its id alone.
 #![allow(clippy::mutable_key_type)]
 
 extern crate elastin_actor as elastin;
@@ -93,7 +93,7 @@ fn of<'a>(snapshot: &'a NodeSnapshot, reference: &elastin_types::ActorId) -> &'a
         .actors
         .iter()
         .find(|actor| actor.actor == *reference)
-        .expect("it is listed")
+        .expect("the actor is listed")
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn properties_are_found_by_type() {
 }
 
 #[tokio::test]
-async fn turns_wait_after_a_snapshot_as_before() {
+async fn turns_can_suspend_after_a_snapshot() {
     let runtime = Runtime::builder().register::<Folder>().register::<File>();
     let runtime = runtime.workers(1).build().unwrap();
     let folder: Ref<Folder> = runtime.client().actor("folder");
@@ -134,7 +134,7 @@ async fn turns_wait_after_a_snapshot_as_before() {
         for _ in 0..10 {
             assert_eq!(folder.wait().await, Ok(0));
         }
-        // It frees what an idle actor can do without.
+        // A snapshot frees the cold state of idle actors.
         runtime.snapshot(&Interest::All);
     }
 }
@@ -201,7 +201,7 @@ async fn a_snapshot_has_edges_references_and_sizes() {
         .unwrap();
     assert_eq!((&reads.caller, reads.count), (&Caller::Actor(folder.id().clone()), 50));
 
-    // A period without calls: the references are still known, the edges gone.
+    // A period without calls: references are still known, edges are gone.
     let snapshot = runtime.snapshot(&always(&[ActorType::of("Folder")]));
     assert_eq!(snapshot.actors.len(), 1);
     let stats = of(&snapshot, folder.id());
@@ -211,7 +211,7 @@ async fn a_snapshot_has_edges_references_and_sizes() {
 }
 
 #[tokio::test]
-async fn many_calls_are_counted_closely_though_few_are_measured() {
+async fn sampled_call_counts_are_accurate() {
     let runtime = Runtime::builder()
         .register::<Folder>()
         .register::<File>()
@@ -236,7 +236,7 @@ async fn many_calls_are_counted_closely_though_few_are_measured() {
 }
 
 #[tokio::test]
-async fn time_goes_to_the_actor_that_used_it() {
+async fn cpu_time_is_charged_to_the_actor_that_used_it() {
     let runtime = Runtime::builder()
         .register::<Folder>()
         .register::<File>()
@@ -252,7 +252,7 @@ async fn time_goes_to_the_actor_that_used_it() {
     }
     let snapshot = runtime.snapshot(&Interest::All);
     let cpu = |reference: &Ref<Folder>| of(&snapshot, reference.id()).used.cpu;
-    // A hundred times as much on a quiet machine; on a busy one a turn may be interrupted while its time is taken.
+    // A hundred times as much on a quiet machine; on a busy one a turn may be preempted while it is measured.
     assert!(cpu(&busy) > 3.0 * cpu(&lazy), "{} and {}", cpu(&busy), cpu(&lazy));
     let server = snapshot.server.usage.cpu;
     assert!(
@@ -265,7 +265,7 @@ async fn time_goes_to_the_actor_that_used_it() {
 }
 
 #[tokio::test]
-async fn edges_between_nodes_know_the_nodes() {
+async fn edges_between_nodes_name_both_nodes() {
     let pair = Pair::start(|builder| builder.register::<Folder>().register::<File>());
     let folder: Ref<Folder> = pair.runtime(0).client().actor("folder");
     let file: Ref<File> = pair.runtime(1).client().actor("a");
@@ -307,17 +307,17 @@ impl Serialize for Album {
 #[handlers]
 impl Album {
     fn add(&mut self, ctx: &Ctx, bytes: usize) {
-        // Bytes that take one each when they are encoded.
+        // Bytes that take one byte each when encoded.
         self.pictures.push(vec![1; bytes]);
         self.cover = Some(ctx.actor(self.pictures.len() as u64));
     }
 }
 
 #[tokio::test]
-async fn the_size_follows_a_growing_state_and_an_idle_one_is_not_looked_at_again() {
+async fn state_size_is_measured_only_after_a_turn() {
     let runtime = Runtime::builder().register::<Album>().workers(1).build().unwrap();
     let album: Ref<Album> = runtime.client().actor(1);
-    let look = || {
+    let observe = || {
         let snapshot = runtime.snapshot(&Interest::All);
         let stats = of(&snapshot, album.id());
         let cover = stats.references.iter().flat_map(|held| held.actors.clone()).next();
@@ -326,24 +326,24 @@ async fn the_size_follows_a_growing_state_and_an_idle_one_is_not_looked_at_again
     for pictures in 1..=20_u64 {
         album.add(5_000).await.unwrap();
         let held = 5_000.0 * pictures as f64;
-        let (size, cover) = look();
+        let (size, cover) = observe();
         assert!((size / held - 1.0).abs() < 0.1, "{size} instead of {held}");
         assert_eq!(cover, Some(pictures.into()));
     }
     let encoded = ENCODED.load(Ordering::SeqCst);
     for _ in 0..5 {
-        let (size, cover) = look();
+        let (size, cover) = observe();
         assert!(size > 100_000.0);
         assert_eq!(cover, Some(20.into()));
     }
     assert_eq!(
         ENCODED.load(Ordering::SeqCst),
         encoded,
-        "it did not run since the last look"
+        "an idle state was encoded again"
     );
 }
 
-/// Actors of these types, also idle ones.
+/// Actors of these types, including idle ones.
 fn always(kinds: &[ActorType]) -> Interest {
     Interest::Types {
         busy: BTreeSet::new(),
@@ -351,7 +351,7 @@ fn always(kinds: &[ActorType]) -> Interest {
     }
 }
 
-/// Actors of these types that did something.
+/// Actors of these types that were active.
 fn busy(kinds: &[ActorType]) -> Interest {
     Interest::Types {
         busy: kinds.iter().copied().collect(),
@@ -360,7 +360,7 @@ fn busy(kinds: &[ActorType]) -> Interest {
 }
 
 #[tokio::test]
-async fn what_is_of_interest_may_change_while_it_runs() {
+async fn the_interest_may_change_at_run_time() {
     let runtime = Runtime::builder()
         .register::<Folder>()
         .register::<File>()
@@ -370,9 +370,9 @@ async fn what_is_of_interest_may_change_while_it_runs() {
     let (folder, file): (Ref<Folder>, Ref<File>) = (runtime.client().actor("f"), runtime.client().actor("a"));
     let listed = |interest: &Interest| {
         let snapshot = runtime.snapshot(interest);
-        assert_eq!(snapshot.server.actors, 2, "all count, listed or not");
+        assert_eq!(snapshot.server.actors, 2, "unlisted actors must count too");
         let kinds: BTreeSet<ActorType> = snapshot.actors.iter().map(|actor| actor.actor.kind).collect();
-        assert_eq!(kinds.len(), snapshot.actors.len(), "each is listed once");
+        assert_eq!(kinds.len(), snapshot.actors.len(), "an actor was listed twice");
         kinds
     };
     let (folders, files) = (ActorType::of("Folder"), ActorType::of("File"));
@@ -381,7 +381,7 @@ async fn what_is_of_interest_may_change_while_it_runs() {
         file.read().await.unwrap();
     }
     assert_eq!(listed(&always(&[folders])), [folders].into());
-    // Files were not of interest and have been idle since; now they are.
+    // Files were not of interest before and have been idle since.
     assert_eq!(listed(&always(&[files])), [files].into());
     assert_eq!(listed(&busy(&[files, folders])), [].into());
     folder.burn(1).await.unwrap();
@@ -402,7 +402,7 @@ impl Sleeper {
 }
 
 #[tokio::test]
-async fn latency_is_known_for_each_function_waits_included() {
+async fn latency_per_function_includes_suspensions() {
     let runtime = Runtime::builder().register::<Sleeper>().workers(1).build().unwrap();
     let sleeper: Ref<Sleeper> = runtime.client().actor(1);
     sleeper.glance().await.unwrap();
@@ -417,14 +417,14 @@ async fn latency_is_known_for_each_function_waits_included() {
             .functions
             .iter()
             .find(|function| function.method == Method::of(name));
-        found.expect("it was called").clone()
+        found.expect("the function was called").clone()
     };
     let sleep = function("sleep");
     assert_eq!(sleep.count, 5);
     assert!(sleep.latency().unwrap() >= Duration::from_millis(20), "{sleep:?}");
     assert!(sleep.latency_max >= sleep.latency().unwrap());
     assert!(function("glance").latency().unwrap() < sleep.latency().unwrap());
-    // It was not busy while it slept.
+    // It used no CPU while it slept.
     assert!(
         stats.used.cpu * snapshot.period.as_secs_f64() < 50.0,
         "{} ms/s",

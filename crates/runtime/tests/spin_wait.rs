@@ -1,4 +1,4 @@
-//! Many callers of one actor, and calls of one function within another.
+//! Many callers of one actor, and recursive calls across actors.
 
 extern crate elastin_actor as elastin;
 
@@ -26,7 +26,7 @@ impl Counter {
         self.count
     }
 
-    /// Adds up what all counters below this one have, this one included, which is set to its own depth.
+    /// Sets this counter to its depth, and returns the sum of all counters down to zero.
     async fn add_up(&mut self, ctx: &Ctx, depth: u64, waits: bool) -> u64 {
         self.count = depth;
         if waits {
@@ -36,9 +36,9 @@ impl Counter {
             return 0;
         }
         let below: Ref<Counter> = ctx.actor(depth - 1);
-        // Twice: the second time there is the turn of the first one to be used again.
-        let first = below.add_up(depth - 1, waits).await.expect("it is there");
-        let second = below.add_up(depth - 1, waits).await.expect("it is there");
+        // Twice: the second call reuses the pooled turn of the first.
+        let first = below.add_up(depth - 1, waits).await.expect("the actor is reachable");
+        let second = below.add_up(depth - 1, waits).await.expect("the actor is reachable");
         assert_eq!(first, second);
         self.count + second
     }
@@ -50,7 +50,7 @@ impl Counter {
     }
 
     async fn fail_if(&mut self, fails: bool) -> String {
-        assert!(!fails, "as asked");
+        assert!(!fails, "requested by the test");
         format!("{} so far", self.count)
     }
 }
@@ -62,7 +62,7 @@ struct Caller {}
 impl Caller {
     async fn call(&mut self, counter: Ref<Counter>) {
         for _ in 0..CALLS {
-            counter.add(1).await.expect("it is there");
+            counter.add(1).await.expect("the actor is reachable");
         }
     }
 }
@@ -71,15 +71,15 @@ fn runtime() -> Runtime {
     let builder = Runtime::builder().register::<Counter>().register::<Caller>();
     let settings = Settings {
         workers: 2,
-        // Brief in a debug build, too.
-        brief_max: Duration::from_secs(1),
+        // Cheap in a debug build, too.
+        inline_turn_max: Duration::from_secs(1),
         ..Settings::default()
     };
     builder.settings(settings).build().expect("the runtime starts")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_callers_of_one_actor_are_all_served_and_most_need_no_mailbox() {
+async fn most_calls_to_a_hot_actor_bypass_the_mailbox() {
     let runtime = runtime();
     let client = runtime.client();
     let counter: Ref<Counter> = client.actor("hot");
@@ -89,15 +89,17 @@ async fn many_callers_of_one_actor_are_all_served_and_most_need_no_mailbox() {
     };
     let calls: Vec<_> = (0..CALLERS).map(call).collect();
     for call in calls {
-        call.await.expect("it does not panic").expect("it is there");
+        call.await
+            .expect("the task does not panic")
+            .expect("the actor is reachable");
     }
     assert_eq!(counter.add(0).await, Ok(CALLERS * CALLS));
     let queued = runtime.stats().turns;
-    assert!(queued < CALLERS * CALLS / 2, "{queued} calls took the mailbox");
+    assert!(queued < CALLERS * CALLS / 2, "{queued} calls were enqueued");
 }
 
 #[tokio::test]
-async fn a_function_that_calls_itself_in_others_gets_its_own_arguments_back() {
+async fn recursive_calls_keep_their_own_arguments() {
     let runtime = runtime();
     let top: Ref<Counter> = runtime.client().actor(6);
     for waits in [false, true, false] {
@@ -106,24 +108,24 @@ async fn a_function_that_calls_itself_in_others_gets_its_own_arguments_back() {
 }
 
 #[tokio::test]
-async fn a_call_after_one_that_was_given_up_gets_its_own_reply() {
+async fn a_call_after_a_cancelled_one_gets_its_own_reply() {
     let runtime = runtime();
-    let counter: Ref<Counter> = runtime.client().actor("given up");
+    let counter: Ref<Counter> = runtime.client().actor("cancelled");
     for round in 0..100 {
-        let mut given_up = counter.add_later(1).into_future();
-        let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut given_up).poll(cx))).await;
+        let mut cancelled = counter.add_later(1).into_future();
+        let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut cancelled).poll(cx))).await;
         assert!(polled.is_pending());
-        drop(given_up);
+        drop(cancelled);
         assert_eq!(
             counter.add_later(1).await,
             Ok(2 * round + 2),
-            "a turn that has begun goes on"
+            "a started turn must finish"
         );
     }
 }
 
 #[tokio::test]
-async fn a_call_after_one_that_panicked_is_like_any_other() {
+async fn a_call_after_a_panic_succeeds() {
     let runtime = runtime();
     let counter: Ref<Counter> = runtime.client().actor("fails");
     for _ in 0..3 {

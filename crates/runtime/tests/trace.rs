@@ -1,4 +1,4 @@
-//! Traces: a call's place in one flows along calls and between nodes, and each turn is a span of its own.
+//! Traces: a call's trace context is passed along calls and between nodes, and each turn is its own span.
 
 extern crate elastin_actor as elastin;
 
@@ -20,7 +20,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// What a subscriber saw of spans and events.
+/// Spans and events recorded by a subscriber.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Recorded>>);
 
@@ -28,7 +28,7 @@ struct Seen(Arc<Mutex<Recorded>>);
 struct Recorded {
     /// The fields of each span, with the name of the subscriber's own parent if it has one.
     spans: BTreeMap<u64, BTreeMap<String, String>>,
-    /// Each event's message with the span that it was in.
+    /// Each event's message with its span.
     events: Vec<(String, Option<u64>)>,
 }
 
@@ -74,7 +74,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for Seen {
     }
 }
 
-/// The subscriber of this process: turns run on many threads.
+/// The global subscriber of this process: turns run on many threads.
 fn seen() -> &'static Seen {
     static SEEN: OnceLock<Seen> = OnceLock::new();
     SEEN.get_or_init(|| {
@@ -85,22 +85,22 @@ fn seen() -> &'static Seen {
 }
 
 impl Seen {
-    /// The fields of the one span with this id in the trace.
+    /// The fields of the only span with this id in the trace.
     fn span(&self, place: TraceContext) -> BTreeMap<String, String> {
         let recorded = self.0.lock().unwrap();
         let wanted = hex(&place.span_id);
         let found = recorded.spans.values().find(|span| span["span_id"] == wanted);
-        found.expect("each turn of a recorded trace is a span").clone()
+        found.expect("each turn of a sampled trace is a span").clone()
     }
 
-    /// The span id that an event was in.
+    /// The id of the span that an event was in.
     fn event_in(&self, message: &str) -> Option<String> {
         let recorded = self.0.lock().unwrap();
         let (_, span) = recorded
             .events
             .iter()
             .find(|(known, _)| known == message)
-            .expect("it was logged");
+            .expect("the event was logged");
         span.map(|span| recorded.spans[&span]["span_id"].clone())
     }
 }
@@ -114,7 +114,7 @@ struct Inner {}
 
 #[handlers]
 impl Inner {
-    async fn look(&mut self, ctx: &Ctx, waits: bool, mark: String) -> Option<String> {
+    async fn observe(&mut self, ctx: &Ctx, waits: bool, mark: String) -> Option<String> {
         tracing::info!("inner begins {mark}");
         if waits {
             tokio::task::yield_now().await;
@@ -129,10 +129,10 @@ struct Outer {}
 
 #[handlers]
 impl Outer {
-    /// Its own place in the trace, and that of the turn that it calls.
+    /// Returns its own trace context, and that of the turn that it calls.
     async fn around(&mut self, ctx: &Ctx, waits: bool, mark: String) -> (Option<String>, Option<String>) {
         let inner: Ref<Inner> = ctx.actor("inner");
-        let below = inner.look(waits, mark.clone()).await.unwrap();
+        let below = inner.observe(waits, mark.clone()).await.unwrap();
         tracing::info!("outer ends {mark}");
         (ctx.trace().map(|trace| trace.to_string()), below)
     }
@@ -140,11 +140,15 @@ impl Outer {
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Calls with a trace, and checks that the turns are spans below each other that don't leak into one another.
+/// Calls with a trace, and checks that the turns are nested spans that do not leak into one another.
 async fn check(outer: &Ref<Outer>, waits: bool, mark: &str) {
     let parent: TraceContext = PARENT.parse().unwrap();
     let (outer_place, inner_place) = outer.around(waits, mark.into()).with_trace(parent).await.unwrap();
-    let place = |text: Option<String>| text.expect("it belongs to the trace").parse::<TraceContext>().unwrap();
+    let place = |text: Option<String>| {
+        text.expect("the turn belongs to the trace")
+            .parse::<TraceContext>()
+            .unwrap()
+    };
     let (outer_place, inner_place) = (place(outer_place), place(inner_place));
     assert_eq!(outer_place.trace_id, parent.trace_id);
     assert_eq!(inner_place.trace_id, parent.trace_id);
@@ -157,7 +161,7 @@ async fn check(outer: &Ref<Outer>, waits: bool, mark: &str) {
     );
     assert_eq!(
         (inner_span["actor"].as_str(), inner_span["function"].as_str()),
-        ("Inner/inner", "look")
+        ("Inner/inner", "observe")
     );
     for span in [&outer_span, &inner_span] {
         assert!(!span.contains_key("leaked parent"), "{span:?}");
@@ -172,7 +176,7 @@ async fn check(outer: &Ref<Outer>, waits: bool, mark: &str) {
 }
 
 #[tokio::test]
-async fn turns_of_a_recorded_trace_are_spans_below_each_other() {
+async fn turns_of_a_sampled_trace_are_nested_spans() {
     seen();
     let runtime = Runtime::builder()
         .register::<Outer>()
@@ -183,7 +187,7 @@ async fn turns_of_a_recorded_trace_are_spans_below_each_other() {
     let outer: Ref<Outer> = runtime.client().actor("outer");
     check(&outer, false, "inline").await;
     check(&outer, true, "suspended").await;
-    // Without a trace there is none, and no span; one that is not recorded flows along without spans.
+    // Without a trace there is no span; an unsampled trace is passed along without spans.
     assert_eq!(outer.around(false, "none".into()).await, Ok((None, None)));
     assert_eq!(seen().event_in("inner begins none"), None);
     let silent: TraceContext = PARENT.replace("-01", "-00").parse().unwrap();
@@ -193,12 +197,12 @@ async fn turns_of_a_recorded_trace_are_spans_below_each_other() {
 }
 
 #[tokio::test]
-async fn a_trace_goes_on_on_another_node() {
+async fn a_trace_continues_on_another_node() {
     seen();
     let pair = Pair::start(|builder| builder.register::<Outer>().register::<Inner>());
     let outer: Ref<Outer> = pair.runtime(0).client().actor("outer");
     let inner: Ref<Inner> = pair.runtime(1).client().actor("inner");
-    inner.look(false, "there".into()).await.unwrap();
+    inner.observe(false, "there".into()).await.unwrap();
     assert_eq!(pair.place(inner.id()).node, 1);
     check(&outer, true, "across").await;
     assert_eq!(pair.place(outer.id()).node, 0);

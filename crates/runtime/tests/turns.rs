@@ -1,5 +1,5 @@
-//! How turns share workers and end early: long turns, long mailboxes, cancelled calls, discarded activations, codecs that
-//! panic.
+//! How turns share workers and end early: long turns, long mailboxes, cancelled calls, discarded activations, panicking
+//! codecs.
 
 extern crate elastin_actor as elastin;
 
@@ -20,34 +20,37 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-/// How long a handler that computes waits for what it waits for. Generous: the machine may be busy with other things.
+/// How long a computing handler waits for its condition. Generous, because the machine may be busy.
 const COMPUTE_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Actor, Serialize, Deserialize, Default)]
-struct ActiveSet {}
+struct LongTurn {}
 
-static TOLD: AtomicBool = AtomicBool::new(false);
+static RECEIVED: AtomicBool = AtomicBool::new(false);
 static RAN_MEANWHILE: AtomicBool = AtomicBool::new(false);
 static COMPUTED: Notify = Notify::const_new();
 
 #[handlers]
-impl ActiveSet {
-    /// Tells another actor, and then computes until that one has run.
+impl LongTurn {
+    /// Sends a message to another actor, and then computes until that one has run.
     fn tell_and_compute(&mut self, ctx: &Ctx) -> bool {
-        ctx.actor::<ActiveSet>("told").note().try_tell().expect("there is room");
+        ctx.actor::<LongTurn>("receiver")
+            .note()
+            .try_tell()
+            .expect("the mailbox has room");
         let begun = Instant::now();
-        while !TOLD.load(Ordering::SeqCst) && begun.elapsed() < COMPUTE_MAX {
+        while !RECEIVED.load(Ordering::SeqCst) && begun.elapsed() < COMPUTE_MAX {
             std::hint::spin_loop();
         }
-        TOLD.load(Ordering::SeqCst)
+        RECEIVED.load(Ordering::SeqCst)
     }
 
     fn note(&mut self) {
-        TOLD.store(true, Ordering::SeqCst);
+        RECEIVED.store(true, Ordering::SeqCst);
     }
 
     async fn start(&mut self, ctx: &Ctx) {
-        let done = ctx.actor::<ActiveSet>("computing").tell_and_compute().await;
+        let done = ctx.actor::<LongTurn>("computing").tell_and_compute().await;
         RAN_MEANWHILE.store(done == Ok(true), Ordering::SeqCst);
         COMPUTED.notify_one();
     }
@@ -55,14 +58,14 @@ impl ActiveSet {
 
 #[tokio::test]
 async fn a_tell_from_a_long_turn_is_run_by_another_worker() {
-    let runtime = Runtime::builder().register::<ActiveSet>().workers(2).build().unwrap();
-    let busy: Ref<ActiveSet> = runtime.client().actor("first");
-    // By tell, so that the long turn runs on a worker and not on this thread.
-    busy.start().try_tell().unwrap();
+    let runtime = Runtime::builder().register::<LongTurn>().workers(2).build().unwrap();
+    let first: Ref<LongTurn> = runtime.client().actor("first");
+    // As a tell, so that the long turn runs on a worker and not on this thread.
+    first.start().try_tell().unwrap();
     within("the end of the long turn", COMPUTED.notified()).await;
     assert!(
         RAN_MEANWHILE.load(Ordering::SeqCst),
-        "the told actor waited for the long turn"
+        "the receiver waited for the long turn"
     );
 }
 
@@ -95,7 +98,7 @@ impl Heavy {
 }
 
 #[tokio::test]
-async fn a_long_mailbox_does_not_keep_others_from_the_only_worker() {
+async fn a_long_mailbox_does_not_starve_other_actors() {
     const MESSAGES: u64 = 500;
     let runtime = Runtime::builder().register::<Heavy>().workers(1).build().unwrap();
     let heavy: Ref<Heavy> = runtime.client().actor("heavy");
@@ -110,7 +113,7 @@ async fn a_long_mailbox_does_not_keep_others_from_the_only_worker() {
     }
     HEAVY.open();
     within("the first turn's end", waiting).await.unwrap().unwrap();
-    // Through the mailbox, so that the worker has to come by.
+    // Through the mailbox, so that it needs the worker.
     light.compute().try_tell().unwrap();
     let done = within("the light actor", light.heavy_done().into_future())
         .await
@@ -152,7 +155,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[tokio::test]
-async fn a_call_can_be_given_up_at_every_await() {
+async fn a_call_can_be_cancelled_at_every_await() {
     const WAITS: u32 = 4;
     let runtime = Runtime::builder().register::<Steps>().workers(2).build().unwrap();
     let (first, last): (Ref<Steps>, Ref<Steps>) = (runtime.client().actor("first"), runtime.client().actor("last"));
@@ -165,7 +168,7 @@ async fn a_call_can_be_given_up_at_every_await() {
             tokio::task::yield_now().await;
         }
         drop(call);
-        // Whatever became of it, both actors go on, and what has begun runs to its end.
+        // Whatever the outcome, both actors continue, and started turns finish.
         let answer = within("an answer", first.relay(1).into_future()).await;
         assert!(answer.is_ok(), "{answer:?}");
         let (begun, ended) = within("the counts", last.counts().into_future()).await.unwrap();
@@ -180,9 +183,9 @@ static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 
 #[handlers]
 impl Superseded {
-    /// Loses its activation while it runs.
+    /// Discards its own activation while it runs.
     fn lose(&mut self, ctx: &Ctx) -> u64 {
-        let runtime = RUNTIME.get().expect("the test has set it");
+        let runtime = RUNTIME.get().expect("the test has set the runtime");
         assert!(runtime.discard(&ctx.id(), ActivationEpoch::default()).is_empty());
         1
     }
@@ -197,27 +200,27 @@ impl Superseded {
 }
 
 #[tokio::test]
-async fn a_turn_whose_activation_was_discarded_ends_unseen() {
+async fn a_turn_of_a_discarded_activation_has_no_effect() {
     let runtime = Runtime::builder().register::<Superseded>().workers(1).build().unwrap();
     assert!(RUNTIME.set(runtime.clone()).is_ok());
     let superseded: Ref<Superseded> = runtime.client().actor(1);
     let lost = Err(CallError::Unknown(Unknown::NodeLost));
     assert_eq!(superseded.alive().await, Ok(true));
     assert_eq!(within("the outcome", superseded.lose().into_future()).await, lost);
-    assert_eq!(superseded.alive().await, Ok(true), "a new activation takes its place");
+    assert_eq!(superseded.alive().await, Ok(true), "there must be a new activation");
     assert_eq!(within("the outcome", superseded.lose_async().into_future()).await, lost);
     assert_eq!(superseded.alive().await, Ok(true));
     runtime.shutdown(Duration::from_secs(10)).await;
 }
 
-/// A world in which nothing is here and nobody answers; it notes what was sent and given up.
+/// A `Remote` that never replies; it records sent and abandoned calls.
 #[derive(Default)]
-struct Silence {
+struct SilentRemote {
     sent: Mutex<Vec<(CallId, Option<ReplySender>)>>,
-    given_up: Mutex<Vec<CallId>>,
+    abandoned: Mutex<Vec<CallId>>,
 }
 
-impl Remote for Silence {
+impl Remote for SilentRemote {
     fn may_activate_here(&self, _actor: &ActorId) -> Option<Grant> {
         None
     }
@@ -227,7 +230,7 @@ impl Remote for Silence {
     }
 
     fn give_up(&self, call: CallId) {
-        self.given_up.lock().push(call);
+        self.abandoned.lock().push(call);
     }
 
     fn reply(&self, _call: CallId, _outcome: Outcome) {}
@@ -239,16 +242,18 @@ impl Remote for Silence {
     fn passivated(&self, _actor: &ActorId, _epoch: ActivationEpoch) {}
 }
 
-/// A world that answers before it gives back who has called.
-struct Echoing;
+/// A `Remote` that replies before `send` returns.
+struct ImmediateRemote;
 
-impl Remote for Echoing {
+impl Remote for ImmediateRemote {
     fn may_activate_here(&self, _actor: &ActorId) -> Option<Grant> {
         None
     }
 
     fn send(&self, _message: Arc<Message>, reply: Option<ReplySender>) {
-        reply.expect("somebody waits").complete(Err(CallError::Panicked));
+        reply
+            .expect("a call has a reply sender")
+            .complete(Err(CallError::Panicked));
     }
 
     fn reply(&self, _call: CallId, _outcome: Outcome) {}
@@ -261,10 +266,10 @@ impl Remote for Echoing {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_at_once_is_taken_at_once_but_not_for_ever() {
-    let builder = Runtime::builder().outside(Arc::new(Echoing));
+async fn immediate_replies_are_taken_until_the_budget_is_used() {
+    let builder = Runtime::builder().remote(Arc::new(ImmediateRemote));
     let runtime = builder.workers(1).build().unwrap();
-    // As in a client, this process does not know the type.
+    // As in a client, the type is not registered in this process.
     let far: Ref<Steps> = runtime.client().actor("far");
     let answered = (0..100).take_while(|_| poll(Box::pin(far.counts().into_future()).as_mut()).is_ready());
     let answered = answered.count();
@@ -274,31 +279,33 @@ async fn an_answer_that_comes_at_once_is_taken_at_once_but_not_for_ever() {
     );
     assert!(
         poll(Box::pin(far.counts().into_future()).as_mut()).is_ready(),
-        "it goes on after a pause"
+        "the budget must be renewed after a pause"
     );
 }
 
 #[tokio::test]
-async fn the_world_beyond_hears_of_calls_that_nobody_waits_for() {
-    let silence = Arc::new(Silence::default());
-    let builder = Runtime::builder().register::<Steps>().outside(silence.clone());
+async fn abandoned_calls_are_reported_to_the_remote() {
+    let silent = Arc::new(SilentRemote::default());
+    let builder = Runtime::builder().register::<Steps>().remote(silent.clone());
     let runtime = builder.workers(1).build().unwrap();
     let far: Ref<Steps> = runtime.client().actor("far");
     let mut dropped = Box::pin(far.counts().into_future());
     assert!(poll(dropped.as_mut()).is_pending());
-    assert!(silence.given_up.lock().is_empty(), "it is still waited for");
+    assert!(silent.abandoned.lock().is_empty(), "a waiting call was abandoned");
     drop(dropped);
     let late = far.counts().deadline(Duration::from_millis(1)).into_future();
     assert_eq!(within("the deadline", late).await, Err(CallError::DeadlineExceeded));
-    let sent: Vec<CallId> = silence.sent.lock().iter().map(|(call, _)| *call).collect();
-    assert_eq!((sent.len(), &*silence.given_up.lock()), (2, &sent));
-    // An answered call is not given up.
+    let sent: Vec<CallId> = silent.sent.lock().iter().map(|(call, _)| *call).collect();
+    assert_eq!((sent.len(), &*silent.abandoned.lock()), (2, &sent));
+    // An answered call is not abandoned.
     let mut answered = Box::pin(far.counts().into_future());
     assert!(poll(answered.as_mut()).is_pending());
-    let (_, reply) = silence.sent.lock().pop().expect("it was sent");
-    reply.expect("somebody waits").complete(Err(CallError::Panicked));
+    let (_, reply) = silent.sent.lock().pop().expect("the call was sent");
+    reply
+        .expect("a call has a reply sender")
+        .complete(Err(CallError::Panicked));
     drop(answered);
-    assert_eq!(silence.given_up.lock().len(), 2);
+    assert_eq!(silent.abandoned.lock().len(), 2);
 }
 
 /// A value whose encoding panics.
@@ -307,7 +314,7 @@ struct Unencodable;
 
 impl Serialize for Unencodable {
     fn serialize<S: serde::Serializer>(&self, _serializer: S) -> Result<S::Ok, S::Error> {
-        panic!("as written")
+        panic!("requested by the test")
     }
 }
 
@@ -318,18 +325,18 @@ struct Taker {
 
 #[handlers]
 impl Taker {
-    fn take(&mut self, _what: Unencodable) -> u64 {
+    fn take(&mut self, _value: Unencodable) -> u64 {
         self.taken += 1;
         self.taken
     }
 }
 
 #[tokio::test]
-async fn arguments_that_cannot_be_encoded_harm_nobody_on_the_same_node() {
+async fn unencodable_arguments_work_on_the_same_node() {
     const CALLS: u64 = 10;
     let runtime = Runtime::builder().register::<Taker>().workers(1).build().unwrap();
     let taker: Ref<Taker> = runtime.client().actor(*b"a key of 16 byte");
-    // Some of them are measured, which asks for the size of their arguments.
+    // Some of them are measured, which computes the size of their arguments.
     for call in 1..=CALLS {
         taker.take(Unencodable).tell().await.unwrap();
         let taken = within("the reply", taker.take(Unencodable).into_future()).await;
@@ -349,28 +356,28 @@ static FENCED: OnceLock<Runtime> = OnceLock::new();
 #[handlers]
 impl Fencer {
     fn fence(&mut self) -> u64 {
-        FENCED.get().expect("the test has set it").fence(true);
+        FENCED.get().expect("the test has set the runtime").fence(true);
         self.turns += 1;
         self.turns
     }
 }
 
 #[tokio::test]
-async fn a_call_can_be_given_up_while_its_reply_is_held_back() {
+async fn a_call_can_be_cancelled_while_its_reply_is_deferred() {
     let runtime = Runtime::builder().register::<Fencer>().workers(1).build().unwrap();
     assert!(FENCED.set(runtime.clone()).is_ok());
     let fencer: Ref<Fencer> = runtime.client().actor(1);
-    let mut held = Box::pin(fencer.fence().into_future());
-    assert!(poll(held.as_mut()).is_pending(), "a reply left a fenced node");
-    drop(held);
+    let mut deferred = Box::pin(fencer.fence().into_future());
+    assert!(poll(deferred.as_mut()).is_pending(), "a fenced node sent a reply");
+    drop(deferred);
     runtime.fence(false);
-    let mut held = Box::pin(fencer.fence().into_future());
-    assert!(poll(held.as_mut()).is_pending());
+    let mut deferred = Box::pin(fencer.fence().into_future());
+    assert!(poll(deferred.as_mut()).is_pending());
     runtime.fence(false);
     assert_eq!(
-        within("the held reply", held).await,
+        within("the deferred reply", deferred).await,
         Ok(2),
-        "the first one ran, and nobody heard of it"
+        "the cancelled call must have run"
     );
     runtime.shutdown(Duration::from_secs(10)).await;
 }
@@ -388,8 +395,8 @@ impl Narrow {
         NARROW.passed().await;
     }
 
-    fn note(&mut self, what: u64) {
-        self.seen.push(what);
+    fn note(&mut self, number: u64) {
+        self.seen.push(number);
     }
 
     fn seen(&self) -> Vec<u64> {
@@ -398,7 +405,7 @@ impl Narrow {
 }
 
 #[tokio::test]
-async fn a_tell_can_be_given_up_while_it_waits_for_room() {
+async fn a_tell_can_be_cancelled_while_it_waits_for_room() {
     let settings = elastin_runtime::Settings {
         mailbox_max: 2,
         workers: 1,
@@ -412,14 +419,14 @@ async fn a_tell_can_be_given_up_while_it_waits_for_room() {
         async move { narrow.wait().await }
     });
     within("the handler", NARROW.reached(1)).await;
-    for what in [1, 2] {
-        narrow.note(what).try_tell().unwrap();
+    for number in [1, 2] {
+        narrow.note(number).try_tell().unwrap();
     }
-    let mut given_up = Box::pin(narrow.note(3).deadline(Duration::from_secs(60)).tell());
-    assert!(poll(given_up.as_mut()).is_pending());
+    let mut cancelled = Box::pin(narrow.note(3).deadline(Duration::from_secs(60)).tell());
+    assert!(poll(cancelled.as_mut()).is_pending());
     let mut kept = Box::pin(narrow.note(4).tell());
     assert!(poll(kept.as_mut()).is_pending());
-    drop(given_up);
+    drop(cancelled);
     NARROW.open();
     within("room", kept).await.unwrap();
     within("the first turn's end", waiting).await.unwrap().unwrap();

@@ -1,5 +1,6 @@
-//! Runs many seeds and prints what was met: `cargo run --release -p elastin-sim --example sweep -- [first] [count] [short]`.
-//! With `short`, worlds take a quarter of the time and have faults four times as often.
+//! Runs many seeds and prints the event counts:
+//! `cargo run --release -p elastin-sim --example sweep -- [first] [count] [short]`.
+//! With `short`, worlds take a quarter of the time and have four times the fault rates.
 #![expect(clippy::print_stdout, reason = "it is a command")]
 
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use elastin_sim::{options_of_seed, run, run_traced};
 
-/// How much of the log before a violation is shown, unless WHOLE is set.
+/// The number of log lines shown before a violation, unless WHOLE is set.
 const LINES_SHOWN: usize = 80;
 
 fn main() {
@@ -31,8 +32,8 @@ fn main() {
         let report = run(seed, &options);
         events += report.events;
         simulated += report.simulated;
-        for (what, times) in report.counters {
-            *counters.entry(what).or_insert(0) += times;
+        for (name, times) in report.counters {
+            *counters.entry(name).or_insert(0) += times;
         }
         if !report.violations.is_empty() {
             let report = run_traced(seed, &options);
@@ -47,8 +48,8 @@ fn main() {
             std::process::exit(1);
         }
     }
-    for (what, times) in counters {
-        println!("{times:>10}  {what}");
+    for (name, times) in counters {
+        println!("{times:>10}  {name}");
     }
     let real = start.elapsed().as_secs_f64();
     let simulated = simulated.as_secs_f64();

@@ -1,4 +1,4 @@
-//! Counts message delays: what the protocol costs where every frame takes the same time and everything else none.
+//! Counts message delays: the cost of the protocol if a frame takes one unit of time and everything else none.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use elastin_types::{CallId, NodeId, Time};
 use crate::Options;
 use crate::world::{World, actor};
 
-/// What one frame takes. Nothing else takes time, so times in this unit are counts.
+/// The time of one frame. Nothing else takes time, so a duration in this unit is a count.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// Message delays, counted.
+/// Counts of message delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
-    /// From the first call of an actor that nobody has activated to its reply, placement's own time left out.
+    /// From the first call of an inactive actor to its reply, without the time of placement itself.
     pub first_activation: u64,
-    /// From a call to an active actor, by a caller that does not know where it is, to the reply.
+    /// From a call of an active actor to its reply, when the caller does not know its location.
     pub unknown_place: u64,
-    /// From a call to an active actor at a known place to the reply.
+    /// From a call of an active actor to its reply, when the caller knows its location.
     pub known_place: u64,
-    /// From the freeze of an actor that has mail to its first turn at the target of the move.
+    /// From the freeze of an actor with queued messages to its first turn at the target of the move.
     pub frozen: u64,
 }
 
-/// Counts the delays with all parties on different nodes.
+/// Counts the delays with all participants on different nodes.
 ///
 /// # Panics
-/// If the calls don't end, which the other runs show first.
+/// If the calls don't end, which other runs detect first.
 pub fn count_delays() -> Delays {
     let options = Options {
         servers: 5,
@@ -36,7 +36,7 @@ pub fn count_delays() -> Delays {
     };
     let mut world = World::new(1, &options, false);
     let clients = world.clients();
-    // An actor whose directory is neither at its host nor at the target of the move.
+    // An actor with its directory slot neither at its host nor at the target of the move.
     let called = (0..)
         .map(actor)
         .find(|actor| {
@@ -77,7 +77,7 @@ fn freeze(world: &mut World, client: NodeId, moved: &elastin_types::ActorId) -> 
     let fits = |node: &NodeId| Some(*node) != source && *node != owner;
     let target = world.servers().into_iter().find(fits).expect("there are five servers");
     world.move_actor(moved, target);
-    // The offer and its acceptance take two delays; what is sent now and then arrives while the actor is frozen.
+    // The offer and its acceptance take two delays, so a message sent now arrives while the actor is frozen.
     for _ in 0..4 {
         let next = world.now + DELAY / 2;
         world.run_until(next);

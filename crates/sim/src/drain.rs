@@ -1,49 +1,49 @@
-//! A server with many actors is emptied in one go while they are called.
+//! Drains a server with many actors while they are called.
 
 use std::time::Duration;
 
 use elastin_protocol::membership::Role;
 
-use crate::check::{check_bounds, what_is_left};
+use crate::check::{check_at_rest, check_bounds};
 use crate::random::Random;
 use crate::world::{World, actor};
 use crate::{Options, Violation};
 
-/// Calls per step while the server is emptied.
+/// Calls per step while the server drains.
 const CALLS_PER_STEP: u64 = 4;
 const STEP: Duration = Duration::from_millis(1);
-/// Every so many steps the tables are looked at: that takes as long as they are large.
-const LOOK_EVERY: u32 = 50;
-/// How many actors are activated in one step: about as many as fit into the queues.
+/// The tables are checked every so many steps, because a check takes time linear in their size.
+const CHECK_EVERY: u32 = 50;
+/// Actors activated per step: about as many as fit into the queues.
 const ACTIVATED_PER_STEP: u64 = 1000;
-/// A server must be empty within this time per actor, and some seconds more.
+/// A server must be empty within this time per actor, plus [`EMPTY_MAX`].
 const PER_ACTOR_MAX: Duration = Duration::from_millis(2);
 const EMPTY_MAX: Duration = Duration::from_secs(10);
 
-/// What emptying a server was like.
+/// Measurements of one drain.
 #[derive(Clone, Debug, Default)]
 pub struct Drain {
-    /// Actors that were moved.
+    /// Moved actors.
     pub moved: u64,
-    /// Moves that were refused or called off; those actors were moved later.
+    /// Moves that were refused or aborted; those actors were moved later.
     pub refused: u64,
-    /// Calls that were made meanwhile.
+    /// Calls made during the drain.
     pub calls: u64,
-    /// How long it took.
+    /// The simulated duration.
     pub simulated: Duration,
-    /// Events that the protocol handled meanwhile.
+    /// Events handled by the protocol during the drain.
     pub events: u64,
-    /// The most moves that were under way from the server at once, and to another one.
+    /// The most concurrent moves from the drained server, and to another one.
     pub moves_at_once: (usize, usize),
-    /// Promises that were broken.
+    /// Broken invariants.
     pub violations: Vec<Violation>,
 }
 
-/// Empties a server of so many actors onto two others. Every move keeps what a move promises, no limit is passed, and every
-/// call that is made meanwhile is answered.
+/// Drains a server of so many actors onto two others. Every move keeps the invariants, no limit is exceeded, and every
+/// concurrent call is answered.
 ///
 /// # Panics
-/// If the servers don't join, which other runs show first.
+/// If the servers don't join, which other runs detect first.
 pub fn empty_a_server(seed: u64, actors: u64) -> Drain {
     let options = Options {
         servers: 1,
@@ -80,7 +80,7 @@ pub fn empty_a_server(seed: u64, actors: u64) -> Drain {
         let next = world.now + STEP;
         world.run_until(next);
         steps += 1;
-        if !steps.is_multiple_of(LOOK_EVERY) {
+        if !steps.is_multiple_of(CHECK_EVERY) {
             continue;
         }
         world.drain_step();
@@ -108,13 +108,13 @@ pub fn empty_a_server(seed: u64, actors: u64) -> Drain {
     drain
 }
 
-/// Waits until nothing is under way.
+/// Waits until nothing is in flight.
 fn rest(world: &mut World, most: Duration) {
     let end = world.now + most;
     while world.checkers.violations.is_empty() {
         let next = world.now + STEP * 20;
         world.run_until(next);
-        let left = what_is_left(world);
+        let left = check_at_rest(world);
         if left.is_ok() || world.now >= end {
             return world.checkers.note(left);
         }

@@ -7,16 +7,16 @@ use bytes::Bytes;
 use elastin_types::{ActivationEpoch, ActorId, Message, Time};
 use serde::{Deserialize, Serialize};
 
-/// What a simulated actor keeps, and what therefore moves with it and is saved.
+/// State of a simulated actor, which is moved with it and saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// Counts the times that the actor began anew; a planned move keeps it.
-    pub(crate) life: u64,
-    /// How many messages had been run when this life began: none, or as many as were saved.
-    pub(crate) born_with: u64,
-    /// How many messages it has run.
+    /// The incarnation, which increases when the actor starts without a planned move.
+    pub(crate) incarnation: u64,
+    /// The number of messages run before this incarnation: none, or as many as were saved.
+    pub(crate) initial_effects: u64,
+    /// The number of messages run.
     pub(crate) effects: u64,
-    /// Counts what order is promised within: it also changes if the node that the actor came from has crashed meanwhile.
+    /// The incarnation as a sender, within which order is promised; a crash of a move's source starts a new one.
     pub(crate) sender: u64,
 }
 
@@ -26,60 +26,60 @@ impl State {
     }
 
     pub(crate) fn decode(image: &Bytes) -> Self {
-        postcard::from_bytes(image).expect("the image is as it was encoded")
+        postcard::from_bytes(image).expect("the image was encoded here")
     }
 }
 
-/// Mail, and whether it came from a caller on the same node without the protocol.
+/// A queued message, and whether a caller on the same node enqueued it directly, without the protocol.
 #[derive(Clone, Debug)]
-pub(crate) struct Mail {
+pub(crate) struct Envelope {
     pub(crate) message: Arc<Message>,
     pub(crate) direct: bool,
 }
 
-/// How far an activation is.
+/// The phase of an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// It is being loaded, or is there and takes mail from the protocol only.
+    /// Loading, or loaded and accepting messages from the protocol only.
     Closed,
-    /// It runs.
+    /// Running turns.
     Open,
-    /// It takes mail and starts no turn.
+    /// Accepting messages without starting turns.
     Frozen,
 }
 
-/// One actor in memory.
+/// An actor in memory.
 #[derive(Debug)]
 pub(crate) struct Activation {
     pub(crate) epoch: ActivationEpoch,
     pub(crate) status: Status,
     pub(crate) state: State,
-    pub(crate) mailbox: VecDeque<Mail>,
-    /// The turn that runs, or whose effect is being saved.
-    pub(crate) turn: Option<Mail>,
-    /// It shall freeze at the end of the turn.
+    pub(crate) mailbox: VecDeque<Envelope>,
+    /// The turn that runs, or waits for its effect to be saved.
+    pub(crate) turn: Option<Envelope>,
+    /// Freeze at the end of the turn.
     pub(crate) freeze_wanted: bool,
 }
 
-/// What a planted bug does not look at before a turn.
+/// Checks before a turn that a planted bug skips.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lax {
-    /// Whether the lease is still good.
+pub(crate) struct SkippedChecks {
+    /// The check of the lease.
     pub(crate) lease: bool,
-    /// Whether another turn is running.
+    /// The check that no other turn is running.
     pub(crate) overlap: bool,
 }
 
-/// One node's activations.
+/// The activations of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     pub(crate) activations: BTreeMap<ActorId, Activation>,
-    /// From then on no turn starts and nothing is saved, on the node's clock.
+    /// The fence: from this time of the node's clock on, no turn starts and nothing is saved.
     pub(crate) may_act_until: Time,
 }
 
 impl Host {
-    /// Begins an activation.
+    /// Starts an activation.
     pub(crate) fn activate(&mut self, actor: ActorId, epoch: ActivationEpoch, state: State) {
         let activation = Activation {
             epoch,
@@ -90,41 +90,41 @@ impl Host {
             freeze_wanted: false,
         };
         let before = self.activations.insert(actor, activation);
-        assert!(before.is_none(), "an actor is activated where it already is");
+        assert!(before.is_none(), "an active actor must not be activated again");
     }
 
-    /// The activation, if it is this one.
+    /// The activation of this epoch.
     pub(crate) fn get(&mut self, actor: &ActorId, epoch: ActivationEpoch) -> Option<&mut Activation> {
         self.activations
             .get_mut(actor)
             .filter(|activation| activation.epoch == epoch)
     }
 
-    /// Whether a caller on this node may put mail straight into the actor's mailbox.
+    /// Whether a caller on this node may enqueue directly into the actor's mailbox.
     pub(crate) fn is_open(&self, actor: &ActorId) -> bool {
         self.activations
             .get(actor)
             .is_some_and(|activation| matches!(activation.status, Status::Open | Status::Frozen))
     }
 
-    /// The next message that may run at this time, if any; it is the actor's turn then.
+    /// Starts the next turn that may run at this time, if any.
     pub(crate) fn start_turn(
         &mut self,
         local: Time,
         actor: &ActorId,
-        lax: Lax,
-    ) -> Option<(ActivationEpoch, Mail, State)> {
-        if local >= self.may_act_until && !lax.lease {
+        skipped: SkippedChecks,
+    ) -> Option<(ActivationEpoch, Envelope, State)> {
+        if local >= self.may_act_until && !skipped.lease {
             return None;
         }
         let activation = self.activations.get_mut(actor)?;
-        let is_busy = activation.turn.is_some() && !lax.overlap;
+        let is_busy = activation.turn.is_some() && !skipped.overlap;
         if activation.status != Status::Open || is_busy || activation.freeze_wanted {
             return None;
         }
-        let mail = activation.mailbox.pop_front()?;
-        activation.turn = Some(mail.clone());
+        let envelope = activation.mailbox.pop_front()?;
+        activation.turn = Some(envelope.clone());
         activation.state.effects += 1;
-        Some((activation.epoch, mail, activation.state))
+        Some((activation.epoch, envelope, activation.state))
     }
 }

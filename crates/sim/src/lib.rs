@@ -1,9 +1,9 @@
-//! Deterministic simulator for Elastin's protocols: virtual time, a network and processes that fail, and checkers for
-//! every promise.
+//! Deterministic simulator for Elastin's protocols: virtual time, a faulty network, crashing processes, and a checker
+//! for every invariant.
 //!
-//! It drives the very types that a real node drives ([`elastin_protocol::Node`] and
-//! [`elastin_protocol::membership::Membership`]); nothing of the protocol is modelled. One
-//! seed decides everything: [`run`] with the same seed and options does the same, to the last bit.
+//! It drives the same types as a real node ([`elastin_protocol::Node`] and
+//! [`elastin_protocol::membership::Membership`]); the protocol itself is not modelled. A seed determines everything:
+//! [`run`] with the same seed and options is reproducible to the last bit.
 
 mod check;
 mod clock;

@@ -1,22 +1,22 @@
-//! What happened: a hash over all of it, and the last of it as text.
+//! The log of a run: a hash over all entries, and the last ones as text.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use elastin_types::{ActorId, Time};
 
-/// How many lines before the end are kept: enough to see how a violation came about.
+/// The number of lines retained: enough to see how a violation came about.
 const LINES_MAX: usize = 500_000;
 
-/// One thing that happened.
+/// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// When.
+    /// The simulated time.
     pub at: Time,
-    /// Whether it concerns the whole world or a whole process: who comes and goes, and what breaks.
+    /// Whether it concerns the whole world or a whole process: joins, leaves and faults.
     pub is_of_world: bool,
-    /// The actor that it is about, if it is about one.
+    /// The affected actor, if there is one.
     pub actor: Option<ActorId>,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
@@ -43,17 +43,17 @@ impl Log {
         }
     }
 
-    /// Notes something that happens in a node. The text is only made if somebody wants it.
+    /// Logs an event of a node. The text is built only if lines are retained.
     pub(crate) fn note(&mut self, at: Time, actor: Option<&ActorId>, text: impl FnOnce() -> String) {
-        self.keep(at, false, actor, text);
+        self.push(at, false, actor, text);
     }
 
-    /// Notes something that concerns the whole world or a whole process.
+    /// Logs an event of the whole world or of a whole process.
     pub(crate) fn note_world(&mut self, at: Time, text: impl FnOnce() -> String) {
-        self.keep(at, true, None, text);
+        self.push(at, true, None, text);
     }
 
-    fn keep(&mut self, at: Time, is_of_world: bool, actor: Option<&ActorId>, text: impl FnOnce() -> String) {
+    fn push(&mut self, at: Time, is_of_world: bool, actor: Option<&ActorId>, text: impl FnOnce() -> String) {
         if !self.keep_lines {
             return;
         }
@@ -69,19 +69,19 @@ impl Log {
         });
     }
 
-    /// Mixes a number that depends on what happened into the hash.
+    /// Mixes a number that depends on the run into the hash.
     pub(crate) fn mix(&mut self, number: u64) {
         self.hash = (self.hash.rotate_left(5) ^ number).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 
-    /// Counts something that should happen sometimes.
-    pub(crate) fn count(&mut self, what: &'static str) {
-        *self.counters.entry(what).or_insert(0) += 1;
+    /// Counts an event that should happen sometimes.
+    pub(crate) fn count(&mut self, name: &'static str) {
+        *self.counters.entry(name).or_insert(0) += 1;
     }
 
-    /// How often something happened.
-    pub(crate) fn times(&self, what: &str) -> u64 {
-        self.counters.get(what).copied().unwrap_or(0)
+    /// The number of events counted under this name.
+    pub(crate) fn times(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
     }
 
     pub(crate) fn hash(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! The model of the network: connections that keep order, delay, break and hang, and frames that come twice.
+//! The model of the network: ordered connections that delay, break and hang, and duplicated frames.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use elastin_types::{NodeId, Time};
 use crate::Options;
 use crate::random::Random;
 
-/// The fastest a frame gets to another node.
+/// The shortest delay of a frame.
 const DELAY_LEAST: Duration = Duration::from_micros(50);
 
 /// One direction between two nodes.
 #[derive(Debug, Default)]
 struct Link {
-    /// Frames of earlier connections are lost.
+    /// The number of the current connection. Frames of earlier ones are lost.
     connection: u64,
     /// No frame overtakes another on the same connection.
     last_arrival: Time,
@@ -26,10 +26,10 @@ pub(crate) struct Network {
     random: Random,
     delay_least: Duration,
     delay_most: Duration,
-    /// Of a million frames so many come twice.
-    doubled: u64,
+    /// The rate of duplicated frames, per million.
+    duplicates: u64,
     links: BTreeMap<(NodeId, NodeId), Link>,
-    /// Directions in which nothing gets through now.
+    /// Directions in which all frames are dropped.
     cut: BTreeSet<(NodeId, NodeId)>,
 }
 
@@ -39,13 +39,13 @@ impl Network {
             random,
             delay_least: if options.exact { options.delay_most } else { DELAY_LEAST },
             delay_most: options.delay_most,
-            doubled: options.faults.duplicates,
+            duplicates: options.faults.duplicates,
             links: BTreeMap::new(),
             cut: BTreeSet::new(),
         }
     }
 
-    /// When a frame sent now arrives, and on which connection; nothing if it is lost.
+    /// The arrival time of a frame sent now, and its connection; `None` if it is lost.
     pub(crate) fn send(&mut self, now: Time, from: NodeId, to: NodeId) -> Option<(Time, u64)> {
         if self.cut.contains(&(from, to)) {
             return None;
@@ -56,13 +56,13 @@ impl Network {
         Some((link.last_arrival, link.connection))
     }
 
-    /// Whether the next frame comes twice.
-    pub(crate) fn doubles(&mut self) -> bool {
-        self.doubled > 0 && self.random.below(1_000_000) < self.doubled
+    /// Whether the next frame is duplicated.
+    pub(crate) fn should_duplicate(&mut self) -> bool {
+        self.duplicates > 0 && self.random.below(1_000_000) < self.duplicates
     }
 
-    pub(crate) fn doubles_no_more(&mut self) {
-        self.doubled = 0;
+    pub(crate) fn stop_duplicating(&mut self) {
+        self.duplicates = 0;
     }
 
     /// Whether a frame of this connection still arrives.
@@ -72,20 +72,20 @@ impl Network {
             .is_some_and(|link| link.connection == connection)
     }
 
-    /// Breaks the connection in one direction: what is on it is lost.
+    /// Breaks the connection in one direction, and loses its frames.
     pub(crate) fn break_link(&mut self, from: NodeId, to: NodeId) {
         let link = self.links.entry((from, to)).or_default();
         link.connection += 1;
         link.last_arrival = Time::ZERO;
     }
 
-    /// Lets nothing through in one direction, until it is healed.
+    /// Drops everything in one direction until it is healed.
     pub(crate) fn cut(&mut self, from: NodeId, to: NodeId) {
         self.break_link(from, to);
         self.cut.insert((from, to));
     }
 
-    /// Lets everything through again.
+    /// Ends all cuts.
     pub(crate) fn heal(&mut self) {
         self.cut.clear();
     }

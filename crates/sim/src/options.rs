@@ -1,83 +1,83 @@
-//! What a run is like.
+//! Options of a run.
 
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// What a run is like. Together with the seed it decides everything.
+/// Options of a run. Together with the seed they determine everything.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many servers there are at the start.
+    /// The number of servers at the start.
     pub servers: usize,
-    /// How many clients there are.
+    /// The number of clients.
     pub clients: usize,
-    /// Whether one member that hosts nothing keeps the whole directory, as the supervisor of an embedded cluster does;
-    /// otherwise the servers share it.
+    /// Whether one member that hosts nothing owns the whole directory, like the supervisor of an embedded cluster.
+    /// Otherwise the servers share it.
     pub supervisor: bool,
-    /// How many actors are called.
+    /// The number of actors.
     pub actors: u64,
-    /// Whether every other actor saves its state after each turn, before anybody hears of it.
+    /// Whether every other actor saves its state after each turn, before the reply leaves.
     pub saves: bool,
-    /// For how long calls are made.
+    /// The duration of the workload.
     pub duration: Duration,
-    /// Calls and tells from clients per second; actors send more in turn.
+    /// Calls and tells of clients per second; actors send more in turn.
     pub calls_per_second: u64,
     /// Moves per second.
     pub moves_per_second: u64,
-    /// The longest that a frame is on its way.
+    /// The longest delay of a frame.
     pub delay_most: Duration,
-    /// How long a member may act after a sign of life.
+    /// How long a member may act after a keep-alive.
     pub lease_ttl: Duration,
-    /// Every frame takes exactly `delay_most`, and everything else no time: for counting message delays.
+    /// Every frame takes exactly `delay_most` and everything else no time, for counting message delays.
     pub exact: bool,
-    /// Tables and queues are so small that their bounds are met.
+    /// Tables and queues are small enough for their bounds to be reached.
     pub tight: bool,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Faults,
-    /// A bug that is planted into every node.
+    /// A bug planted into every node.
     #[cfg(feature = "planted-bugs")]
     pub bug: Option<elastin_protocol::Bug>,
 }
 
-/// What goes wrong, in percent of a second's chance (100: once per second on average; 0: never).
+/// Rates of faults, in percent per second (100: once per second on average; 0: never).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Servers that crash. A new one joins for each.
+    /// Crashes of servers. A new one joins for each.
     pub crashes: u64,
-    /// Processes that stand still, for some time or for longer than their lease.
+    /// Pauses of processes, also longer than their lease.
     pub pauses: u64,
-    /// Clocks that jump ahead.
+    /// Clock jumps ahead.
     pub jumps: u64,
-    /// Connections that break.
+    /// Broken connections.
     pub breaks: u64,
-    /// Directions between two nodes in which nothing gets through for a while.
+    /// Directions between two nodes that drop everything for a while.
     pub cuts: u64,
-    /// Nodes that can't reach half of the others, nor be reached by them, for a while.
+    /// Nodes that are partitioned from half of the others for a while.
     pub partitions: u64,
-    /// Frames that come twice, of a million.
+    /// Duplicated frames, per million.
     pub duplicates: u64,
     /// Nodes that can't reach the coordination service for a while.
     pub cut_offs: u64,
-    /// Times in which the coordination service stands still.
+    /// Outages of the coordination service.
     pub outages: u64,
     /// Changes of the coordination service's leader.
     pub leader_changes: u64,
-    /// Answers of the coordination service that are lost or very late, in percent of all.
+    /// Replies of the coordination service that are lost or very late, in percent of all.
     pub lost_answers: u64,
-    /// Nodes that live and whose lease is ended by another.
+    /// Live nodes with a lease that another node ends.
     pub suspicions: u64,
     /// Requests to the state store that fail, in percent of all.
     pub failed_saves: u64,
     /// Requests to the state store that take very long, in percent of all.
     pub slow_saves: u64,
-    /// Activations that end by themselves.
+    /// Passivations.
     pub passivations: u64,
-    /// Servers that join, or that are emptied and leave.
+    /// Servers that join, or that are drained and leave.
     pub resizes: u64,
 }
 
 impl Faults {
-    /// Whether nodes may be lost, and messages with them. A server that is emptied and leaves is no loss.
+    /// Whether nodes may be lost, and messages with them. A drained server that leaves is not a loss.
     pub fn may_lose(&self) -> bool {
         let ends_nodes = [
             self.crashes,
@@ -94,8 +94,8 @@ impl Faults {
 }
 
 impl Options {
-    /// The same world, with calls for a quarter of the time and faults four times as often: many more of them fit into an
-    /// hour, and what takes long to come about is met less.
+    /// The same world with a quarter of the duration and four times the fault rates. Many more runs fit into an hour,
+    /// but slow developments are covered less.
     pub fn shortened(mut self) -> Self {
         self.duration /= 4;
         let faults = &mut self.faults;
@@ -146,7 +146,8 @@ impl Default for Options {
     }
 }
 
-/// The options of a sweep's run: each seed draws its own size, load and faults, so that many seeds meet many worlds.
+/// The options of a seed in a sweep: each seed draws its own size, load and faults, so that many seeds cover many
+/// worlds.
 pub fn options_of_seed(seed: u64) -> Options {
     let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut rate = |percent: u64, most: u64| {
@@ -174,7 +175,7 @@ pub fn options_of_seed(seed: u64) -> Options {
         passivations: rate(50, 3000),
         resizes: rate(40, 300),
     };
-    // Some worlds lose nothing, so that a loss shows.
+    // Some worlds lose nothing, so that any loss is a violation.
     if random.chance(25) {
         faults = Faults {
             breaks: faults.breaks,

@@ -1,9 +1,9 @@
-//! All randomness of a run: one seed decides everything.
+//! All randomness of a run, derived from one seed.
 
 use std::time::Duration;
 
-/// A small generator (SplitMix64): the same numbers on every machine for all time, so that a seed printed once can be
-/// replayed later.
+/// A small generator (SplitMix64). It yields the same numbers on every machine and forever, so that a printed seed can
+/// be replayed later.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -12,7 +12,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A generator whose numbers don't depend on how many this one has given out for other purposes.
+    /// Splits off a generator that is independent of later draws from this one.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -36,13 +36,13 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// A time between two.
+    /// A duration between two bounds.
     pub(crate) fn between(&mut self, least: Duration, most: Duration) -> Duration {
         let spread = most.saturating_sub(least).as_nanos() as u64;
         least + Duration::from_nanos(self.below(spread + 1))
     }
 
-    /// One of these.
+    /// A random element.
     pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         if from.is_empty() {
             return None;

@@ -1,32 +1,32 @@
-//! What came out of a run.
+//! The result of a run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{Line, Violation};
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// Promises that were broken; empty if all is well.
+    /// Broken invariants; empty if the run succeeded.
     pub violations: Vec<Violation>,
-    /// Events that the protocol handled.
+    /// Events handled by the protocol.
     pub events: u64,
-    /// How long the run was in simulated time.
+    /// The simulated duration.
     pub simulated: Duration,
-    /// A hash over everything that happened: the same for the same seed and options.
+    /// A hash over the whole run: the same for the same seed and options.
     pub log_hash: u64,
-    /// How often each thing that should happen sometimes did.
+    /// How often each event that should happen sometimes did.
     pub counters: BTreeMap<&'static str, u64>,
-    /// What happened, the last of it if it was much; empty unless it was asked for.
+    /// The log, or its last part; empty unless it was requested.
     pub trace: Vec<Line>,
 }
 
 impl Report {
-    /// The last of what happened before a violation, shortened to what has to do with it: what happened to the actor that
-    /// it is about, and what became of processes and the network. Without such an actor, what happened to any.
+    /// The end of the log before a violation, filtered to its actor, processes and the network. Without an actor it
+    /// includes all actors.
     pub fn around(&self, violation: &Violation, lines: usize) -> String {
         let concerns = |line: &&Line| match &violation.actor {
             _ if line.is_of_world => true,
@@ -37,14 +37,14 @@ impl Report {
         concerned[concerned.len().saturating_sub(lines)..].join("\n")
     }
 
-    /// Everything that happened, as text.
+    /// The whole log as text.
     pub fn whole(&self) -> String {
         let lines: Vec<String> = self.trace.iter().map(Line::to_string).collect();
         lines.join("\n")
     }
 
-    /// How often something happened.
-    pub fn count(&self, what: &str) -> u64 {
-        self.counters.get(what).copied().unwrap_or(0)
+    /// How often an event was counted.
+    pub fn count(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
     }
 }

@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use elastin_types::{CallId, NodeId, Time};
 
-use crate::check::{check_bounds, check_moves, what_is_left};
+use crate::check::{check_at_rest, check_bounds, check_moves};
 use crate::random::Random;
 use crate::world::{CrashPoint, World, actor};
 use crate::{Options, Report, Violation};
 
-/// The workload and the faults are looked at this often.
+/// The step of the workload and the faults.
 const STEP: Duration = Duration::from_millis(1);
-/// After the last fault everything must be served within this time: members agree, calls have ended, tables are small.
-/// Most of it is what leases, holds, deadlines of moves and of calls take one after another.
+/// After the last fault everything must settle within this time: members agree, calls have ended, tables are empty.
+/// Most of it is the sum of leases, holds, and deadlines of moves and calls.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
-/// How often it is looked whether everything has settled.
+/// The interval of checks for that.
 const SETTLE_STEP: Duration = Duration::from_millis(100);
-/// Then each actor is called once, and must answer within this time.
+/// The time within which every actor must answer a call afterwards.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
-/// Runs a random workload with the faults of the options, then heals everything and requires that all is served.
+/// Runs a random workload with the faults of the options, then heals everything and requires progress.
 pub fn run(seed: u64, options: &Options) -> Report {
     run_world(seed, options, false)
 }
 
-/// The same, keeping the last lines of what happened.
+/// Like [`run`], with the last lines of the log.
 pub fn run_traced(seed: u64, options: &Options) -> Report {
     run_world(seed, options, true)
 }
@@ -35,8 +35,8 @@ fn run_world(seed: u64, options: &Options, keep_lines: bool) -> Report {
     let end = world.now + options.duration;
     let mut steps = 0_u32;
     while world.now < end && world.checkers.violations.is_empty() {
-        work(&mut world, &mut random, options);
-        harm(&mut world, &mut random, options);
+        step_workload(&mut world, &mut random, options);
+        inject_faults(&mut world, &mut random, options);
         let next = world.now + STEP;
         world.run_until(next);
         steps += 1;
@@ -49,8 +49,8 @@ fn run_world(seed: u64, options: &Options, keep_lines: bool) -> Report {
     finish(seed, world)
 }
 
-/// What callers do in one step.
-fn work(world: &mut World, random: &mut Random, options: &Options) {
+/// One step of the workload.
+fn step_workload(world: &mut World, random: &mut Random, options: &Options) {
     let clients = world.clients();
     let steps_per_second = 1000;
     let mut calls = options.calls_per_second / steps_per_second;
@@ -84,11 +84,11 @@ fn work(world: &mut World, random: &mut Random, options: &Options) {
     }
 }
 
-/// Something that goes wrong.
+/// Injects a fault.
 type Fault = fn(&mut World);
 
-/// What goes wrong in one step.
-fn harm(world: &mut World, random: &mut Random, options: &Options) {
+/// Injects the faults of one step.
+fn inject_faults(world: &mut World, random: &mut Random, options: &Options) {
     let faults = options.faults;
     let kinds: [(u64, Fault); 10] = [
         (faults.pauses, World::pause),
@@ -103,9 +103,9 @@ fn harm(world: &mut World, random: &mut Random, options: &Options) {
         (faults.suspicions, World::suspect),
     ];
     let is_due = |random: &mut Random, rate: u64| rate > 0 && random.below(100_000) < rate;
-    for (rate, happens) in kinds {
+    for (rate, inject) in kinds {
         if is_due(random, rate) {
-            happens(world);
+            inject(world);
         }
     }
     if is_due(random, faults.crashes)
@@ -115,14 +115,14 @@ fn harm(world: &mut World, random: &mut Random, options: &Options) {
     }
     if is_due(random, faults.resizes) {
         match random.pick(&world.servers()).copied() {
-            Some(server) if random.chance(50) && world.can_spare_a_server() => world.retire(server),
+            Some(server) if random.chance(50) && world.has_spare_server() => world.retire(server),
             _ => world.add_server(),
         }
     }
 }
 
-/// Heals everything and requires that all calls end, that nothing is lost where nothing can be, and that the tables become
-/// small again.
+/// Heals everything and requires that all calls end, that nothing is lost where nothing can be, and that the tables
+/// empty.
 fn settle(world: &mut World) {
     if !world.checkers.violations.is_empty() {
         return;
@@ -135,25 +135,25 @@ fn settle(world: &mut World) {
         if !world.checkers.violations.is_empty() {
             return;
         }
-        let left = what_is_left(world);
+        let left = check_at_rest(world);
         if left.is_ok() || world.now >= end {
             world.checkers.note(left);
             break;
         }
     }
-    let moves = check_moves(&world.moves, world.now, |node| world.lives(node));
+    let moves = check_moves(&world.moves, world.now, |node| world.is_alive(node));
     world.checkers.note(moves);
 }
 
-/// Calls every actor: all must answer. What was refused is tried again, as a caller would, and what ended with its caller is
-/// asked by another: a lease that ran out unnoticed during the faults may still end anybody.
+/// Calls every actor: all must answer. A refused call is retried, as a caller would, and a call that ended with its
+/// caller is made by another client: a lease that expired unnoticed during the faults may still end any node.
 fn probe(world: &mut World, options: &Options) {
     let end = world.now + PROBE_MAX;
     let mut calls: Vec<Option<CallId>> = vec![None; options.actors as usize];
     while world.checkers.violations.is_empty() {
         if let Some(client) = world.clients().first().copied() {
             for (number, call) in (0..).zip(&mut calls) {
-                let waits = call.is_some_and(|call| !world.ended.contains_key(&call) && world.lives(call.origin));
+                let waits = call.is_some_and(|call| !world.ended.contains_key(&call) && world.is_alive(call.origin));
                 let was_answered = call.is_some_and(|call| world.checkers.outcome.was_answered(call));
                 if !waits && !was_answered {
                     *call = Some(world.client_sends(client, &actor(number), Vec::new(), false));
@@ -195,7 +195,7 @@ fn finish(seed: u64, world: World) -> Report {
 }
 
 impl World {
-    /// Looks whether all tables keep to their limits.
+    /// Checks that all tables are within their limits.
     fn check_tables(&mut self) {
         for (node, sizes) in self.table_sizes() {
             let result = check_bounds(node, &sizes, &self.limits(), self.mailbox_max());
@@ -204,21 +204,21 @@ impl World {
     }
 }
 
-/// Who crashes in a move.
+/// The participant that crashes during a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveScenario {
-    /// Nobody.
-    Nobody,
+    /// No crash.
+    NoCrash,
     /// The node that has the actor, after this many of its commands.
     Source(u64),
-    /// The node that shall have it.
+    /// The node that the actor moves to.
     Target(u64),
-    /// The owner of the actor's directory slot, where it is neither.
+    /// The owner of the actor's directory slot, on a third node.
     Directory(u64),
 }
 
-/// Moves one busy actor from one node to another while clients and another actor send to it and it sends to others, with
-/// a crash at one step. The counters tell how many commands each side carried out during the move.
+/// Moves one busy actor between nodes while clients and another actor send to it and it sends to others, with a crash
+/// at one step. The counters include the number of commands that each side executed during the move.
 pub fn crash_in_a_move(seed: u64, scenario: MoveScenario, keep_lines: bool) -> Report {
     let mut options = Options {
         servers: 4,
@@ -226,8 +226,8 @@ pub fn crash_in_a_move(seed: u64, scenario: MoveScenario, keep_lines: bool) -> R
         actors: 3,
         ..Options::default()
     };
-    // Nothing crashes by chance, but messages may be lost.
-    options.faults.crashes = u64::from(scenario != MoveScenario::Nobody);
+    // Nothing crashes at random, but messages may be lost.
+    options.faults.crashes = u64::from(scenario != MoveScenario::NoCrash);
     let mut world = World::new(seed, &options, keep_lines);
     let mut random = Random::new(seed);
     let moved = actor(0);
@@ -235,7 +235,7 @@ pub fn crash_in_a_move(seed: u64, scenario: MoveScenario, keep_lines: bool) -> R
     pause(&mut world, Duration::from_millis(50));
     send_some(&mut world, &mut random, 20);
     pause(&mut world, Duration::from_millis(50));
-    let source = world.host_of(&moved).expect("it was called");
+    let source = world.host_of(&moved).expect("it was activated by the calls");
     let owner = world.directory_of(&moved);
     let target = world
         .servers()
@@ -244,7 +244,7 @@ pub fn crash_in_a_move(seed: u64, scenario: MoveScenario, keep_lines: bool) -> R
         .expect("there are four servers");
     let before = [source, target, owner].map(|node| world.commands.get(&node).copied().unwrap_or(0));
     let crash = match scenario {
-        MoveScenario::Nobody => None,
+        MoveScenario::NoCrash => None,
         MoveScenario::Source(after) => Some((source, after)),
         MoveScenario::Target(after) => Some((target, after)),
         MoveScenario::Directory(after) => Some((owner, after)),

@@ -1,5 +1,5 @@
-//! The model of the coordination service: the meaning of requests is the protocol's own
-//! ([`CoordinationModel`]); here is what goes wrong around it.
+//! The model of the coordination service: [`CoordinationModel`] of the protocol defines the requests, and this module
+//! adds faults.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use elastin_types::Time;
 
 use crate::world::Pid;
 
-/// One process's watch.
+/// The watch of one process.
 #[derive(Debug)]
 struct Watch {
     id: WatchId,
     next: Revision,
-    /// Whether a look at what is new is on its way.
+    /// Whether a notification is in flight.
     due: bool,
 }
 
@@ -25,9 +25,9 @@ struct Watch {
 #[derive(Debug, Default)]
 pub(crate) struct Service {
     model: CoordinationModel,
-    /// Since when it stands still, if it does.
-    away_since: Option<Time>,
-    /// Counts its leaders: what was asked of an earlier one is not answered.
+    /// Since when the service is down, if it is.
+    down_since: Option<Time>,
+    /// The number of the current leader. Requests to an earlier one are lost.
     leader: u64,
     watches: BTreeMap<Pid, Watch>,
 }
@@ -37,50 +37,50 @@ impl Service {
         self.leader
     }
 
-    /// A request has come that was meant for this leader.
+    /// Handles a request that was sent to this leader.
     pub(crate) fn handle(
         &mut self,
         now: Time,
         leader: u64,
         request: CoordinationRequest,
     ) -> Result<CoordinationReply, CoordinationError> {
-        if self.away_since.is_some() {
-            return Err(unreachable("it is away"));
+        if self.down_since.is_some() {
+            return Err(unreachable("the service is down"));
         }
         if leader != self.leader {
-            return Err(interrupted("its leader has changed"));
+            return Err(interrupted("the leader has changed"));
         }
         self.model.handle(now, request)
     }
 
-    /// When the next lease ends.
+    /// When the next lease expires.
     pub(crate) fn next_end(&self) -> Option<Time> {
-        self.model.next_end().filter(|_| self.away_since.is_none())
+        self.model.next_end().filter(|_| self.down_since.is_none())
     }
 
-    /// Ends the leases whose time is over.
+    /// Expires leases.
     pub(crate) fn expire(&mut self, now: Time) {
-        if self.away_since.is_none() {
+        if self.down_since.is_none() {
             self.model.expire(now);
         }
     }
 
-    /// It stands still: nothing is answered, and no lease ends.
-    pub(crate) fn stops(&mut self, now: Time) {
-        self.away_since.get_or_insert(now);
+    /// Stops the service: requests fail, and no lease expires.
+    pub(crate) fn stop(&mut self, now: Time) {
+        self.down_since.get_or_insert(now);
     }
 
-    /// It goes on, and gives every lease the time that it was away.
-    pub(crate) fn comes_back(&mut self, now: Time) {
-        if let Some(since) = self.away_since.take() {
+    /// Resumes the service and extends every lease by the length of the outage.
+    pub(crate) fn resume(&mut self, now: Time) {
+        if let Some(since) = self.down_since.take() {
             self.model.postpone_ends(now.since(since));
         }
     }
 
-    /// Another server of the service takes over: requests under way are lost, watches must begin anew, and every lease has
-    /// its whole time again. Leases without a key, which nobody misses, are forgotten.
-    pub(crate) fn changes_leader(&mut self, now: Time) {
-        if self.away_since.is_some() {
+    /// Elects another leader: requests in flight are lost, watches must restart, and every lease has its full time to
+    /// live again. Leases without a key, which bind nothing, are dropped.
+    pub(crate) fn change_leader(&mut self, now: Time) {
+        if self.down_since.is_some() {
             return;
         }
         self.leader += 1;
@@ -104,7 +104,7 @@ impl Service {
             Ok(CoordinationReply::Entries {
                 entries, more: false, ..
             }) => entries,
-            other => unreachable!("a small range is read whole: {other:?}"),
+            other => unreachable!("a small range is complete: {other:?}"),
         }
     }
 
@@ -117,7 +117,7 @@ impl Service {
         self.watches.remove(&pid);
     }
 
-    /// The processes for whose watches there is something new; each is named once until [`Service::batch`] was taken.
+    /// Processes with pending watch events; each is returned once until [`Service::batch`] is taken.
     pub(crate) fn watches_due(&mut self) -> Vec<Pid> {
         let revision = self.model.revision();
         let behind = |watch: &Watch| watch.next <= revision && !watch.due;
@@ -129,11 +129,11 @@ impl Service {
         .collect()
     }
 
-    /// What is new for a watch; nothing while the service is away.
+    /// Pending changes of a watch; none while the service is down.
     pub(crate) fn batch(&mut self, pid: Pid) -> Option<(WatchId, Result<WatchBatch, CoordinationError>)> {
         let watch = self.watches.get_mut(&pid)?;
         watch.due = false;
-        if self.away_since.is_some() || watch.next > self.model.revision() {
+        if self.down_since.is_some() || watch.next > self.model.revision() {
             return None;
         }
         let batch = self.model.changes(CLUSTER_PREFIX, watch.next);
@@ -146,12 +146,12 @@ impl Service {
     }
 }
 
-/// The request never got there.
+/// The request was not received.
 pub(crate) fn unreachable(reason: &str) -> CoordinationError {
     StoreFailure::Unreachable { reason: reason.into() }.into()
 }
 
-/// The request may have been carried out.
+/// The request may have been applied.
 pub(crate) fn interrupted(reason: &str) -> CoordinationError {
     StoreFailure::Interrupted { reason: reason.into() }.into()
 }

@@ -1,9 +1,9 @@
-//! Events and commands as people read them, and which actor they are about.
+//! Human-readable events and commands, and the actors they concern.
 
 use elastin_protocol::{Body, Command, DirectoryBody, Event, Frame, MoveStep};
 use elastin_types::{ActorId, CallId, Caller};
 
-/// Long lines hide what matters.
+/// The longest text of an event: longer lines hide the important parts.
 const CHARS_MAX: usize = 240;
 
 pub(crate) fn show_call(call: CallId) -> String {
@@ -27,7 +27,7 @@ pub(crate) fn show_event(event: &Event) -> String {
         ),
         Event::Frame { from, frame } => format!("from {from} {}", show_frame(frame)),
         Event::View(view) => format!("view {}: {:?}", view.revision, view.members.keys()),
-        other => shortened(format!("{other:?}")),
+        other => truncated(format!("{other:?}")),
     }
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn show_command(command: &Command) -> String {
                 message.target.key
             )
         }
-        other => shortened(format!("{other:?}")),
+        other => truncated(format!("{other:?}")),
     }
 }
 
@@ -70,12 +70,12 @@ fn show_frame(frame: &Frame) -> String {
             };
             format!("move of {} {} #{}: {step}", body.actor.key, body.epoch, body.attempt)
         }
-        Some(other) => shortened(format!("{other:?}")),
+        Some(other) => truncated(format!("{other:?}")),
     };
     format!("#{} ack {}: {body}", frame.number, frame.acknowledged)
 }
 
-fn shortened(mut text: String) -> String {
+fn truncated(mut text: String) -> String {
     text = text.replace("ActorId { tenant: TenantId(0), kind: ActorType(708684913), key: ", "{");
     if let Some((cut, _)) = text.char_indices().nth(CHARS_MAX) {
         text.truncate(cut);
@@ -84,7 +84,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// The actor that an event is about, if it is about one.
+/// The actor that an event concerns, if any.
 pub(crate) fn actor_of_event(event: &Event) -> Option<&ActorId> {
     match event {
         Event::Send { message } | Event::Bounced { message, .. } => Some(&message.target),
@@ -99,7 +99,7 @@ pub(crate) fn actor_of_event(event: &Event) -> Option<&ActorId> {
     }
 }
 
-/// The actor that a command is about, if it is about one.
+/// The actor that a command concerns, if any.
 pub(crate) fn actor_of_command(command: &Command) -> Option<&ActorId> {
     match command {
         Command::Transmit { frame, .. } => frame.body.as_ref().and_then(actor_of_body),

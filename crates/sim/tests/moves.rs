@@ -18,7 +18,7 @@ fn check(seed: u64, scenario: MoveScenario) -> Report {
 #[test]
 fn a_move_loses_nothing() {
     for seed in 0..20 {
-        let report = check(seed, MoveScenario::Nobody);
+        let report = check(seed, MoveScenario::NoCrash);
         assert_eq!(report.count("move done"), 1, "seed {seed}: the move must happen");
         assert_eq!(
             report.count("message"),
@@ -30,7 +30,7 @@ fn a_move_loses_nothing() {
 
 fn kill_at_every_step(side: impl Fn(u64) -> MoveScenario, commands: &str) {
     for seed in 0..2 {
-        let quiet = check(seed, MoveScenario::Nobody);
+        let quiet = check(seed, MoveScenario::NoCrash);
         let steps = quiet.count(commands);
         assert!(steps > 0, "seed {seed}: no step");
         for step in 0..steps {
@@ -45,16 +45,16 @@ fn kill_at_every_step(side: impl Fn(u64) -> MoveScenario, commands: &str) {
 }
 
 #[test]
-fn the_source_may_die_at_every_step() {
+fn a_move_survives_a_crash_of_its_source_at_every_step() {
     kill_at_every_step(MoveScenario::Source, "source commands");
 }
 
 #[test]
-fn the_target_may_die_at_every_step() {
+fn a_move_survives_a_crash_of_its_target_at_every_step() {
     kill_at_every_step(MoveScenario::Target, "target commands");
 }
 
 #[test]
-fn the_directory_may_die_at_every_step() {
+fn a_move_survives_a_crash_of_the_directory_at_every_step() {
     kill_at_every_step(MoveScenario::Directory, "directory commands");
 }

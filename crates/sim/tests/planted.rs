@@ -1,13 +1,13 @@
-//! The simulator finds bugs: each one planted into the protocol shows within some seeds.
+//! The simulator finds bugs: each bug planted into the protocol causes a violation within some seeds.
 
 use elastin_protocol::Bug;
 use elastin_sim::{options_of_seed, run};
 
-/// Within this many seeds each bug must show.
+/// The number of seeds within which each bug must be found.
 const SEEDS_MAX: u64 = 10_000;
 
-/// A seed that is tried first because it found the bug before, so that the test is quick. If it no longer does, because
-/// the protocol or a world changed, all others are tried.
+/// A seed that has found the bug before and is tried first, to keep the test fast. If it no longer does, because the
+/// protocol or a world changed, all others are tried.
 fn first_seed(bug: Bug) -> u64 {
     match bug {
         Bug::OpenSlotTooEarly => 27,
@@ -30,7 +30,7 @@ fn first_seed(bug: Bug) -> u64 {
     }
 }
 
-fn shows(bug: Bug, seed: u64) -> bool {
+fn is_detected(bug: Bug, seed: u64) -> bool {
     let mut options = options_of_seed(seed);
     options.bug = Some(bug);
     // A bug may also be caught by an assertion of the protocol or of the model of the runtime.
@@ -42,7 +42,7 @@ fn shows(bug: Bug, seed: u64) -> bool {
 fn every_planted_bug_is_found() {
     let is_found = |bug: &Bug| {
         let mut seeds = std::iter::once(first_seed(*bug)).chain(0..SEEDS_MAX);
-        seeds.any(|seed| shows(*bug, seed))
+        seeds.any(|seed| is_detected(*bug, seed))
     };
     let missed: Vec<Bug> = Bug::ALL.into_iter().filter(|bug| !is_found(bug)).collect();
     assert!(missed.is_empty(), "not found within {SEEDS_MAX} seeds: {missed:?}");

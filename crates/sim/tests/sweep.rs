@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use elastin_sim::{Report, options_of_seed, run, run_traced};
 
-/// Runs a seed; a failure says how to see it again.
+/// Runs a seed; a failure names the command that replays it.
 fn check(seed: u64) -> Report {
     let options = options_of_seed(seed);
     let report = run(seed, &options);
@@ -18,18 +18,18 @@ fn check(seed: u64) -> Report {
     report
 }
 
-/// How many worlds are tried with every change.
+/// The number of worlds that every change is tested with.
 const SEEDS: u64 = 500;
 
 #[test]
-fn every_promise_holds_in_every_world() {
+fn every_invariant_holds_in_every_world() {
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in 0..SEEDS {
-        for (what, times) in check(seed).counters {
-            *met.entry(what).or_insert(0) += times;
+        for (name, times) in check(seed).counters {
+            *met.entry(name).or_insert(0) += times;
         }
     }
-    // A sweep that never meets these shows nothing.
+    // A sweep without these events would prove little.
     let expected = [
         "activation",
         "answer late",
@@ -50,7 +50,7 @@ fn every_promise_holds_in_every_world() {
         "cut off from coordination",
         "direct send",
         "effect not saved",
-        "frame doubled",
+        "frame duplicated",
         "group",
         "join failed",
         "link break",
@@ -70,19 +70,19 @@ fn every_promise_holds_in_every_world() {
         "request",
         "request answered later",
         "request lost",
-        "request made again",
+        "request retried",
         "server left",
         "slow store",
         "store failed",
         "suspicion",
-        "watch began anew",
+        "watch restarted",
     ];
-    let never: Vec<&str> = expected.into_iter().filter(|what| !met.contains_key(what)).collect();
-    assert!(never.is_empty(), "{never:?} were never met: {met:#?}");
+    let never: Vec<&str> = expected.into_iter().filter(|name| !met.contains_key(name)).collect();
+    assert!(never.is_empty(), "{never:?} never happened: {met:#?}");
 }
 
 #[test]
-fn the_same_seed_does_the_same() {
+fn the_same_seed_replays_the_same_run() {
     for seed in [3, 14, 52] {
         let options = options_of_seed(seed);
         let (one, other) = (run(seed, &options), run(seed, &options));
@@ -97,6 +97,6 @@ fn the_same_seed_does_the_same() {
     assert_ne!(
         run(3, &options).log_hash,
         run(4, &options).log_hash,
-        "the hash says nothing"
+        "the hash must depend on the seed"
     );
 }

@@ -10,9 +10,9 @@ use elastin_protocol::store::{
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Waits for the end of state requests.
+/// Futures for state requests.
 pub trait StateStoreExt: StateStore {
-    /// Submits a request at once, and waits for its end when awaited.
+    /// Submits a request immediately; the future resolves to its result.
     fn call(&self, request: StateRequest) -> impl Future<Output = Result<StateReply, StateError>> + Send + 'static {
         let (done, end) = callback();
         self.submit(request, done);
@@ -22,9 +22,9 @@ pub trait StateStoreExt: StateStore {
 
 impl<S: StateStore + ?Sized> StateStoreExt for S {}
 
-/// Waits for the end of coordination requests.
+/// Futures for coordination requests.
 pub trait CoordinationExt: Coordination {
-    /// Submits a request at once, and waits for its end when awaited.
+    /// Submits a request immediately; the future resolves to its result.
     fn call(
         &self,
         request: impl Into<CoordinationRequest>,
@@ -37,62 +37,59 @@ pub trait CoordinationExt: Coordination {
 
 impl<C: Coordination + ?Sized> CoordinationExt for C {}
 
-/// How long a request is put again and again to coordination that does not answer: an election, or a restart of all its
-/// servers, takes less.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait between two tries.
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// How long an unavailable coordination store is retried. An election, or a restart of all its servers, takes less.
+const RETRY_TIME_MAX: Duration = Duration::from_secs(30);
+/// The delay between two attempts.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// Asks until it is answered, or for half a minute: a process may well be started while coordination elects a leader or comes
-/// up itself.
+/// Submits a request and retries for half a minute while the coordination store is unavailable.
+///
+/// A process may start while the store elects a leader or is itself starting.
 ///
 /// # Panics
-/// If the request may do harm when it is carried out twice, which can't be excluded when no answer came.
+/// If the request is not idempotent: without a reply it may have been applied.
 pub async fn call_with_retries(
     coordination: &(impl Coordination + ?Sized),
     request: impl Into<CoordinationRequest>,
 ) -> Result<CoordinationReply, CoordinationError> {
     let request = request.into();
-    assert!(
-        is_harmless_twice(&request),
-        "only what does no harm when it is done twice is asked again"
-    );
+    assert!(is_idempotent(&request), "only idempotent requests can be retried");
     let began = Instant::now();
     loop {
         match coordination.call(request.clone()).await {
-            Err(CoordinationError::Failed(failure)) if began.elapsed() < PATIENCE => {
-                tracing::warn!(%failure, "coordination does not answer; trying again");
-                tokio::time::sleep(ASK_AGAIN_AFTER).await;
+            Err(CoordinationError::Failed(failure)) if began.elapsed() < RETRY_TIME_MAX => {
+                tracing::warn!(%failure, "coordination is unavailable; retrying");
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             answer => return answer,
         }
     }
 }
 
-fn is_harmless_twice(request: &CoordinationRequest) -> bool {
+fn is_idempotent(request: &CoordinationRequest) -> bool {
     match request {
         CoordinationRequest::Get { .. } | CoordinationRequest::Range { .. } => true,
-        // A lease that nobody knows of ends by itself.
+        // A lease that no client knows expires by itself.
         CoordinationRequest::Grant { .. } | CoordinationRequest::KeepAlive { .. } => true,
         CoordinationRequest::Commit(commit) => commit.is_harmless_twice(),
         CoordinationRequest::Revoke { .. } => false,
     }
 }
 
-/// A callback, and the future that it completes.
+/// A callback and the future that it completes.
 fn callback<Reply: Send + 'static, Error: From<StoreFailure> + Send + 'static>() -> (
     Done<Reply, Error>,
     impl Future<Output = Result<Reply, Error>> + Send + 'static,
 ) {
     let (sender, receiver) = oneshot::channel();
     let done = Box::new(move |result| {
-        // Nobody waits any more: the caller has lost interest.
+        // The caller may have dropped the future.
         let _ = sender.send(result);
     });
     let end = async move {
         receiver.await.unwrap_or_else(|_| {
-            // Only a store whose thread has panicked drops a callback without calling it.
-            let reason = "the store has ended".to_owned();
+            // A callback is dropped without being called only if the store's thread has panicked.
+            let reason = "the store has stopped".to_owned();
             Err(StoreFailure::Interrupted { reason }.into())
         })
     };
@@ -106,14 +103,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_does_no_harm_twice_is_asked_again() {
+    fn only_idempotent_requests_are_retried() {
         let put = || Commit::put("key", "value");
-        assert!(is_harmless_twice(&CoordinationRequest::Get { key: "key".into() }));
-        assert!(is_harmless_twice(&put().when("key", KeyState::Absent).into()));
-        // It would overwrite what somebody else has written meanwhile.
-        assert!(!is_harmless_twice(&put().into()));
-        assert!(!is_harmless_twice(&put().when("other", KeyState::Absent).into()));
-        assert!(!is_harmless_twice(&Commit::delete("key").into()));
-        assert!(!is_harmless_twice(&CoordinationRequest::Revoke { lease: LeaseId(1) }));
+        assert!(is_idempotent(&CoordinationRequest::Get { key: "key".into() }));
+        assert!(is_idempotent(&put().when("key", KeyState::Absent).into()));
+        // Would overwrite a concurrent write.
+        assert!(!is_idempotent(&put().into()));
+        assert!(!is_idempotent(&put().when("other", KeyState::Absent).into()));
+        assert!(!is_idempotent(&Commit::delete("key").into()));
+        assert!(!is_idempotent(&CoordinationRequest::Revoke { lease: LeaseId(1) }));
     }
 }

@@ -1,4 +1,4 @@
-//! Runs coordination requests, ends leases and serves watches over whatever keeps the model.
+//! Executes coordination requests, expires leases and delivers watches over a model kept in a [`Journal`].
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::worker::{Engine, contain};
 
 pub(crate) type CoordinationDone = Done<CoordinationReply, CoordinationError>;
 
-/// What the worker of a coordination store can be told.
+/// A job of a coordination store's worker.
 pub(crate) enum CoordinationJob {
     Request {
         request: CoordinationRequest,
@@ -30,42 +30,42 @@ pub(crate) enum CoordinationJob {
     },
 }
 
-/// Keeps a model over restarts, or does not.
+/// Persistence of a coordination model.
 pub(crate) trait Journal: Send + 'static {
-    /// The model as it was kept last. Its leases live for their whole time from `now` on.
+    /// Loads the persisted model. Its leases live for their full time to live from `now` on.
     fn load(&mut self, now: Time) -> Result<CoordinationModel, StoreFailure>;
 
-    /// Keeps what was touched. If that fails, the model in memory is no longer to be trusted: load it again.
-    fn keep(&mut self, model: &CoordinationModel, touched: &Touched) -> Result<(), StoreFailure>;
+    /// Persists the touched entries. After a failure the model may be ahead of the journal and must be reloaded.
+    fn persist(&mut self, model: &CoordinationModel, touched: &Touched) -> Result<(), StoreFailure>;
 }
 
-/// A lease that should have ended so long ago shows that the store itself was stopped or blocked, and could not hear signs
-/// of life. It is well above the delays of a busy machine.
+/// A lease that is overdue by this much shows that the store itself was stopped or blocked and could not receive
+/// keep-alives. Well above the scheduling delays of a busy machine.
 const STALL: Duration = Duration::from_millis(200);
-/// How much longer leases live after a stall than it took: time for the signs of life that are waiting to be read.
+/// Extension of leases beyond the length of a stall: time to read the keep-alives that are already queued.
 const STALL_GRACE: Duration = Duration::from_millis(500);
-/// How long to wait before the journal is tried again after it failed, if nobody asks for it before.
-const RETRY: Duration = Duration::from_secs(1);
+/// The delay before a failed journal is loaded again if no request arrives earlier.
+const RELOAD_DELAY: Duration = Duration::from_secs(1);
 
 pub(crate) struct CoordinationEngine<J> {
     journal: J,
     /// `None` after the journal failed, until it can be loaded again.
     model: Option<CoordinationModel>,
-    /// When to try to load the model again, if there is none.
+    /// When to load the model again, if there is none.
     retry_at: Time,
     watchers: Watchers,
 }
 
-/// A request of the batch that is being carried out.
+/// A request of the batch that is being executed.
 struct Pending {
-    /// A copy of a request that has nothing to keep, to do it again if the batch could not be kept.
-    again: Option<CoordinationRequest>,
+    /// A copy of a read-only request, to execute it again if the batch could not be persisted.
+    read_only: Option<CoordinationRequest>,
     done: CoordinationDone,
     result: Result<CoordinationReply, CoordinationError>,
 }
 
 impl<J: Journal> CoordinationEngine<J> {
-    /// An engine that goes on where the journal ends.
+    /// Creates an engine that resumes from the journal.
     pub(crate) fn load(mut journal: J) -> Result<Self, StoreFailure> {
         let model = Some(journal.load(Time::ZERO)?);
         Ok(Self {
@@ -76,18 +76,22 @@ impl<J: Journal> CoordinationEngine<J> {
         })
     }
 
-    fn carry_out(&mut self, now: Time, jobs: Vec<CoordinationJob>) -> Vec<Pending> {
+    fn execute(&mut self, now: Time, jobs: Vec<CoordinationJob>) -> Vec<Pending> {
         let mut model = recover(&mut self.model, &mut self.journal, now);
         if let Ok(model) = &mut model {
-            excuse_stall(model, now);
+            extend_leases_after_stall(model, now);
         }
         let mut pending = Vec::with_capacity(jobs.len());
         for job in jobs {
             match job {
                 CoordinationJob::Request { request, done } => {
-                    let again = (!request.is_write()).then(|| request.clone());
+                    let read_only = (!request.is_write()).then(|| request.clone());
                     let result = handle(&mut model, now, request);
-                    pending.push(Pending { again, done, result });
+                    pending.push(Pending {
+                        read_only,
+                        done,
+                        result,
+                    });
                 }
                 CoordinationJob::Watch { id, prefix, from, sink } => self.watchers.add(id, prefix, from, sink),
                 CoordinationJob::Unwatch { id } => self.watchers.remove(id),
@@ -96,23 +100,23 @@ impl<J: Journal> CoordinationEngine<J> {
         pending
     }
 
-    /// Makes the batch durable. If that fails, its writes fail; reads see what is there without them, and signs of life
-    /// are heard.
-    fn keep(&mut self, now: Time, pending: &mut [Pending]) {
+    /// Makes the batch durable. If that fails, its writes fail; reads are executed again without them, and keep-alives
+    /// still count.
+    fn persist(&mut self, now: Time, pending: &mut [Pending]) {
         let Some(model) = &mut self.model else { return };
         model.expire(now);
         let touched = model.take_touched();
         if touched.is_empty() {
             return;
         }
-        let Err(failure) = self.journal.keep(model, &touched) else {
+        let Err(failure) = self.journal.persist(model, &touched) else {
             return;
         };
-        tracing::error!(%failure, "coordination could not be kept");
+        tracing::error!(%failure, "failed to persist coordination state");
         self.model = None;
         let mut model = recover(&mut self.model, &mut self.journal, now);
         for job in pending {
-            job.result = match job.again.take() {
+            job.result = match job.read_only.take() {
                 Some(request) => handle(&mut model, now, request),
                 None => Err(failure.clone().into()),
             };
@@ -120,7 +124,7 @@ impl<J: Journal> CoordinationEngine<J> {
     }
 }
 
-/// The model, loaded again if it was lost.
+/// Returns the model, reloading it from the journal if it was lost.
 fn recover<'m>(
     model: &'m mut Option<CoordinationModel>,
     journal: &mut impl Journal,
@@ -133,13 +137,13 @@ fn recover<'m>(
     Ok(model.insert(good))
 }
 
-/// Gives leases time if the store was stalled.
-fn excuse_stall(model: &mut CoordinationModel, now: Time) {
+/// Extends all leases if the store was stalled.
+fn extend_leases_after_stall(model: &mut CoordinationModel, now: Time) {
     if let Some(end) = model.next_end()
         && now > end + STALL
     {
         let stall = now.since(end);
-        tracing::warn!(?stall, "coordination was stalled; leases live longer");
+        tracing::warn!(?stall, "coordination was stalled; extending all leases");
         model.postpone_ends(stall + STALL_GRACE);
     }
 }
@@ -157,14 +161,14 @@ fn handle(
 
 impl<J: Journal> Engine<CoordinationJob> for CoordinationEngine<J> {
     fn run(&mut self, now: Time, jobs: Vec<CoordinationJob>) {
-        let mut pending = self.carry_out(now, jobs);
-        self.keep(now, &mut pending);
+        let mut pending = self.execute(now, jobs);
+        self.persist(now, &mut pending);
         for Pending { done, result, .. } in pending {
             contain(|| done(result));
         }
         match &self.model {
             Some(model) => self.watchers.deliver(model),
-            None => self.retry_at = now + RETRY,
+            None => self.retry_at = now + RELOAD_DELAY,
         }
     }
 
@@ -187,14 +191,14 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(1);
 
-    /// A journal that holds one lease, and what a test does to it.
+    /// A journal with one lease, and faults that a test can switch on.
     #[derive(Clone, Default)]
     struct Disk {
         full: Arc<Mutex<bool>>,
         unreadable: Arc<Mutex<bool>>,
     }
 
-    fn unless(broken: &Mutex<bool>) -> Result<(), StoreFailure> {
+    fn fail_if(broken: &Mutex<bool>) -> Result<(), StoreFailure> {
         if *broken.lock() {
             return Err(StoreFailure::DiskFull);
         }
@@ -205,13 +209,13 @@ mod tests {
 
     impl Journal for Disk {
         fn load(&mut self, now: Time) -> Result<CoordinationModel, StoreFailure> {
-            unless(&self.unreadable)?;
+            fail_if(&self.unreadable)?;
             let leases = vec![StoredLease { lease: LEASE, ttl: TTL }];
             Ok(CoordinationModel::restore(now, Revision(0), LEASE, Vec::new(), leases))
         }
 
-        fn keep(&mut self, _model: &CoordinationModel, _touched: &Touched) -> Result<(), StoreFailure> {
-            unless(&self.full)
+        fn persist(&mut self, _model: &CoordinationModel, _touched: &Touched) -> Result<(), StoreFailure> {
+            fail_if(&self.full)
         }
     }
 
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_ends_when_the_store_could_have_heard_of_it() {
+    fn a_lease_expires_while_the_store_is_responsive() {
         let mut engine = CoordinationEngine::load(Disk::default()).unwrap();
         let end = engine.wake_at().unwrap();
         assert_eq!(end, Time::ZERO + TTL);
@@ -248,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_does_not_end_while_the_store_is_stalled() {
+    fn a_lease_does_not_expire_while_the_store_is_stalled() {
         let mut engine = CoordinationEngine::load(Disk::default()).unwrap();
         let much_later = Time::ZERO + 60 * TTL;
         engine.run(much_later, Vec::new());
-        let heard = ask(&mut engine, much_later, vec![keep_alive()]);
-        assert_eq!(heard, [Ok(CoordinationReply::KeptAlive { ttl: TTL })]);
-        // Without a sign of life it ends soon after.
+        let renewed = ask(&mut engine, much_later, vec![keep_alive()]);
+        assert_eq!(renewed, [Ok(CoordinationReply::KeptAlive { ttl: TTL })]);
+        // Without a keep-alive it expires shortly after.
         let mut engine = CoordinationEngine::load(Disk::default()).unwrap();
         engine.run(much_later, Vec::new());
         let end = engine.wake_at().unwrap();
@@ -264,19 +268,19 @@ mod tests {
     }
 
     #[test]
-    fn signs_of_life_are_heard_on_a_full_disk() {
+    fn keep_alives_are_accepted_on_a_full_disk() {
         let disk = Disk::default();
         let mut engine = CoordinationEngine::load(disk.clone()).unwrap();
         *disk.full.lock() = true;
         let now = Time::ZERO + TTL / 2;
         let replies = ask(&mut engine, now, vec![put(), keep_alive()]);
-        let heard = Ok(CoordinationReply::KeptAlive { ttl: TTL });
-        assert_eq!(replies, [Err(StoreFailure::DiskFull.into()), heard]);
+        let renewed = Ok(CoordinationReply::KeptAlive { ttl: TTL });
+        assert_eq!(replies, [Err(StoreFailure::DiskFull.into()), renewed]);
         assert_eq!(engine.wake_at(), Some(now + TTL));
     }
 
     #[test]
-    fn a_broken_journal_is_tried_again_without_being_asked() {
+    fn a_broken_journal_is_reloaded_without_a_request() {
         let disk = Disk::default();
         let mut engine = CoordinationEngine::load(disk.clone()).unwrap();
         *disk.full.lock() = true;
@@ -285,14 +289,18 @@ mod tests {
         let refused = ask(&mut engine, now, vec![put()]);
         assert_eq!(refused, [Err(StoreFailure::DiskFull.into())]);
         let retry = engine.wake_at().unwrap();
-        assert_eq!(retry, now + RETRY);
+        assert_eq!(retry, now + RELOAD_DELAY);
         engine.run(retry, Vec::new());
-        assert_eq!(engine.wake_at(), Some(retry + RETRY));
+        assert_eq!(engine.wake_at(), Some(retry + RELOAD_DELAY));
         *disk.full.lock() = false;
         *disk.unreadable.lock() = false;
-        let good = retry + RETRY;
+        let good = retry + RELOAD_DELAY;
         engine.run(good, Vec::new());
-        assert_eq!(engine.wake_at(), Some(good + TTL), "the lease has its whole time again");
+        assert_eq!(
+            engine.wake_at(),
+            Some(good + TTL),
+            "the lease has its full time to live again"
+        );
         assert!(ask(&mut engine, good, vec![put()])[0].is_ok());
     }
 }

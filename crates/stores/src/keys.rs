@@ -1,4 +1,4 @@
-//! How keys look in files and databases. A change here is a change of the format of all that is stored.
+//! Encoding of keys in files and databases. A change here changes every storage format.
 
 use elastin_protocol::store::{Space, ValueKey};
 use elastin_types::{ActorId, Key};
@@ -25,7 +25,7 @@ pub(crate) fn actor_key(actor: &ActorId) -> Vec<u8> {
     key
 }
 
-/// What the keys of all shared values of a space start with: no space's prefix starts with another's.
+/// The common prefix of all keys of a space. No space's prefix is a prefix of another's.
 pub(crate) fn space_prefix(space: Space) -> Vec<u8> {
     match space {
         Space::System => vec![0],
@@ -33,7 +33,7 @@ pub(crate) fn space_prefix(space: Space) -> Vec<u8> {
     }
 }
 
-/// The key of a shared value or a lock. Within a space, keys are ordered as names are.
+/// The key of a shared value or a lock. Within a space, keys sort like names.
 pub(crate) fn value_key(key: &ValueKey) -> Vec<u8> {
     let mut bytes = space_prefix(key.space);
     bytes.extend(&key.name);

@@ -1,15 +1,15 @@
-//! Implementations of the two traits by which Elastin keeps things outside its nodes,
-//! [`StateStore`](elastin_protocol::store::StateStore) and [`Coordination`](elastin_protocol::store::Coordination):
+//! Implementations of [`StateStore`](elastin_protocol::store::StateStore) and
+//! [`Coordination`](elastin_protocol::store::Coordination), the two storage traits of Elastin:
 //!
-//! - [`memory`]: for tests and for clusters that may forget;
-//! - [`embedded`]: files on this machine, durable before a write is acknowledged;
-//! - [`served`]: another process's stores, over TCP;
+//! - [`memory`]: for tests and for clusters that may lose their data;
+//! - [`embedded`]: local files, durable before a write is acknowledged;
+//! - [`served`]: the stores of another process, over TCP;
 //! - `etcd` (feature `etcd`): coordination by an etcd cluster;
 //! - `postgres` (feature `postgres`): state in a PostgreSQL server.
 //!
-//! The meaning of the requests is not here but in the models of `elastin-protocol`: memory and embedded stores run a model
-//! on a thread of their own, a served store sends the requests to such a one; the others are held to the models by the
-//! conformance scripts. Nothing here knows actors.
+//! The models of `elastin-protocol` define the semantics of every request. Memory and embedded stores run a model on a
+//! thread of their own, and a served store forwards requests to one of them. The conformance scripts check the others
+//! against the models. This crate does not depend on actors.
 
 #[cfg(test)]
 #[path = "../tests/stores/blocking.rs"]

@@ -1,4 +1,4 @@
-//! Coordination on a thread of this process: what the memory and the embedded store have in common.
+//! Coordination on a thread of this process, shared by the memory and the embedded store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use elastin_protocol::store::{
 
 use crate::coordination_engine::{CoordinationDone, CoordinationEngine, CoordinationJob, Journal};
 use crate::watchers::WatchId;
-use crate::worker::{NotTaken, Worker};
+use crate::worker::{PushError, Worker};
 
 /// A coordination store on a thread of this process.
 pub(crate) struct LocalCoordination {
@@ -32,8 +32,8 @@ impl Coordination for LocalCoordination {
         let bytes = request.payload_bytes();
         let (job, failure) = match self.worker.push(CoordinationJob::Request { request, done }, bytes) {
             Ok(()) => return,
-            Err(NotTaken::Full(job)) => (job, StoreFailure::Overloaded),
-            Err(NotTaken::Closed(job)) => (job, StoreFailure::Closed),
+            Err(PushError::Full(job)) => (job, StoreFailure::Overloaded),
+            Err(PushError::Closed(job)) => (job, StoreFailure::Closed),
         };
         if let CoordinationJob::Request { done, .. } = job {
             done(Err(failure.into()));
@@ -42,17 +42,17 @@ impl Coordination for LocalCoordination {
 
     fn watch(&self, prefix: String, from: Revision, mut sink: WatchSink) -> WatchGuard {
         let id = WatchId(self.watches.fetch_add(1, Ordering::Relaxed));
-        let side_door = self.worker.side_door();
-        let guard = WatchGuard::new(move || side_door.push(CoordinationJob::Unwatch { id }));
+        let unbounded_handle = self.worker.unbounded_handle();
+        let guard = WatchGuard::new(move || unbounded_handle.push(CoordinationJob::Unwatch { id }));
         if prefix.len() > COORDINATION_KEY_BYTES_MAX {
-            let error = CoordinationError::Invalid(format!("a prefix of {} bytes", prefix.len()));
+            let error = CoordinationError::Invalid(format!("the prefix has {} bytes", prefix.len()));
             sink(Err(error));
             return guard;
         }
         let (job, failure) = match self.worker.push(CoordinationJob::Watch { id, prefix, from, sink }, 0) {
             Ok(()) => return guard,
-            Err(NotTaken::Full(job)) => (job, StoreFailure::Overloaded),
-            Err(NotTaken::Closed(job)) => (job, StoreFailure::Closed),
+            Err(PushError::Full(job)) => (job, StoreFailure::Overloaded),
+            Err(PushError::Closed(job)) => (job, StoreFailure::Closed),
         };
         if let CoordinationJob::Watch { mut sink, .. } = job {
             sink(Err(failure.into()));

@@ -1,4 +1,4 @@
-//! A state store that is measured: what was asked of it, how that ended, and how long it took.
+//! Metrics of a state store: requests by kind, failures by reason, and latencies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use elastin_protocol::store::{Done, StateError, StateReply, StateRequest, StateStore, StoreFailure};
 
-/// The requests that are told apart.
+/// Labels of the request kinds.
 const REQUESTS: [&str; 10] = [
     "claim", "load", "save", "delete", "get", "swap", "scan", "lock", "renew", "unlock",
 ];
 
-/// The ways to fail that are told apart. What a store refuses by its rules is one of them, and no fault of its own.
+/// Labels of the failure reasons. A request that violates the store's rules counts as refused, not as a fault.
 const FAILURES: [&str; 9] = [
     "refused",
     "unreachable",
@@ -24,7 +24,7 @@ const FAILURES: [&str; 9] = [
     "closed",
 ];
 
-/// The upper ends of the times that are told apart; longer ones come after the last.
+/// Upper bounds of the latency buckets; one more bucket holds longer times.
 pub const TIMES: [Duration; 10] = [
     Duration::from_micros(100),
     Duration::from_micros(500),
@@ -38,7 +38,7 @@ pub const TIMES: [Duration; 10] = [
     Duration::from_secs(5),
 ];
 
-/// Measures the requests to a store, and passes them on.
+/// Counts and times the requests to a store.
 pub struct MeasuredState {
     store: Arc<dyn StateStore>,
     counts: Arc<Counts>,
@@ -53,33 +53,33 @@ struct Counts {
     ended: AtomicU64,
 }
 
-/// What was measured of a store since it was opened.
+/// Measurements of a store since it was opened.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreMeasures {
-    /// How many requests of each kind came.
+    /// The number of requests of each kind.
     pub requests: Vec<(&'static str, u64)>,
-    /// How many failed, by why.
+    /// The number of failures for each reason.
     pub failures: Vec<(&'static str, u64)>,
-    /// How many have not ended yet.
+    /// The number of requests in flight.
     pub waiting: u64,
-    /// How many took up to each of [`TIMES`], and how many longer.
+    /// The number of requests in each bucket of [`TIMES`], and of longer ones.
     pub times: Vec<u64>,
-    /// How long all took together.
+    /// The total latency of all completed requests.
     pub time: Duration,
 }
 
 impl MeasuredState {
-    /// Measures a store from now on.
+    /// Measures this store from now on.
     pub fn new(store: Arc<dyn StateStore>) -> Self {
         let counts = Arc::default();
         Self { store, counts }
     }
 
-    /// What was measured so far.
+    /// The measurements so far.
     pub fn measures(&self) -> StoreMeasures {
         let counts = &self.counts;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        // The ended ones first: a request that begins between the two looks must not make fewer than none wait.
+        // `ended` first: a request that begins between the two reads must not make the difference negative.
         let ended = read(&counts.ended);
         let requests: Vec<_> = REQUESTS.into_iter().zip(counts.requests.iter().map(read)).collect();
         let begun: u64 = requests.iter().map(|(_, count)| count).sum();
@@ -103,7 +103,7 @@ impl StateStore for MeasuredState {
             tracing::trace!(
                 kind = REQUESTS[kind],
                 micros = took.as_micros() as u64,
-                "a request to the state store has ended"
+                "state store request completed"
             );
             counts.ended(took, result.as_ref().err());
             done(result);

@@ -1,4 +1,4 @@
-//! Stores that forget everything when they are dropped.
+//! Stores in memory, which lose everything when they are dropped.
 
 use elastin_clock::Clock;
 use elastin_protocol::store::{
@@ -19,12 +19,12 @@ pub struct MemoryState {
 }
 
 impl MemoryState {
-    /// An empty store.
+    /// Starts an empty store.
     pub fn start() -> Self {
         Self::start_on(Clock::start())
     }
 
-    /// An empty store whose time is that of a clock.
+    /// Starts an empty store on the time of this clock.
     pub fn start_on(clock: Clock) -> Self {
         let model = StateModel::new(MemoryTables::default());
         let worker = Worker::start("state-memory", clock, StateEngine(model));
@@ -50,14 +50,14 @@ pub struct MemoryCoordination {
 }
 
 impl MemoryCoordination {
-    /// An empty store.
+    /// Starts an empty store.
     pub fn start() -> Self {
         Self::start_on(Clock::start())
     }
 
-    /// An empty store whose time is that of a clock.
+    /// Starts an empty store on the time of this clock.
     pub fn start_on(clock: Clock) -> Self {
-        let engine = CoordinationEngine::load(Forgetful).expect("memory can always be read");
+        let engine = CoordinationEngine::load(NoJournal).expect("loading an empty model never fails");
         let local = LocalCoordination::start("coord-memory", clock, engine);
         Self { local }
     }
@@ -73,15 +73,15 @@ impl Coordination for MemoryCoordination {
     }
 }
 
-/// Keeps nothing.
-struct Forgetful;
+/// Persists nothing.
+struct NoJournal;
 
-impl Journal for Forgetful {
+impl Journal for NoJournal {
     fn load(&mut self, _now: Time) -> Result<CoordinationModel, StoreFailure> {
         Ok(CoordinationModel::default())
     }
 
-    fn keep(&mut self, _model: &CoordinationModel, _touched: &Touched) -> Result<(), StoreFailure> {
+    fn persist(&mut self, _model: &CoordinationModel, _touched: &Touched) -> Result<(), StoreFailure> {
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! A secret that the processes of a cluster on one machine share, and how each proves to the other that it has it.
+//! A secret shared by the processes of a cluster, and mutual authentication with it.
 //!
 //! ```text
 //!   dialler ── nonce ──────────────► acceptor
@@ -6,7 +6,7 @@
 //!   dialler ── proof of both ──────► acceptor
 //! ```
 //!
-//! The secret itself never travels, and a proof is good for one pair of nonces, so nothing that is overheard can be used.
+//! The secret itself is never sent, and a proof is valid for one pair of nonces, so nothing overheard can be replayed.
 
 use std::io;
 use std::path::Path;
@@ -19,25 +19,25 @@ use serde::{Deserialize, Serialize};
 /// The bytes of a secret.
 const SECRET_BYTES: usize = 32;
 
-/// The bytes of a fingerprint: as many as a digest needs to be one's own, and short enough to compare two by eye.
+/// The length of a fingerprint: long enough to be unique, short enough to compare two by eye.
 const FINGERPRINT_BYTES: usize = 16;
 
-/// A number that is used once.
+/// A random number that is used once.
 pub type Nonce = [u8; 16];
 
-/// Shows that somebody has the secret.
+/// Proves possession of the secret.
 pub type Proof = [u8; 32];
 
-/// Who proves. Each end has its own proof, so that none can be sent back to where it came from.
+/// The side that proves. Each side has its own proof, so that none can be reflected to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Side {
-    /// The end that has dialled.
+    /// The side that dialled.
     Dialler,
-    /// The end that has accepted.
+    /// The side that accepted.
     Acceptor,
 }
 
-/// A secret that the processes of a cluster share.
+/// A secret shared by the processes of a cluster.
 #[derive(Clone)]
 pub struct Secret(hmac::Key, String);
 
@@ -47,13 +47,13 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Why a text is not a secret.
+/// A text is not a secret.
 #[derive(Debug, thiserror::Error)]
-#[error("a secret has {} hexadecimal digits", 2 * SECRET_BYTES)]
+#[error("not a secret: expected {} hexadecimal digits", 2 * SECRET_BYTES)]
 pub struct NotASecret;
 
 impl Secret {
-    /// A new one.
+    /// Generates a new secret.
     pub fn generate() -> Self {
         let mut bytes = [0; SECRET_BYTES];
         fill(&mut bytes);
@@ -64,12 +64,12 @@ impl Secret {
         Self(hmac::Key::new(hmac::HMAC_SHA256, bytes), hexadecimal(bytes))
     }
 
-    /// Its text, for the process that is to share it.
+    /// Its text, to pass to another process.
     pub fn text(&self) -> &str {
         &self.1
     }
 
-    /// The secret with this text.
+    /// Parses the text of a secret.
     pub fn from_text(text: &str) -> Result<Self, NotASecret> {
         let text = text.trim();
         let digits = text.len() == 2 * SECRET_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -81,13 +81,13 @@ impl Secret {
         Ok(Self::from_bytes(&bytes?))
     }
 
-    /// Reads it from a file.
+    /// Reads a secret from a file.
     pub fn read(file: &Path) -> io::Result<Self> {
         let text = std::fs::read_to_string(file)?;
         Self::from_text(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    /// Writes it to a file that only this user can read.
+    /// Writes the secret to a file that only this user can read.
     pub fn write(&self, file: &Path) -> io::Result<()> {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
@@ -96,26 +96,26 @@ impl Secret {
         writeln!(file, "{}", self.text())
     }
 
-    /// Proves to the other end of a conversation about `what` that this end has the secret.
-    pub fn prove(&self, side: Side, what: &[u8], dialler: &Nonce, acceptor: &Nonce) -> Proof {
-        let tag = hmac::sign(&self.0, &message(side, what, dialler, acceptor));
+    /// Proves to the peer, for a protocol named `subject`, that this side has the secret.
+    pub fn prove(&self, side: Side, subject: &[u8], dialler: &Nonce, acceptor: &Nonce) -> Proof {
+        let tag = hmac::sign(&self.0, &message(side, subject, dialler, acceptor));
         tag.as_ref().try_into().expect("a tag has as many bytes as a proof")
     }
 
-    /// Whether the other end has proved that it has the secret.
-    pub fn is_proved(&self, proof: &Proof, side: Side, what: &[u8], dialler: &Nonce, acceptor: &Nonce) -> bool {
-        hmac::verify(&self.0, &message(side, what, dialler, acceptor), proof).is_ok()
+    /// Whether the peer has proved that it has the secret.
+    pub fn is_proved(&self, proof: &Proof, side: Side, subject: &[u8], dialler: &Nonce, acceptor: &Nonce) -> bool {
+        hmac::verify(&self.0, &message(side, subject, dialler, acceptor), proof).is_ok()
     }
 }
 
-/// A nonce that nobody can guess.
+/// Generates an unpredictable nonce.
 pub fn nonce() -> Nonce {
     let mut nonce = Nonce::default();
     fill(&mut nonce);
     nonce
 }
 
-/// A short text that stands for some bytes: nobody can find others with the same, nor the bytes from it if they are secret.
+/// A short digest of some bytes. It is collision-resistant and reveals nothing about secret bytes.
 pub fn fingerprint(bytes: &[u8]) -> String {
     hexadecimal(&digest(&SHA256, bytes).as_ref()[..FINGERPRINT_BYTES])
 }
@@ -128,9 +128,9 @@ fn fill(bytes: &mut [u8]) {
     SystemRandom::new().fill(bytes).expect("the system has random numbers");
 }
 
-fn message(side: Side, what: &[u8], dialler: &Nonce, acceptor: &Nonce) -> Vec<u8> {
-    // All parts but the last have a fixed length, so no two messages are the same.
-    [&[side as u8][..], dialler, acceptor, what].concat()
+fn message(side: Side, subject: &[u8], dialler: &Nonce, acceptor: &Nonce) -> Vec<u8> {
+    // All parts but the last have a fixed length, so no two messages are equal.
+    [&[side as u8][..], dialler, acceptor, subject].concat()
 }
 
 #[cfg(test)]
@@ -138,19 +138,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_is_good_for_its_side_secret_subject_and_nonces() {
+    fn a_proof_is_bound_to_side_secret_subject_and_nonces() {
         let (secret, other) = (Secret::generate(), Secret::generate());
         let (one, two) = (nonce(), nonce());
-        let proof = secret.prove(Side::Dialler, b"what", &one, &two);
-        assert!(secret.is_proved(&proof, Side::Dialler, b"what", &one, &two));
-        assert!(!secret.is_proved(&proof, Side::Acceptor, b"what", &one, &two));
-        assert!(!secret.is_proved(&proof, Side::Dialler, b"that", &one, &two));
-        assert!(!secret.is_proved(&proof, Side::Dialler, b"what", &two, &one));
-        assert!(!other.is_proved(&proof, Side::Dialler, b"what", &one, &two));
+        let proof = secret.prove(Side::Dialler, b"subject", &one, &two);
+        assert!(secret.is_proved(&proof, Side::Dialler, b"subject", &one, &two));
+        assert!(!secret.is_proved(&proof, Side::Acceptor, b"subject", &one, &two));
+        assert!(!secret.is_proved(&proof, Side::Dialler, b"other", &one, &two));
+        assert!(!secret.is_proved(&proof, Side::Dialler, b"subject", &two, &one));
+        assert!(!other.is_proved(&proof, Side::Dialler, b"subject", &one, &two));
     }
 
     #[test]
-    fn a_file_keeps_it_for_this_user_alone() {
+    fn a_secret_file_is_readable_by_its_user_only() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("secret");

@@ -1,22 +1,22 @@
-//! Runs state requests in batches over whatever keeps the rows.
+//! Executes state requests in batches over a [`StateBacking`].
 
 use elastin_protocol::store::{Done, StateError, StateReply, StateRequest, StoreFailure};
 use elastin_types::Time;
 
-use crate::worker::{Engine, NotTaken, Worker, contain};
+use crate::worker::{Engine, PushError, Worker, contain};
 
-/// How one state request ended.
+/// The result of one state request.
 pub(crate) type StateResult = Result<StateReply, StateError>;
 
-/// A request with the callback that waits for its end.
+/// A request with its completion callback.
 pub(crate) struct StateJob {
     request: StateRequest,
     done: Done<StateReply, StateError>,
 }
 
-/// Carries out batches of requests: memory, or a file.
+/// Executes batches of requests, in memory or in a file.
 pub(crate) trait StateBacking: Send + 'static {
-    /// Carries out the requests in order and makes them durable together. The results are in the same order.
+    /// Executes the requests in order and makes them durable together. The results are in the same order.
     fn run(&mut self, now: Time, requests: Vec<StateRequest>) -> Vec<StateResult>;
 }
 
@@ -33,17 +33,17 @@ impl<B: StateBacking> Engine<StateJob> for StateEngine<B> {
     }
 
     fn wake_at(&self) -> Option<Time> {
-        // Locks run out without anybody being told.
+        // Locks expire passively: their times are compared when a request needs them.
         None
     }
 }
 
-/// Queues a request, or ends it at once if the worker does not take it.
+/// Queues a request, or fails it immediately if the worker rejects it.
 pub(crate) fn submit(worker: &Worker<StateJob>, request: StateRequest, done: Done<StateReply, StateError>) {
     let bytes = request.payload_bytes();
     match worker.push(StateJob { request, done }, bytes) {
         Ok(()) => {}
-        Err(NotTaken::Full(job)) => (job.done)(Err(StoreFailure::Overloaded.into())),
-        Err(NotTaken::Closed(job)) => (job.done)(Err(StoreFailure::Closed.into())),
+        Err(PushError::Full(job)) => (job.done)(Err(StoreFailure::Overloaded.into())),
+        Err(PushError::Closed(job)) => (job.done)(Err(StoreFailure::Closed.into())),
     }
 }

@@ -1,10 +1,10 @@
-//! Certificates for servers that keep things for a cluster.
+//! Certificates for connections to external stores.
 
-/// Certificates for a server that is spoken to in TLS, all as PEM text.
+/// Certificates for a TLS connection to a store, all as PEM text.
 #[derive(Clone, Debug)]
 pub struct StoreTls {
-    /// The authority that has signed the server's certificate.
+    /// The certificate of the authority that signed the server's certificate.
     pub authority: String,
-    /// The certificate by which the server knows this client, and its key.
+    /// The client certificate and its key, if the server asks for one.
     pub identity: Option<(String, String)>,
 }

@@ -1,4 +1,4 @@
-//! The watches of a local coordination store: who gets which changes next.
+//! The watches of a local coordination store, each with its next revision to deliver.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use elastin_protocol::store::{CoordinationModel, Revision, WatchSink};
 
 use crate::worker::contain;
 
-/// Names a watch of one store.
+/// Identifies a watch of one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WatchId(pub(crate) u64);
 
 struct Watcher {
     prefix: String,
-    /// The first revision that it has not seen.
+    /// The first revision that has not been delivered.
     next: Revision,
     sink: WatchSink,
 }
@@ -32,14 +32,14 @@ impl Watchers {
         self.watchers.remove(&id);
     }
 
-    /// Gives every watch the changes that it has not seen. All of the model must be durable.
+    /// Delivers the new changes to every watch. The whole model must be durable.
     pub(crate) fn deliver(&mut self, model: &CoordinationModel) {
         self.watchers.retain(|_, watcher| watcher.deliver(model));
     }
 }
 
 impl Watcher {
-    /// Whether the watch goes on.
+    /// Delivers the new changes. Whether the watch stays open.
     fn deliver(&mut self, model: &CoordinationModel) -> bool {
         while self.next <= model.revision() {
             match model.changes(&self.prefix, self.next) {

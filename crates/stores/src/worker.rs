@@ -1,4 +1,4 @@
-//! The thread that a local store runs on: it takes all jobs that wait, at once, so that one commit serves them all.
+//! The thread of a local store. It takes all queued jobs at once, so that one commit covers them all.
 //!
 //! ```text
 //!   submit ──► queue (bounded) ──► thread: take all ─► Engine::run ─► one commit ─► every `done`
@@ -12,21 +12,21 @@ use elastin_clock::{Clock, Sleeps};
 use elastin_types::Time;
 use parking_lot::{Condvar, Mutex};
 
-/// How many jobs may wait. At some 100,000 jobs a second this is less than a second of work.
+/// The most queued jobs: less than a second of work.
 const QUEUE_JOBS_MAX: usize = 65_536;
-/// How many bytes of payload may wait: a few states of the largest size.
+/// The most queued bytes of payload: a few states of the largest size.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 
-/// What a worker does with its jobs.
+/// Executes the jobs of a worker.
 pub(crate) trait Engine<Job>: Send + 'static {
-    /// Does all these jobs, in order, and answers them. Also called without jobs when the wake-up time has come.
+    /// Executes all these jobs in order and completes them. Called without jobs when [`Engine::wake_at`] has come.
     fn run(&mut self, now: Time, jobs: Vec<Job>);
 
-    /// When it wants to run although no job may have come.
+    /// When to run even if no job arrives.
     fn wake_at(&self) -> Option<Time>;
 }
 
-/// A thread with a queue of jobs before it. Dropping it does the jobs that wait, then ends the thread.
+/// A thread with a bounded job queue. Dropping it executes the queued jobs, then ends the thread.
 pub(crate) struct Worker<Job: Send + 'static> {
     shared: Arc<Shared<Job>>,
     thread: Option<JoinHandle<()>>,
@@ -35,7 +35,7 @@ pub(crate) struct Worker<Job: Send + 'static> {
 struct Shared<Job> {
     clock: Clock,
     queue: Mutex<Queue<Job>>,
-    /// Tells the thread that there are jobs or that the queue is closed.
+    /// Notifies the thread that there are jobs or that the queue is closed.
     work: Condvar,
 }
 
@@ -47,15 +47,15 @@ struct Queue<Job> {
     asleep_until: Option<Time>,
 }
 
-/// Why a job was not taken. It comes back with the reason.
-pub(crate) enum NotTaken<Job> {
+/// Why a job was rejected, with the job.
+pub(crate) enum PushError<Job> {
     Full(Job),
     Closed(Job),
 }
 
 impl<Job: Send + 'static> Worker<Job> {
-    /// Starts a thread with this name around an engine, whose time is that of the clock. If the system has no thread left, all
-    /// jobs are refused as those of a worker that was closed.
+    /// Starts a thread of this name that runs an engine on the time of the clock. If no thread can be started, the
+    /// worker rejects all jobs as closed.
     pub(crate) fn start(name: &str, clock: Clock, engine: impl Engine<Job>) -> Self {
         Self::start_as(thread::Builder::new(), name, clock, engine)
     }
@@ -76,7 +76,7 @@ impl<Job: Send + 'static> Worker<Job> {
         let started = thread.name(name.to_owned()).spawn({
             let shared = shared.clone();
             move || {
-                // If the engine panics, later jobs are refused instead of waiting for ever.
+                // After a panic of the engine, later jobs are rejected instead of waiting forever.
                 let _close = CloseOnDrop(&shared);
                 work(&shared, engine);
             }
@@ -84,7 +84,7 @@ impl<Job: Send + 'static> Worker<Job> {
         let thread = match started {
             Ok(thread) => Some(thread),
             Err(error) => {
-                tracing::error!(name, %error, "a store is closed: its thread could not be started");
+                tracing::error!(name, %error, "closing the store: failed to start its thread");
                 close(&shared);
                 None
             }
@@ -92,19 +92,19 @@ impl<Job: Send + 'static> Worker<Job> {
         Self { shared, thread }
     }
 
-    /// Queues a job that carries so many bytes, unless too much waits already.
-    pub(crate) fn push(&self, job: Job, bytes: usize) -> Result<(), NotTaken<Job>> {
+    /// Enqueues a job with a payload of this many bytes, unless the queue is full.
+    pub(crate) fn push(&self, job: Job, bytes: usize) -> Result<(), PushError<Job>> {
         self.queue(job, bytes, |queue| {
             queue.jobs.len() < QUEUE_JOBS_MAX && (queue.bytes + bytes <= QUEUE_BYTES_MAX || queue.jobs.is_empty())
         })
     }
 
-    /// A handle that can queue jobs of which there are only few, whatever waits. It does not keep the worker alive.
-    pub(crate) fn side_door(&self) -> SideDoor<Job> {
-        SideDoor(Arc::downgrade(&self.shared))
+    /// A handle that enqueues jobs regardless of the queue's bounds, for rare jobs. It does not keep the worker alive.
+    pub(crate) fn unbounded_handle(&self) -> UnboundedHandle<Job> {
+        UnboundedHandle(Arc::downgrade(&self.shared))
     }
 
-    fn queue(&self, job: Job, bytes: usize, room: impl FnOnce(&Queue<Job>) -> bool) -> Result<(), NotTaken<Job>> {
+    fn queue(&self, job: Job, bytes: usize, room: impl FnOnce(&Queue<Job>) -> bool) -> Result<(), PushError<Job>> {
         enqueue(&self.shared, job, bytes, room)
     }
 }
@@ -114,13 +114,13 @@ fn enqueue<Job>(
     job: Job,
     bytes: usize,
     room: impl FnOnce(&Queue<Job>) -> bool,
-) -> Result<(), NotTaken<Job>> {
+) -> Result<(), PushError<Job>> {
     let mut queue = shared.queue.lock();
     if queue.closed {
-        return Err(NotTaken::Closed(job));
+        return Err(PushError::Closed(job));
     }
     if !room(&queue) {
-        return Err(NotTaken::Full(job));
+        return Err(PushError::Full(job));
     }
     queue.jobs.push(job);
     queue.bytes += bytes;
@@ -130,14 +130,14 @@ fn enqueue<Job>(
     Ok(())
 }
 
-/// See [`Worker::side_door`].
-pub(crate) struct SideDoor<Job>(std::sync::Weak<Shared<Job>>);
+/// Handle returned by [`Worker::unbounded_handle`].
+pub(crate) struct UnboundedHandle<Job>(std::sync::Weak<Shared<Job>>);
 
-impl<Job> SideDoor<Job> {
-    /// Queues a job; nothing happens if the worker is gone.
+impl<Job> UnboundedHandle<Job> {
+    /// Enqueues a job; does nothing if the worker is gone.
     pub(crate) fn push(&self, job: Job) {
         if let Some(shared) = self.0.upgrade() {
-            // A closed queue drops the job: there is nothing left that it could concern.
+            // A closed queue drops the job: nothing is left for it to act on.
             let _ = enqueue(&shared, job, 0, |_| true);
         }
     }
@@ -147,9 +147,9 @@ impl<Job: Send + 'static> Drop for Worker<Job> {
     fn drop(&mut self) {
         close(&self.shared);
         let Some(thread) = self.thread.take() else { return };
-        // The last owner may be a callback on the worker's own thread, which can't wait for itself.
+        // The last owner may be a callback on the worker's own thread, which can't join itself.
         if thread.thread().id() != thread::current().id() && thread.join().is_err() {
-            tracing::error!("a store's thread has panicked");
+            tracing::error!("a store's thread panicked");
         }
     }
 }
@@ -176,7 +176,7 @@ fn work<Job>(shared: &Shared<Job>, mut engine: impl Engine<Job>) {
     }
 }
 
-/// Takes all jobs as soon as there are some, or none when it is time to. `None` when the queue is closed and empty.
+/// Takes all jobs once there are any, or none when it is time to wake. `None` when the queue is closed and empty.
 fn take<Job>(shared: &Shared<Job>, wake_at: Option<Time>) -> Option<Vec<Job>> {
     let mut queue = shared.queue.lock();
     while queue.jobs.is_empty() {
@@ -209,16 +209,16 @@ impl<Job: Send> Sleeps for Shared<Job> {
     }
 
     fn wake(&self) {
-        // With the lock, so that the thread is not between a look at the clock and its sleep.
+        // Under the lock, so that the thread is not between reading the clock and sleeping.
         let _queue = self.queue.lock();
         self.work.notify_one();
     }
 }
 
-/// Runs a caller's callback; its panic is its own and must not take the store down.
+/// Runs a caller's callback. Its panic must not stop the store.
 pub(crate) fn contain(callback: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(callback)).is_err() {
-        tracing::error!("the callback of a store request has panicked");
+        tracing::error!("the callback of a store request panicked");
     }
 }
 
@@ -229,16 +229,16 @@ mod tests {
 
     use super::*;
 
-    /// Sends every batch on, then waits until the test lets it go on.
+    /// Reports every batch, then blocks until the test permits it to continue.
     struct Recorder {
         batches: mpsc::Sender<Vec<u32>>,
-        go_on: mpsc::Receiver<()>,
+        permits: mpsc::Receiver<()>,
     }
 
     impl Engine<u32> for Recorder {
         fn run(&mut self, _now: Time, jobs: Vec<u32>) {
             self.batches.send(jobs).unwrap();
-            self.go_on.recv_timeout(Duration::from_secs(10)).unwrap();
+            self.permits.recv_timeout(Duration::from_secs(10)).unwrap();
         }
 
         fn wake_at(&self) -> Option<Time> {
@@ -247,10 +247,10 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_wait_are_done_together_and_in_order() {
+    fn queued_jobs_run_in_one_batch_and_in_order() {
         let (batches, seen) = mpsc::channel();
-        let (permit, go_on) = mpsc::channel();
-        let worker = Worker::start("test", Clock::start(), Recorder { batches, go_on });
+        let (permit, permits) = mpsc::channel();
+        let worker = Worker::start("test", Clock::start(), Recorder { batches, permits });
         worker.push(1, 0).ok().unwrap();
         assert_eq!(seen.recv_timeout(Duration::from_secs(10)).unwrap(), [1]);
         for job in 2..5 {
@@ -262,23 +262,23 @@ mod tests {
     }
 
     #[test]
-    fn too_many_bytes_are_refused_but_never_a_single_large_job() {
+    fn excess_bytes_are_rejected_but_never_a_single_large_job() {
         let (batches, seen) = mpsc::channel();
-        let (permit, go_on) = mpsc::channel();
-        let worker = Worker::start("test", Clock::start(), Recorder { batches, go_on });
+        let (permit, permits) = mpsc::channel();
+        let worker = Worker::start("test", Clock::start(), Recorder { batches, permits });
         worker.push(1, 0).ok().unwrap();
         seen.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!(worker.push(2, QUEUE_BYTES_MAX + 1).is_ok());
-        assert!(matches!(worker.push(3, 1), Err(NotTaken::Full(3))));
+        assert!(matches!(worker.push(3, 1), Err(PushError::Full(3))));
         permit.send(()).unwrap();
         permit.send(()).unwrap();
     }
 
     #[test]
-    fn dropping_a_worker_does_what_waits() {
+    fn dropping_a_worker_runs_the_queued_jobs() {
         let (batches, seen) = mpsc::channel();
-        let (permit, go_on) = mpsc::channel();
-        let worker = Worker::start("test", Clock::start(), Recorder { batches, go_on });
+        let (permit, permits) = mpsc::channel();
+        let worker = Worker::start("test", Clock::start(), Recorder { batches, permits });
         worker.push(1, 0).ok().unwrap();
         seen.recv_timeout(Duration::from_secs(10)).unwrap();
         worker.push(2, 0).ok().unwrap();
@@ -289,12 +289,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_thread_jobs_are_refused() {
+    fn without_a_thread_jobs_are_rejected() {
         let (batches, _seen) = mpsc::channel();
-        let (_permit, go_on) = mpsc::channel();
+        let (_permit, permits) = mpsc::channel();
         // More than any machine has.
         let thread = thread::Builder::new().stack_size(1 << 60);
-        let worker = Worker::start_as(thread, "test", Clock::start(), Recorder { batches, go_on });
-        assert!(matches!(worker.push(1, 0), Err(NotTaken::Closed(1))));
+        let worker = Worker::start_as(thread, "test", Clock::start(), Recorder { batches, permits });
+        assert!(matches!(worker.push(1, 0), Err(PushError::Closed(1))));
     }
 }

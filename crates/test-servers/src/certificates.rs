@@ -1,4 +1,4 @@
-//! Certificates for servers that speak TLS, and for their clients.
+//! Certificates for TLS servers and their clients.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use tempfile::TempDir;
 use crate::process::BackendError;
 
 /// An authority made for a test, a certificate that it signed for a server of this machine, and one for that server's clients:
-/// as files, which end with it.
+/// as files that are deleted with it.
 #[derive(Debug)]
 pub struct Certificates {
     directory: TempDir,
 }
 
 impl Certificates {
-    /// Makes them, for a server at this address.
+    /// Issues them for a server at this address.
     pub fn make(address: Ipv4Addr) -> Result<Certificates, BackendError> {
         let made = || -> Result<Vec<(&str, String)>, rcgen::Error> {
             let authority_key = KeyPair::generate()?;

@@ -8,7 +8,7 @@ use crate::process::BackendError;
 /// Where libraries are, one directory for each kind of machine.
 const LIBRARIES: &str = "/usr/lib";
 
-/// Lets a program believe that it is earlier or later by this, such as `+1h`. Its clock runs as fast as any, and the
+/// Shifts the wall clock of a program by this, such as `+1h`. Its clock runs as fast as any, and the
 /// monotonic one is right.
 pub fn with_wrong_clock(command: &mut Command, by: &str) -> Result<(), BackendError> {
     command

@@ -1,4 +1,4 @@
-//! A small disk of its own, which can be filled up.
+//! A small disk that can be filled up.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::process::{BackendError, run};
 /// How much is written at a time to fill it.
 const BALLAST_BYTES: usize = 64 << 10;
 
-/// A small disk, in memory. It goes when it is dropped, so what uses it has to end before.
+/// A small in-memory disk. It is removed when it is dropped, so its users must end before.
 #[derive(Debug)]
 pub struct Disk {
     directory: TempDir,
 }
 
 impl Disk {
-    /// An empty disk of this many bytes. An error most likely says that this user may not make one.
+    /// An empty disk of this many bytes. An error most likely means that this user may not create one.
     pub fn create(bytes: u64) -> Result<Disk, BackendError> {
         let directory = tempfile::tempdir()?;
         let mut mount = Command::new("mount");
@@ -39,14 +39,14 @@ impl Disk {
         loop {
             match ballast.write(&bytes) {
                 Ok(written) if written > 0 => {}
-                // What is left may be less than was written last.
+                // The remaining room may be less than the last write.
                 _ if bytes.len() > 1 => bytes.truncate(bytes.len() / 2),
                 _ => return Ok(()),
             }
         }
     }
 
-    /// Frees what [`Disk::fill`] took.
+    /// Frees the room that [`Disk::fill`] took.
     pub fn free(&self) -> Result<(), BackendError> {
         Ok(std::fs::remove_file(self.ballast())?)
     }

@@ -14,8 +14,7 @@ use crate::turn::Turn;
 
 /// How often a start is tried: another process may take a port that was free.
 const STARTS_MAX: u32 = 5;
-/// How often the leader shows itself, and how long its followers wait, in milliseconds: tests should not wait long for
-/// a new one.
+/// Heartbeat interval and election timeout in milliseconds: short, so that tests do not wait long for a new leader.
 const HEARTBEAT_MS: u32 = 50;
 const ELECTION_MS: u32 = 500;
 
@@ -26,7 +25,7 @@ pub struct EtcdCluster {
     members: Vec<Member>,
     directory: TempDir,
     certificates: Option<Certificates>,
-    /// How much a member keeps at most, if not as much as usual.
+    /// The storage quota of a member, if not the default.
     quota_bytes: Option<u64>,
     // Last, so that the next cluster starts when all of this one has ended.
     _turn: Turn,
@@ -56,7 +55,7 @@ impl EtcdCluster {
         Self::start_with(Ipv4Addr::LOCALHOST, 1, false, Some(quota_bytes))
     }
 
-    /// The same, with members that speak to clients in TLS only, and only to those who have a certificate.
+    /// The same, with members that require TLS with client certificates.
     pub fn start_secured(members: usize) -> Result<EtcdCluster, BackendError> {
         Self::start_with(Ipv4Addr::LOCALHOST, members, true, None)
     }
@@ -184,21 +183,20 @@ impl EtcdCluster {
         self.members[member].process = None;
     }
 
-    /// Starts a killed member again, with what it had on its disk.
+    /// Restarts a killed member from its disk.
     pub fn restart(&mut self, member: usize) -> Result<(), BackendError> {
         self.kill(member);
         self.members[member].process = Some(self.launch(member)?);
         self.await_member(member)
     }
 
-    /// Forgets the history up to this revision.
+    /// Compacts the history up to this revision.
     pub fn compact(&self, revision: u64) -> Result<(), BackendError> {
         let request = format!(r#"{{"revision":"{revision}","physical":true}}"#);
         self.manage("/v3/kv/compaction", &request).map(drop)
     }
 
-    /// What an operator does when a member has no room left: forgets the history, gives back what it took, and tells the member
-    /// that it may write again.
+    /// Recovers a member without space, as an operator would: compacts, defragments and clears the alarm.
     pub fn make_room(&self, revision: u64) -> Result<(), BackendError> {
         self.compact(revision)?;
         self.manage("/v3/maintenance/defragment", "{}")?;
@@ -211,7 +209,7 @@ impl EtcdCluster {
         Ok(())
     }
 
-    /// Asks the first member for something that only operators do. Its answer, as it came.
+    /// Sends a maintenance request to the first member and returns its raw answer.
     fn manage(&self, path: &str, request: &str) -> Result<String, BackendError> {
         let address = self.address(0);
         let mut stream = TcpStream::connect(address)?;

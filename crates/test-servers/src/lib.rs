@@ -1,7 +1,7 @@
-//! Real servers for tests, and what can happen to them: an etcd cluster, a PostgreSQL server, a proxy in
+//! Real servers and faults for tests: an etcd cluster, a PostgreSQL server, a proxy in
 //! between, a network that can be cut, a disk that can be filled, and clocks that are wrong.
 //!
-//! Each runs in a directory and on ports of its own and ends with the value that stands for it. The programs come from
+//! Each runs in a directory and on ports of its own and ends when its value is dropped. The programs come from
 //! the system: Debian's packages `etcd-server`, `postgresql`, `iproute2`, `nftables` and `faketime`.
 
 mod certificates;

@@ -5,7 +5,7 @@
 //!                                              └── host 10.x.y.3
 //! ```
 //!
-//! All that changes is in the hosts' own namespaces: nothing of the machine's own network is touched.
+//! All changes happen in the hosts' own namespaces; the machine's network is not touched.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -13,16 +13,16 @@ use std::process::Command;
 
 use crate::process::{BackendError, run};
 
-/// What the hub is known by on the cables: one of the addresses that anybody may use on a network of his own.
+/// The hub's hardware address: a locally administered one.
 const HUB_MAC: &str = "02:00:00:00:00:01";
-/// Where packets can be dropped: at the door of a host, on their way in or out.
+/// Hooks at which a host drops packets: inbound and outbound.
 const DOORS: &str = "table ip doors { chain in { type filter hook input priority 0; }; \
                      chain out { type filter hook output priority 0; }; }";
 
-/// A network of hosts. It and its hosts go when it is dropped.
+/// A network of hosts. It and its hosts are removed when it is dropped.
 #[derive(Debug)]
 pub struct Network {
-    /// What the names of all its parts start with: networks of several processes don't meet.
+    /// Prefix of all interface and namespace names, so that networks of several processes do not clash.
     prefix: String,
     /// The first three numbers of its addresses.
     subnet: (u8, u8, u8),
@@ -30,7 +30,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// An empty network. An error most likely says that this user may not make one.
+    /// An empty network. An error most likely means that this user may not create one.
     pub fn create() -> Result<Network, BackendError> {
         let process = std::process::id();
         let part = |shift: u32| (process >> shift & 0x7f) as u8;
@@ -79,7 +79,7 @@ impl Network {
         command
     }
 
-    /// Cuts two hosts off from each other: who sends is told at once that there is no way.
+    /// Cuts two hosts off from each other: senders get an unreachable error at once.
     pub fn cut(&self, one: &str, other: &str) -> Result<(), BackendError> {
         self.route(one, "add", other)?;
         self.route(other, "add", one)
@@ -96,14 +96,14 @@ impl Network {
         ip(&["-n", &self.space(from), "route", what, "blackhole", &to])
     }
 
-    /// Cuts a host off from everybody, or connects it again.
+    /// Isolates a host, or reconnects it.
     pub fn isolate(&self, host: &str, isolated: bool) -> Result<(), BackendError> {
         let state = if isolated { "down" } else { "up" };
         ip(&["-n", &self.space(host), "link", "set", "eth0", state])
     }
 
-    /// Lets so many of a hundred packets from one host to another get lost, from 1 to 100, without a word. The other way is
-    /// as it was.
+    /// Drops this percentage (1 to 100) of the packets from one host to another silently. The other direction is
+    /// unaffected.
     pub fn lose(&self, from: &str, to: &str, percent: u8) -> Result<(), BackendError> {
         let (from, percent) = (self.hosts[from].to_string(), (percent - 1).to_string());
         let lost = ["numgen", "random", "mod", "100", "<=", &percent, "drop"];
@@ -111,7 +111,7 @@ impl Network {
         self.nft(to, &rule.concat())
     }
 
-    /// Lets everything get lost, without a word, between a host and what the hub has at a port.
+    /// Drops everything silently between a host and a port of the hub.
     pub fn lose_port(&self, host: &str, port: u16) -> Result<(), BackendError> {
         let (hub, port) = (self.hub().to_string(), port.to_string());
         let (add, drop) = (["add", "rule", "ip", "doors"], "drop");
@@ -121,13 +121,13 @@ impl Network {
         self.nft(host, &[&add, &back[..]].concat())
     }
 
-    /// From now on nothing gets lost any more.
+    /// Ends all packet loss.
     pub fn lose_nothing(&self) -> Result<(), BackendError> {
         let mut hosts = self.hosts.keys();
         hosts.try_for_each(|host| self.nft(host, &["flush", "table", "ip", "doors"]))
     }
 
-    /// Changes what happens to packets at a host's door.
+    /// Changes a host's packet filter.
     fn nft(&self, host: &str, arguments: &[&str]) -> Result<(), BackendError> {
         run(self.command(host, "nft").args(arguments))
     }
@@ -153,7 +153,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // What is not there need not go; what can't go stays, and says so.
+        // Missing parts need no removal; a failed removal is printed.
         for (host, address) in &self.hosts {
             // Connections that are still closing keep a namespace for a while, but need no cable.
             let _ = ip(&["link", "del", &self.cable(*address)]);

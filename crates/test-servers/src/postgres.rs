@@ -17,7 +17,7 @@ use crate::process::{BackendError, LOOK_AGAIN_AFTER, Process, START_TIME_MAX, ru
 const STARTS_MAX: u32 = 5;
 /// Where Debian puts the server's programs, one directory for each version.
 const DEBIAN_PROGRAMS: &str = "/usr/lib/postgresql";
-/// What the server says when processes of an earlier one have not ended yet.
+/// The server's error while processes of an earlier one have not ended yet.
 const STILL_IN_USE: &str = "pre-existing shared memory block";
 /// The account that the server runs under if the tests run as root, as which it refuses to.
 const ACCOUNT: &str = "postgres";
@@ -44,7 +44,7 @@ impl PostgresServer {
         Self::start_in(address, tempfile::tempdir()?, None)
     }
 
-    /// Starts a server that speaks TLS only, and only to those who have a certificate.
+    /// Starts a server that requires TLS with client certificates.
     pub fn start_secured() -> Result<PostgresServer, BackendError> {
         let address = Ipv4Addr::LOCALHOST;
         let certificates = Certificates::make(address)?;
@@ -81,7 +81,7 @@ impl PostgresServer {
         }
     }
 
-    /// Makes the server's files, owned by whoever may run it.
+    /// Creates the server's files, owned by the account that runs it.
     fn create(&self) -> Result<(), BackendError> {
         if is_root() {
             run(Command::new("chown").arg(ACCOUNT).arg(self.directory.path()))?;
@@ -133,7 +133,7 @@ impl PostgresServer {
         Ok(())
     }
 
-    /// Ends the server, if it runs, as a crash would, and starts it with what it had on its disk.
+    /// Ends the server, if it runs, as a crash would, and restarts it from its disk.
     pub fn restart(&mut self) -> Result<(), BackendError> {
         self.kill();
         let until = Instant::now() + START_TIME_MAX;
@@ -148,7 +148,7 @@ impl PostgresServer {
         }
     }
 
-    /// Starts the server with what is on its disk.
+    /// Starts the server from its disk.
     fn launch(&mut self) -> Result<(), BackendError> {
         let log = self.directory.path().join("log");
         let mut command = self.program("postgres");
@@ -168,7 +168,7 @@ impl PostgresServer {
         Ok(())
     }
 
-    /// Ends the server as its operator does who does not wait for its clients to leave.
+    /// Shuts the server down without waiting for its clients.
     pub fn stop(&mut self) -> Result<(), BackendError> {
         let Some(mut process) = self.process.take() else {
             return Ok(());
@@ -208,12 +208,12 @@ impl PostgresServer {
         self.certificates.as_ref()
     }
 
-    /// How clients name it.
+    /// Its connection URL.
     pub fn url(&self) -> String {
         self.url_through(self.address())
     }
 
-    /// How clients name it who reach it through a proxy.
+    /// Its connection URL through a proxy.
     pub fn url_through(&self, proxy: SocketAddr) -> String {
         format!("postgres://{ACCOUNT}@{proxy}/postgres")
     }

@@ -1,4 +1,4 @@
-//! A process of a server, and what can be done to it.
+//! A server process that can be paused, signalled and killed.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 /// How long a server may take to come up, on a machine that is busy with other tests.
 pub(crate) const START_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How long to wait between two looks at a server that is starting.
+/// Polling interval while a server starts.
 pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Why a server could not be started or spoken to.
+/// Why a server could not be started or reached.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// The program is not installed.
     #[error("`{program}` is not installed: it comes with Debian's package `{package}`")]
     NotInstalled {
-        /// What was looked for.
+        /// The missing program.
         program: String,
-        /// Where it comes from.
+        /// The package that has it.
         package: &'static str,
     },
     /// The system refused something.
@@ -28,9 +28,9 @@ pub enum BackendError {
     /// A program ended with an error, or did not come up in time.
     #[error("{what}\n{log}")]
     Failed {
-        /// What did not work.
+        /// The step that failed.
         what: String,
-        /// What the program said.
+        /// The program's output.
         log: String,
     },
 }
@@ -42,7 +42,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program whose words go to a file, which is empty at first.
+    /// Starts a program with its output in a new file.
     pub fn start(command: &mut Command, log: &Path) -> Result<Process, BackendError> {
         let file = std::fs::File::create(log)?;
         let child = command
@@ -58,13 +58,13 @@ impl Process {
         self.child.id()
     }
 
-    /// Stops it where it is, until [`Process::go_on`].
+    /// Pauses it until [`Process::resume`].
     pub fn pause(&self) {
         self.signal("STOP");
     }
 
-    /// Lets a paused process go on.
-    pub fn go_on(&self) {
+    /// Resumes a paused process.
+    pub fn resume(&self) {
         self.signal("CONT");
     }
 
@@ -77,7 +77,7 @@ impl Process {
         assert!(sent.is_ok_and(|status| status.success()), "signal {name} was not sent");
     }
 
-    /// Waits until it has ended by itself. Says whether it did in time.
+    /// Waits until it has ended by itself; returns whether it did in time.
     pub fn wait(&mut self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         while Instant::now() < until {
@@ -100,7 +100,7 @@ impl Process {
         self.await_sign(what, log, || TcpStream::connect(address).is_ok())
     }
 
-    /// Waits until it has said something.
+    /// Waits until its output contains a text.
     pub(crate) fn await_words(&mut self, words: &str, log: &Path) -> Result<(), BackendError> {
         let said = || std::fs::read_to_string(log).is_ok_and(|log| log.contains(words));
         self.await_sign(format!("it did not say \"{words}\""), log, said)

@@ -1,17 +1,17 @@
-//! A proxy between a client and a server, which can be slow, silent or shut, and remembers what it has heard.
+//! A proxy between a client and a server, which can delay, hold or close, and records the first bytes of each client.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How much is passed on at once.
+/// Size of the forwarding buffer.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// How much it remembers of what a client says: more than any greeting.
+/// Recorded bytes per client: more than any greeting.
 const TAPE_BYTES_MAX: usize = 64 << 10;
 
-/// How many clients it remembers, the first ones.
+/// Number of clients that are recorded, the first ones.
 const TAPES_MAX: usize = 16;
 
 /// Passes bytes on between clients and a server.
@@ -62,14 +62,14 @@ impl Proxy {
         self.shared.weather().delay = delay;
     }
 
-    /// Passes nothing on any more, without closing anything; or passes on again, also what was held back.
+    /// Holds all traffic without closing anything, or forwards it again with the held bytes.
     pub fn silence(&self, silent: bool) {
         self.shared.weather().silent = silent;
         self.shared.changed.notify_all();
     }
 
-    /// What clients have said first, each on its connection, in the order in which they came.
-    pub fn heard(&self) -> Vec<Vec<u8>> {
+    /// The first bytes of each client, in the order of their connections.
+    pub fn recorded(&self) -> Vec<Vec<u8>> {
         let tapes = self.shared.weather().tapes.clone();
         tapes.iter().map(|tape| locked(tape).clone()).collect()
     }
@@ -98,7 +98,7 @@ impl Shared {
         locked(&self.weather)
     }
 
-    /// A tape for a further client, if there is one left.
+    /// A recording for another client, if there is one left.
     fn new_tape(&self) -> Option<Arc<Mutex<Vec<u8>>>> {
         let mut weather = self.weather();
         if weather.tapes.len() == TAPES_MAX {
@@ -127,7 +127,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             return;
         }
         let Ok(client) = stream else { continue };
-        // A server that is gone is what the client sees as a connection that is closed at once.
+        // If the server is gone, the client sees its connection close at once.
         let Ok(server) = TcpStream::connect(shared.server) else {
             continue;
         };
@@ -156,7 +156,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, tape: Option<&Mutex<Vec<u8>>>, s
             break;
         }
     }
-    // The other end hears that this one is done.
+    // Propagates the end of the stream.
     let _ = to.shutdown(Shutdown::Write);
 }
 

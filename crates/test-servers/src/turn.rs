@@ -1,12 +1,12 @@
-//! One etcd cluster at a time in a process: several that all sync to the same disk answer too slowly for tests that look at
-//! what happens when one does not answer.
+//! One etcd cluster at a time in a process: several that sync to the same disk answer too slowly for tests about
+//! members that do not answer.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
 static TAKEN: Mutex<bool> = Mutex::new(false);
 static FREED: Condvar = Condvar::new();
 
-/// The right to run servers; the next one has it when this is dropped.
+/// The right to run servers; the next holder gets it when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn(());
 

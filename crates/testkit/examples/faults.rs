@@ -1,5 +1,5 @@
-//! Breaks a cluster over etcd and PostgreSQL for as long as it is told to, in ways that a seed chooses, while ledgers are
-//! appended to and read; then compares what the ledgers hold with what the callers know. Separate from the tests, because
+//! Breaks a cluster over etcd and PostgreSQL for a given time, in ways that a seed chooses, while ledgers are
+//! appended to and read; then compares the ledgers with the recorded outcomes. Separate from the tests, because
 //! the longer it runs the more it finds:
 //!
 //! `cargo run --release -p elastin-testkit --example faults -- --minutes 60`
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use elastin::Cluster;
 use elastin_testkit::{Dice, EtcdElastin, Load, app, await_service, violations};
 
-/// How many faults a cluster lives through before what it holds is checked and a new one is started. Callers remember all
+/// How many faults a cluster lives through before its contents are checked and a new one is started. Callers remember all
 /// that they have read, so it is not for ever.
 const FAULTS_PER_ROUND: usize = 8;
 const ETCD_MEMBERS: usize = 3;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What it is asked to do.
+/// Command-line options.
 struct Request {
     time: Duration,
     seed: u64,
@@ -159,7 +159,7 @@ impl Broken {
         names[self.dice.below(names.len())].clone()
     }
 
-    /// Breaks something, and mends it. Says what it was.
+    /// Injects a fault and ends it; returns its description.
     async fn fault(&mut self) -> Result<String> {
         let server = self.any_server();
         let member = self.dice.below(ETCD_MEMBERS);
@@ -177,7 +177,7 @@ impl Broken {
             2 => {
                 self.elastin.server(&server).pause();
                 self.go_on(PAUSE_MS_MAX).await;
-                self.elastin.server(&server).go_on();
+                self.elastin.server(&server).resume();
                 format!("{server} was stopped for a while")
             }
             3 => {

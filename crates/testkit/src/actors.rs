@@ -1,4 +1,4 @@
-//! Actors that keep what they were told, in order.
+//! Actors that record their messages in order.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -17,7 +17,7 @@ pub struct Journal {
 
 #[handlers]
 impl Journal {
-    /// Appends a number of a sender; says how many it has of that sender.
+    /// Appends a number of a sender; returns how many it has of that sender.
     async fn append(&mut self, sender: u32, number: u64) -> u64 {
         append(&mut self.log, sender, number)
     }
@@ -28,12 +28,12 @@ impl Journal {
     }
 }
 
-/// What a server logs, as information, when it begins [a slow append](Ledger).
+/// Info line that a server logs when [a slow append](Ledger) begins.
 pub const SLOW_TURN_BEGAN: &str = "a slow turn has begun";
-/// What it logs when the turn comes to its end.
+/// Info line at the end of that turn.
 pub const SLOW_TURN_ENDS: &str = "a slow turn ends";
 
-/// Keeps its log in the store: what was acknowledged survives a crash.
+/// Keeps its log in the store: acknowledged entries survive a crash.
 #[derive(Actor, Serialize, Deserialize, Default)]
 #[actor(persist)]
 pub struct Ledger {
@@ -42,7 +42,7 @@ pub struct Ledger {
 
 #[handlers]
 impl Ledger {
-    /// Appends a number of a sender; says how many it has of that sender.
+    /// Appends a number of a sender; returns how many it has of that sender.
     async fn append(&mut self, sender: u32, number: u64) -> u64 {
         append(&mut self.log, sender, number)
     }
@@ -75,7 +75,7 @@ pub struct Feeder {
 
 #[handlers]
 impl Feeder {
-    /// Tells a journal the next few numbers, as `sender`, without waiting for any; says the last one told.
+    /// Tells a journal the next few numbers, as `sender`, without waiting for any; returns the last one.
     async fn feed(&mut self, ctx: &Ctx, sender: u32, journal: u64, count: u32) -> Result<u64, CallError> {
         let next = self.sent.entry(journal).or_default();
         for _ in 0..count {
@@ -94,7 +94,7 @@ pub struct Burner {
 
 #[handlers]
 impl Burner {
-    /// Works for about this many thousand rounds of a hash; says how often it has.
+    /// Works for about this many thousand rounds of a hash; returns how often it has.
     async fn burn(&mut self, thousand_rounds: u32) -> u64 {
         let hash = (0..u64::from(thousand_rounds) * 1000).fold(1, |hash: u64, round| {
             (black_box(hash) ^ round).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! Somebody who calls all the time, and whose calls must all go well.
+//! A caller that calls all the time, and whose calls must all succeed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use crate::{Journal, wait_for};
 const JOURNALS: u64 = 64;
 /// No machine is so slow.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
-/// How many calls show that it goes on: every actor is among them.
+/// Number of calls that reach every actor.
 const CALLS: u64 = 2 * JOURNALS;
 
-/// Calls actors one after the other, for tests in which nothing may happen to them. Each call must go well, and run once.
+/// Calls actors one after the other, for tests in which no call may fail. Each call must succeed, and run once.
 pub struct Caller {
     calls: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -34,7 +34,7 @@ impl Caller {
     /// Waits until it has called every actor again.
     ///
     /// # Panics
-    /// If a call did not go well.
+    /// If a call failed.
     pub async fn goes_on(&self) {
         let before = self.calls.load(Ordering::SeqCst);
         wait_for("calls to go on", || {
@@ -47,7 +47,7 @@ impl Caller {
     /// Ends, when it has called every actor again.
     ///
     /// # Panics
-    /// If a call did not go well.
+    /// If a call failed.
     pub async fn end(self) {
         self.goes_on().await;
         self.stop.store(true, Ordering::SeqCst);

@@ -39,7 +39,7 @@ const LAST_LINES: usize = 30;
 /// elastin.kill_server("a");
 /// elastin.etcd.kill(0);
 /// elastin.postgres.restart()?;
-/// elastin.server("b").go_on();
+/// elastin.server("b").resume();
 /// # Ok(())
 /// # }
 /// ```
@@ -52,11 +52,11 @@ pub struct EtcdElastin {
     // The logs of servers, and the certificates of all.
     files: TempDir,
     authority: Authority,
-    /// What servers log.
+    /// The log filter of servers.
     log_filter: String,
-    /// What coordinates it.
+    /// Its coordination.
     pub etcd: EtcdCluster,
-    /// What keeps its state.
+    /// Its state store.
     pub postgres: PostgresServer,
 }
 
@@ -98,7 +98,7 @@ impl EtcdElastin {
         })
     }
 
-    /// Lets servers that are started from now on log what this asks for, as in `RUST_LOG`, instead of warnings:
+    /// Sets the log filter, as in `RUST_LOG`, of servers that are started from now on:
     /// [`EtcdElastin::words_of`] has it.
     pub fn log(&mut self, filter: &str) {
         self.log_filter = filter.to_owned();
@@ -115,7 +115,7 @@ impl EtcdElastin {
         self.launch(name, command, more)
     }
 
-    /// Starts a server of this name that believes it to be earlier or later by this, such as `+1h`.
+    /// Starts a server of this name whose wall clock is shifted by this, such as `+1h`.
     pub fn add_server_with_clock(&mut self, name: &str, by: &str) -> anyhow::Result<()> {
         let mut command = Command::new(&self.program);
         with_wrong_clock(&mut command, by)?;
@@ -129,7 +129,7 @@ impl EtcdElastin {
     }
 
     /// Starts a server of this name with other certificates than this cluster's, in a directory.
-    pub fn add_stranger(&mut self, name: &str, certificates: &Path) -> anyhow::Result<()> {
+    pub fn add_untrusted_server(&mut self, name: &str, certificates: &Path) -> anyhow::Result<()> {
         self.launch_with(name, Command::new(&self.program), &[], certificates)
     }
 
@@ -176,7 +176,7 @@ impl EtcdElastin {
     }
 
     /// Starts a process of the program that is no server but a client of this name, for programs that can be one:
-    /// `call NAME ETCD CERTIFICATES`. [`EtcdElastin::words_of`] has what it says.
+    /// `call NAME ETCD CERTIFICATES`. [`EtcdElastin::words_of`] has its output.
     pub fn start_client(&self, name: &str) -> anyhow::Result<Process> {
         let mut command = Command::new(&self.program);
         command
@@ -227,7 +227,7 @@ impl EtcdElastin {
         );
     }
 
-    /// What a server has said so far.
+    /// The output of a server so far.
     pub fn words_of(&self, name: &str) -> String {
         std::fs::read_to_string(self.log_file(name)).unwrap_or_default()
     }
@@ -264,7 +264,7 @@ impl EtcdElastin {
     }
 }
 
-/// When a test fails, what its servers have said last is the first thing that one wants to know.
+/// Prints the last lines of each server when a test fails.
 impl Drop for EtcdElastin {
     #[expect(clippy::print_stderr, reason = "it is part of how a test fails")]
     fn drop(&mut self) {

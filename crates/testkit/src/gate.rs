@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use elastin::prelude::*;
 
-/// How long somebody waits at the gate of a process.
+/// How long a caller waits at the gate of a process.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// The one gate of a process.
@@ -43,12 +43,12 @@ impl Gate {
         !timed.timed_out()
     }
 
-    /// Whether somebody waits.
+    /// Whether a turn waits.
     async fn is_awaited(&self) -> bool {
         GATE.0.lock().unwrap_or_else(PoisonError::into_inner).waits
     }
 
-    /// Lets whoever waits go on.
+    /// Releases the waiting turn.
     async fn open(&mut self) {
         GATE.0.lock().unwrap_or_else(PoisonError::into_inner).open = true;
         GATE.1.notify_all();

@@ -1,9 +1,9 @@
-//! What callers of ledgers know, and whether what the ledgers hold agrees with it.
+//! Outcomes that callers of ledgers saw, compared with the contents of the ledgers.
 //!
 //! Every sender appends growing numbers to ledgers, and keeps the outcome of each. A ledger keeps for every sender the
 //! numbers in the order in which they were appended. So a lost, doubled or reordered effect shows in the numbers themselves,
-//! not only in how many there are. Witnesses show which activation of theirs answers: if two are there at a time, whoever
-//! hears of both sees them go back.
+//! not only in how many there are. Witnesses show which activation of theirs answers: if two run at a time, an observer
+//! of both sees the order go back.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{Log, Sight};
 /// How a call ended, as its caller knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It ran, and this was the sender's so-and-so-manieth number in the ledger, counted from 1.
+    /// It ran, with the position of the number among the sender's in the ledger, from 1.
     Acknowledged(u64),
     /// It has not run and never will.
     Refused,
@@ -22,14 +22,14 @@ pub enum Known {
     InDoubt,
 }
 
-/// All that one or several senders know.
+/// The outcomes of one or several senders.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// By ledger and sender, the numbers in the order in which they were sent.
     calls: BTreeMap<(u64, u32), Vec<(u64, Known)>>,
-    /// By ledger, what was read, in the order in which the reads ended and the next began.
+    /// By ledger, the reads in order; each began after the one before had ended.
     reads: BTreeMap<u64, Vec<Log>>,
-    /// By witness and observer, what was seen, in this order.
+    /// By witness and observer, the observations in order.
     sights: BTreeMap<(u64, String), Vec<Sight>>,
 }
 
@@ -56,28 +56,28 @@ impl History {
         self.calls.entry((ledger, sender)).or_default().push((number, known));
     }
 
-    /// A sender told a ledger to append a number. Whether it did, nobody says.
+    /// A sender told a ledger to append a number, without a reply.
     ///
     /// # Panics
     /// If the outcome is none that a fault of the cluster may cause.
-    pub fn told(&mut self, ledger: u64, sender: u32, number: u64, outcome: Result<(), CallError>) {
+    pub fn sent_one_way(&mut self, ledger: u64, sender: u32, number: u64, outcome: Result<(), CallError>) {
         let known = outcome.map_or_else(|error| known_by(&error), |()| Known::InDoubt);
         self.calls.entry((ledger, sender)).or_default().push((number, known));
     }
 
-    /// An observer saw a turn of a witness. Those of one observer must be told in order, each begun after the one before
+    /// An observer saw a turn of a witness. Those of one observer must be recorded in order, each begun after the one before
     /// had ended.
     pub fn saw(&mut self, witness: u64, observer: &str, sight: Sight) {
         let sights = self.sights.entry((witness, observer.to_owned())).or_default();
         sights.push(sight);
     }
 
-    /// A ledger was read. Reads of one ledger must be told in order, each begun after the one before had ended.
+    /// A ledger was read. Reads of one ledger must be recorded in order, each begun after the one before had ended.
     pub fn read(&mut self, ledger: u64, log: Log) {
         self.reads.entry(ledger).or_default().push(log);
     }
 
-    /// Takes in what another sender knows.
+    /// Merges the outcomes of another sender.
     pub fn merge(&mut self, other: History) {
         self.calls.extend(other.calls);
         for (ledger, reads) in other.reads {
@@ -105,7 +105,7 @@ impl History {
         counts
     }
 
-    /// Everything about what witnesses showed that can't be if there was one activation of each at a time.
+    /// Observations that contradict a single activation of each witness at a time.
     pub fn witness_violations(&self) -> Vec<String> {
         let mut found = Vec::new();
         for ((witness, observer), sights) in &self.sights {
@@ -119,7 +119,7 @@ impl History {
         found
     }
 
-    /// Everything about a ledger's numbers, now that all is over, that can't be if every promise was kept.
+    /// Violations in a ledger's final numbers.
     pub fn violations(&self, ledger: u64, log: &Log) -> Vec<String> {
         let mut found = Vec::new();
         for ((of, sender), calls) in &self.calls {
@@ -153,7 +153,7 @@ impl History {
     }
 }
 
-/// What the caller of a call that failed knows of it.
+/// The conclusion that a caller may draw from a failed call.
 fn known_by(error: &CallError) -> Known {
     match error {
         error if error.is_safe_to_retry() => Known::Refused,
@@ -162,7 +162,7 @@ fn known_by(error: &CallError) -> Known {
     }
 }
 
-/// What can't be about one sender's numbers in one ledger.
+/// Violations among one sender's numbers in one ledger.
 fn of_sender(calls: &[(u64, Known)], applied: &[u64]) -> Vec<String> {
     let mut found = Vec::new();
     if !applied.is_sorted_by(|one, next| one < next) {
@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn a_message_that_overtakes_another_is_found() {
         let mut history = History::default();
-        history.told(LEDGER, SENDER, 1, Ok(()));
-        history.told(LEDGER, SENDER, 2, Ok(()));
+        history.sent_one_way(LEDGER, SENDER, 1, Ok(()));
+        history.sent_one_way(LEDGER, SENDER, 2, Ok(()));
         history.appended(LEDGER, SENDER, 3, Ok(3));
         let found = |numbers: &[u64]| history.violations(LEDGER, &log(numbers));
         assert_eq!(found(&[1, 2, 3]), [""; 0]);
@@ -266,7 +266,7 @@ mod tests {
             found(&[2, 1, 3]),
             ["ledger 7, sender 1: doubled or out of order: [2, 1, 3]"]
         );
-        // Those that were only told may be lost, but then a later one could not be the third.
+        // One-way messages may be lost, but then a later one could not be the third.
         assert_eq!(
             found(&[2, 3]),
             ["ledger 7, sender 1: 3 was acknowledged as number 3 and is number 2"]
@@ -287,7 +287,7 @@ mod tests {
             let mut history = History::default();
             for (since_ns, turn) in seen.iter().copied() {
                 history.saw(7, "me", Sight { since_ns, turn });
-                // What others see, and of others, says nothing.
+                // Other observers and other witnesses are independent.
                 history.saw(
                     7,
                     "you",

@@ -1,4 +1,4 @@
-//! Callers of a cluster's ledgers and witnesses who remember what they were told, for tests that break things meanwhile.
+//! Load on a cluster's ledgers and witnesses that records outcomes, for tests that inject faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,16 +11,16 @@ use crate::{Dice, History, Ledger, Log, WITNESSES, Witness, wait_for_some};
 
 /// The ledgers that are appended to, by their keys from 0.
 pub const LEDGERS: u64 = 8;
-/// Those who wait for each answer, by their numbers from 0, and those who don't, from there on.
+/// Senders that await each reply, numbered from 0, and senders that do not, numbered after them.
 const SENDERS: u32 = 4;
 const HASTY_SENDERS: u32 = 2;
 /// How many numbers those tell a ledger before they wait for an answer from it.
 const TELLS: u32 = 3;
-/// The one who looks at witnesses, as histories name it.
+/// The observer of witnesses, as histories name it.
 const LOOKER: &str = "the client";
-/// Shorter than the faults last, so that callers go on meanwhile.
+/// Shorter than the faults last, so that callers continue meanwhile.
 const CALL_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a caller whose call failed waits before the next one, so as not to add to the trouble.
+/// How long a caller whose call failed waits before the next one, to not add load during a fault.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Callers of a cluster, at work.
@@ -31,7 +31,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts some callers who append to ledgers, one who reads them, and one who looks at witnesses.
+    /// Starts callers that append to ledgers, one that reads them, and one that observes witnesses.
     pub fn start(client: &Client) -> Load {
         let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut callers = JoinSet::new();
@@ -54,7 +54,7 @@ impl Load {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Ends the load: what the callers know.
+    /// Ends the load and returns its history.
     ///
     /// # Panics
     /// If a caller met an outcome that can't be.
@@ -68,8 +68,8 @@ impl Load {
     }
 }
 
-/// Appends numbers to ledgers until it is told to stop: each time it tells the ledger some without waiting for what becomes
-/// of them, so that a message which overtakes another is seen, and then calls it.
+/// Appends numbers to ledgers until it is stopped: it tells the ledger some without waiting,
+/// so that a message which overtakes another is seen, and then calls it.
 async fn append(client: Client, sender: u32, tells: u32, stop: Arc<AtomicBool>, answered: Arc<AtomicU64>) -> History {
     let mut dice = Dice::new(u64::from(sender));
     let mut history = History::default();
@@ -79,8 +79,8 @@ async fn append(client: Client, sender: u32, tells: u32, stop: Arc<AtomicBool>, 
         let actor = client.actor::<Ledger>(ledger);
         for _ in 0..tells {
             number += 1;
-            let told = actor.append(sender, number).deadline(CALL_DEADLINE).tell().await;
-            history.told(ledger, sender, number, told);
+            let sent = actor.append(sender, number).deadline(CALL_DEADLINE).tell().await;
+            history.sent_one_way(ledger, sender, number, sent);
         }
         number += 1;
         let outcome = actor.append(sender, number).deadline(CALL_DEADLINE).await;
@@ -93,7 +93,7 @@ async fn append(client: Client, sender: u32, tells: u32, stop: Arc<AtomicBool>, 
     history
 }
 
-/// Reads ledgers, one after the other, until it is told to stop.
+/// Reads ledgers, one after the other, until it is stopped.
 async fn read(client: Client, stop: Arc<AtomicBool>) -> History {
     let mut history = History::default();
     while !stop.load(Ordering::Relaxed) {
@@ -107,7 +107,7 @@ async fn read(client: Client, stop: Arc<AtomicBool>) -> History {
     history
 }
 
-/// Looks at witnesses, one after the other, until it is told to stop.
+/// Observes witnesses, one after the other, until it is stopped.
 async fn look(client: Client, stop: Arc<AtomicBool>) -> History {
     let mut history = History::default();
     while !stop.load(Ordering::Relaxed) {
@@ -121,7 +121,7 @@ async fn look(client: Client, stop: Arc<AtomicBool>) -> History {
     history
 }
 
-/// Everything that callers saw, and everything in the ledgers, that can't be, given what callers know.
+/// All violations: of the observations, and of the ledgers against the recorded outcomes.
 pub async fn violations(history: &History, client: &Client) -> Vec<String> {
     let mut found = history.witness_violations();
     for ledger in 0..LEDGERS {

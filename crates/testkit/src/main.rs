@@ -1,6 +1,6 @@
 //! The program whose processes are the servers of clusters in tests. `set-bells DIRECTORY COUNT` is a whole cluster of its
-//! own, which a test kills. `call NAME ETCD CERTIFICATES` is a client, which calls until it is told to end and then looks
-//! whether what it knows agrees with what the actors hold.
+//! own, which a test kills. `call NAME ETCD CERTIFICATES` is a client, which calls until SIGTERM and then compares
+//! its outcomes with the contents of the actors.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a cluster in which bells are set; says so, and goes on until it is killed.
+/// Runs a cluster that sets reminders, prints that, and runs until it is killed.
 #[tokio::main(flavor = "current_thread")]
 async fn set_bells(directory: &str, count: &str) -> anyhow::Result<()> {
     let cluster = app().embedded().data(directory).start().await?;
@@ -42,7 +42,7 @@ async fn set_bells(directory: &str, count: &str) -> anyhow::Result<()> {
     std::future::pending().await
 }
 
-/// Calls ledgers until it gets SIGTERM; then says what can't be, given what it knows, or that there is nothing.
+/// Calls ledgers until it gets SIGTERM; then prints the violations, or that there are none.
 #[tokio::main(flavor = "current_thread")]
 async fn call(name: &str, etcd: &str, certificates: &str) -> anyhow::Result<()> {
     elastin::log_to_stderr();

@@ -1,20 +1,20 @@
-//! An actor that shows what calls carry, and that can be made to hold still.
+//! An actor that returns the context of its calls, and that can block its thread.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use elastin::prelude::*;
 
-/// How long a probe that holds still waits between two looks.
+/// Polling interval of a blocked probe.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
-/// Shows what calls carry, and can be made to hold still.
+/// Returns the context of its calls, and can block its thread.
 #[derive(Actor, Serialize, Deserialize, Default)]
 pub struct Probe;
 
 #[handlers]
 impl Probe {
-    /// Logs that it was visited and lets the first of the others, if there are any, visit the rest. Says the `traceparent` of
+    /// Logs that it was visited and lets the first of the others, if there are any, visit the rest. Returns the `traceparent` of
     /// each turn, its own first; nothing for turns without a trace.
     async fn visit(&self, ctx: &Ctx, others: Vec<u64>) -> Result<Vec<Option<String>>, String> {
         tracing::info!("visited");
@@ -32,7 +32,7 @@ impl Probe {
         since_1970.map_or(0, |time| time.as_millis() as u64)
     }
 
-    /// Holds still, and its thread with it, until there is a file of this name.
+    /// Blocks its thread until there is a file of this name.
     fn hold_until(&mut self, file: String) {
         while !Path::new(&file).exists() {
             std::thread::sleep(LOOK_AGAIN_AFTER);

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use elastin::prelude::*;
 
-/// Rings when it is reminded, once for each reminder however often that comes.
+/// Acts once on each reminder, however often it is delivered.
 #[derive(Actor, Serialize, Deserialize, Default)]
 #[actor(persist)]
 pub struct Bell {
     rung: BTreeSet<Reminder>,
-    told: u64,
+    delivered: u64,
 }
 
 #[handlers]
@@ -27,24 +27,24 @@ impl Bell {
         set.map_err(|error| error.to_string())
     }
 
-    /// Forgets a reminder; says whether there was one.
+    /// Cancels a reminder; returns whether there was one.
     async fn forget(&mut self, ctx: &Ctx, name: String) -> Result<bool, String> {
         ctx.forget(&name).await.map_err(|error| error.to_string())
     }
 
     #[on(reminder)]
     async fn ring(&mut self, reminder: Reminder) {
-        self.told += 1;
+        self.delivered += 1;
         self.rung.insert(reminder);
     }
 
-    /// What it has acted on.
+    /// Reminders that it has acted on.
     async fn rung(&self) -> BTreeSet<Reminder> {
         self.rung.clone()
     }
 
-    /// How often it was told.
-    async fn told(&self) -> u64 {
-        self.told
+    /// Number of deliveries.
+    async fn delivered(&self) -> u64 {
+        self.delivered
     }
 }

@@ -1,11 +1,11 @@
-//! Choices that are the same whenever a test is given the same seed.
+//! A seeded generator: equal seeds give equal choices.
 
 /// A small generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice with this seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -1,25 +1,25 @@
-//! Waiting for something that will be.
+//! Waiting for a condition, with a limit.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 /// How long anything may take before a test fails: far longer than it takes on a slow machine.
 const LIMIT: Duration = Duration::from_secs(120);
-/// How long to wait between two looks.
+/// Polling interval.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// Waits until something is so, with a limit.
+/// Waits until a condition holds.
 ///
 /// # Panics
-/// If it is not so in time.
+/// If it does not hold in time.
 pub async fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
     wait_for_some(what, async || there().then_some(()).ok_or("")).await;
 }
 
-/// Asks for something until it is there, with a limit.
+/// Retries until a value is there.
 ///
 /// # Panics
-/// If it is not there in time, with what is there instead.
+/// If it is not there in time, with the last result.
 pub async fn wait_for_some<T, E: Display>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
     let began = Instant::now();
     loop {

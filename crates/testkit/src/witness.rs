@@ -1,4 +1,4 @@
-//! An actor that shows which activation of it runs, and what makes it leave traces all the time.
+//! An actor that shows which activation of it runs, and the load that makes it leave traces all the time.
 //!
 //! ```text
 //!   activation 1 ── turn 1, 2, 3 … ──┐
@@ -19,21 +19,21 @@ use tokio::task::JoinHandle;
 
 use crate::History;
 
-/// The witnesses that [`Testimony`] and the load look at, by their keys from 0.
+/// Number of witnesses that [`Testimony`] and the load observe, by their keys from 0.
 pub const WITNESSES: u64 = 8;
 /// How often a witness leaves a trace by itself, in milliseconds.
 const TICK_MS: u64 = 20;
-/// How often all witnesses are asked to: whoever was activated anew has no timer yet.
+/// How often all witnesses are asked to: a new activation has no timer yet.
 const ASK_EVERY: Duration = Duration::from_millis(50);
-/// Who has seen what is in a file of traces, as histories name it.
+/// The observer of a trace file, as histories name it.
 const THE_FILE: &str = "the file";
 
-/// What a turn of a witness shows. A turn of a later activation shows more, and so does a later turn of the same one.
+/// Evidence of one turn of a witness. A turn of a later activation shows more, and so does a later turn of the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Sight {
-    /// When the activation began, in nanoseconds on the one clock of the machine that nobody can set.
+    /// When the activation began, in nanoseconds on the machine's monotonic clock.
     pub since_ns: u64,
-    /// The how-manieth turn of the activation it is, counted from 1.
+    /// The number of the turn within its activation, from 1.
     pub turn: u64,
 }
 
@@ -94,8 +94,8 @@ impl Witness {
     }
 }
 
-/// Has all witnesses leave traces in one file, by themselves and because they are told to: every turn of theirs is seen,
-/// whether or not somebody hears of it.
+/// Has all witnesses leave traces in one file, by their own timers and on request: every turn is seen,
+/// whether or not a caller gets its reply.
 pub struct Testimony {
     directory: TempDir,
     asking: Option<JoinHandle<()>>,
@@ -109,7 +109,7 @@ impl Testimony {
         Ok(testimony)
     }
 
-    /// One that has no traces but of those who are asked for them by others.
+    /// One without timers: only requested traces are written.
     pub fn on_request() -> std::io::Result<Testimony> {
         let directory = tempfile::tempdir()?;
         Ok(Testimony {
@@ -128,7 +128,7 @@ impl Testimony {
         self.traces().lines().count()
     }
 
-    /// What can be seen in the traces, for a history.
+    /// The observations in the traces, for a history.
     ///
     /// # Panics
     /// If a trace can't be read.
@@ -164,7 +164,7 @@ async fn ask(client: Client, file: String) {
     loop {
         for witness in 0..WITNESSES {
             let witness = client.actor::<Witness>(witness);
-            // Who can't be told now is told the next time.
+            // A witness that can't be reached now is asked the next time.
             let _ = witness.keep_testifying(file.clone()).tell().await;
         }
         tokio::time::sleep(ASK_EVERY).await;

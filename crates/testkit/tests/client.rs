@@ -1,4 +1,4 @@
-//! A client of a cluster whose servers come and go: it makes calls again that certainly have not run, and no others.
+//! A client of a cluster whose servers come and go: it retries calls that certainly have not run, and no others.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ async fn append(client: Client, ledger: u64, number: u64) -> Result<u64, CallErr
     ledger.append(0, number).deadline(CALL_DEADLINE).await
 }
 
-/// Makes calls to new actors, of those from this key on, until one is refused because no server takes it; says how, and how
+/// Makes calls to new actors, of those from this key on, until one is refused because no server takes it; returns the error and how
 /// long that took.
 async fn refused(client: &Client, mut key: u64, wait_max: Duration) -> (CallError, Duration) {
     let began = Instant::now();
@@ -37,10 +37,10 @@ async fn refused(client: &Client, mut key: u64, wait_max: Duration) -> (CallErro
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_was_not_delivered_is_made_again_until_its_deadline() {
+async fn an_undelivered_call_is_retried_until_its_deadline() {
     let (cluster, client) = cluster_of_one().await;
     assert_eq!(append(client.clone(), 1, 1).await, Ok(1));
-    // The only server takes nobody any more, but can't go: there is no other for what it has.
+    // The only server is cordoned but can't leave: no other server takes its actors.
     cluster.drain(&server_names(&cluster)[0]);
     let wait_max = Duration::from_millis(300);
     let (error, spent) = refused(&client, 1000, wait_max).await;
@@ -67,7 +67,7 @@ async fn a_call_that_was_not_delivered_is_made_again_until_its_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_in_doubt_is_not_made_again() {
+async fn a_call_in_doubt_is_not_retried() {
     const KILLS: u64 = 5;
     let (cluster, client) = cluster_of_one().await;
     let mut in_doubt = 0;
@@ -99,9 +99,9 @@ async fn a_call_in_doubt_is_not_made_again() {
     cluster.shutdown().await;
 }
 
-/// Who waits alone looks for its reply itself, and the others are told of theirs: who is who changes all the time.
+/// A lone caller busy-polls for its reply while others are notified; the roles alternate all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_who_wait_alone_by_turns_hear_of_all_their_outcomes() {
+async fn alternating_lone_callers_get_all_their_outcomes() {
     const CALLS: u64 = 1_000;
     let (cluster, client) = cluster_of_one().await;
     for callers in [1, 2, 3, 4, 40] {

@@ -81,10 +81,10 @@ async fn actors_live_move_and_survive_a_drain() {
         ["c"]
     );
 
-    // Nobody can take over from the last server: it does not wait for long.
-    let told = Instant::now();
+    // No server can take over from the last one: it does not wait for long.
+    let stopped = Instant::now();
     elastin.end_server("c");
-    assert!(told.elapsed() < LAST_ENDS_WITHIN, "it took {:?}", told.elapsed());
+    assert!(stopped.elapsed() < LAST_ENDS_WITHIN, "it took {:?}", stopped.elapsed());
     cluster.leave().await;
 }
 
@@ -92,19 +92,19 @@ async fn actors_live_move_and_survive_a_drain() {
 const LAST_ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Sends, and counts the rounds it has made.
-async fn append_until_told(client: Client, sender: u32, rounds: Arc<AtomicU64>, stop: Arc<AtomicBool>) {
+async fn append_until_stopped(client: Client, sender: u32, rounds: Arc<AtomicU64>, stop: Arc<AtomicBool>) {
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         round += 1;
         for key in 0..JOURNALS {
             // Told first, so that a call which overtook it would be noticed.
             let journal = client.actor::<Journal>(key);
-            let told = journal
+            let sent = journal
                 .append(sender, 2 * round - 1)
                 .deadline(CALL_DEADLINE)
                 .tell()
                 .await;
-            assert_eq!(told, Ok(()), "sender {sender}, journal {key}, round {round}");
+            assert_eq!(sent, Ok(()), "sender {sender}, journal {key}, round {round}");
             let count = journal.append(sender, 2 * round).deadline(CALL_DEADLINE).await;
             assert_eq!(count, Ok(2 * round), "sender {sender}, journal {key}, round {round}");
         }
@@ -141,13 +141,13 @@ const ROUNDS_BETWEEN: u64 = 10 * SENDERS as u64;
 const WIRE_VERSION_OLD: u16 = WIRE_VERSIONS.1;
 const WIRE_VERSION_NEW: u16 = WIRE_VERSION_OLD + 1;
 
-/// Whether this server says that it has opened a link to that node in a version.
+/// Whether this server logged that it opened a link to that node in a version.
 fn speaks(elastin: &EtcdElastin, server: &str, peer: NodeId, version: u16) -> bool {
     let link = format!("a link is open peer={peer} version={version}");
     elastin.words_of(server).lines().any(|line| line.ends_with(&link))
 }
 
-/// Looks whether a new server speaks the old version with old ones, and the new version with new ones.
+/// Checks whether a new server speaks the old version with old ones, and the new version with new ones.
 async fn check_versions(elastin: &EtcdElastin, cluster: &Cluster, new_servers: &[&str]) {
     let newcomer = *new_servers.last().expect("one is new");
     for other in cluster.status().await.unwrap() {
@@ -172,7 +172,7 @@ async fn a_rolling_upgrade_of_all_servers_under_load_loses_nothing_and_keeps_ord
     let mut senders = JoinSet::new();
     for sender in 0..SENDERS {
         let (client, rounds, stop) = (cluster.client().clone(), Arc::clone(&rounds), Arc::clone(&stop));
-        senders.spawn(append_until_told(client, sender, rounds, stop));
+        senders.spawn(append_until_stopped(client, sender, rounds, stop));
     }
     let rare = tokio::spawn(append_rarely(cluster.client().clone(), Arc::clone(&stop)));
     let mut names = vec!["a", "b", "c"];

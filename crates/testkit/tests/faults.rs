@@ -1,5 +1,5 @@
-//! Faults on real processes over etcd and PostgreSQL, under load. Callers keep a history; what the ledgers hold in the end
-//! must agree with it, and does not if the fences are switched off.
+//! Faults on real processes over etcd and PostgreSQL, under load. Callers keep a history; the final ledgers
+//! must agree with it, and do not if fences are switched off.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,11 +19,11 @@ const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(7);
 const LEASE_AND_MARGIN: Duration = Duration::from_secs(3);
 /// Long enough to stop a server before, and shorter than it is stopped.
 const DUE_AFTER: Duration = Duration::from_secs(4);
-/// How long a call of these tests waits before it is made again.
+/// How long a call of these tests waits before it is retried.
 const CALL_DEADLINE: Duration = Duration::from_secs(2);
 /// The sender whose turn takes long.
 const SLOW_SENDER: u32 = u32::MAX;
-/// Witnesses that the load does not look at.
+/// Witnesses that the load does not observe.
 const UNWATCHED_WITNESSES: std::ops::Range<u64> = WITNESSES..WITNESSES + 4;
 /// How long servers can't reach each other: longer than a call waits.
 const CUT_TIME: Duration = Duration::from_secs(3);
@@ -49,12 +49,12 @@ async fn await_servers(cluster: &Cluster, count: usize) {
     wait_for("the servers to be there", || cluster.server_names().len() == count).await;
 }
 
-/// Lets the load run for a while: what a fault meets is up to chance, so it is given some.
+/// Lets the load run for a while: a fault hits different moments by chance.
 async fn go_on(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Ends the load: what the callers know.
+/// Ends the load and returns its history.
 async fn end(what: &str, load: Load) -> History {
     let history = load.end().await;
     let counts = history.counts();
@@ -107,11 +107,11 @@ async fn testify(witness: &Ref<Witness>, file: &str) {
     wait_for_some("a trace", call).await;
 }
 
-/// What became of a server that was stopped.
+/// The fate of a stopped server.
 struct Stopped {
-    /// Everything that can't be, given what callers know and witnesses have left behind.
+    /// All violations found in outcomes and traces.
     found: Vec<String>,
-    /// Whether its process ended by itself when it went on.
+    /// Whether its process ended by itself after it was resumed.
     ended: bool,
 }
 
@@ -158,7 +158,7 @@ async fn stop_a_server(what: &str, more: &[&str]) -> Stopped {
         testify(witness, &traces.file()).await;
     }
     let mut history = end(what, load).await;
-    elastin.server("b").go_on();
+    elastin.server("b").resume();
     // It finds out that it is dead; one that does not mind comes to the end of its turn.
     wait_for("the stopped server to find out or to go on", || {
         elastin.has_ended("b") || elastin.words_of("b").contains(SLOW_TURN_ENDS)
@@ -197,18 +197,18 @@ async fn a_server_is_stopped_for_longer_than_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_its_lease_a_stopped_server_does_what_the_checker_finds() {
+async fn the_checker_finds_a_stopped_server_that_ignores_its_lease() {
     let Stopped { found, ended } = stop_a_server("a server that ignores its lease", &["--no-lease-fence"]).await;
     eprintln!("found: {} times, first: {:?}", found.len(), found.first());
     assert!(!ended, "it does not mind that it is dead to the cluster");
-    // What it saves is refused by the store: only its own turns show that it goes on.
+    // The store refuses its writes: only its own turns show that it continues.
     let of_witnesses = found.iter().filter(|found| found.starts_with("witness")).count();
     assert!(of_witnesses > 0, "its turns are not seen: {found:?}");
     assert_eq!(of_witnesses, found.len(), "{}", found.join("\n"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_fences_a_stopped_server_does_what_the_checker_finds() {
+async fn the_checker_finds_a_stopped_server_without_fences() {
     let unfenced = ["--no-lease-fence", "--no-store-fence"];
     let Stopped { found, .. } = stop_a_server("a stopped server without fences", &unfenced).await;
     eprintln!("found: {} times, first: {:?}", found.len(), found.first());
@@ -230,7 +230,7 @@ async fn postgres_is_restarted_and_etcd_loses_its_quorum() {
         elastin.etcd.kill(0);
         elastin.etcd.kill(1);
     });
-    // Nobody can know that others do not take over: nothing is acknowledged, and no turn runs, not even one that no caller
+    // No server can exclude a takeover: nothing is acknowledged, and no turn runs, not even one that no caller
     // waits for.
     go_on(LEASE_AND_MARGIN).await;
     let before = (load.answered(), testimony.count());
@@ -284,7 +284,7 @@ async fn the_network_between_servers_is_cut() {
     network.cut("a", "b").unwrap();
     go_on(CUT_TIME).await;
     network.mend("a", "b").unwrap();
-    // One hears the other, but not the other way round, and nobody says so.
+    // Packets of one direction are dropped silently.
     network.lose("a", "b", 100).unwrap();
     go_on(CUT_TIME).await;
     network.lose_nothing().unwrap();
@@ -342,7 +342,7 @@ async fn the_disk_of_the_store_is_full_for_a_while() {
     let testimony = Testimony::start(cluster.client()).unwrap();
     go_on(Duration::from_secs(1)).await;
     disk.fill().unwrap();
-    // What can't be saved is not acknowledged, and whoever reads meanwhile reads what was saved.
+    // Unsaved appends are not acknowledged, and reads return saved ones only.
     wait_until_nothing_is_saved(&cluster).await;
     go_on(Duration::from_secs(1)).await;
     disk.free().unwrap();

@@ -1,4 +1,4 @@
-//! Turns that hold up their threads: what else comes over the same connection is served meanwhile.
+//! Turns that hold up their threads: other frames of the same connection are served meanwhile.
 
 use elastin_testkit::{Gate, embedded};
 

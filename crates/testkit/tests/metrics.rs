@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 /// How many messages the mailbox of an actor takes.
 const MAILBOX_MAX: usize = 1024;
 
-/// Two ports that follow each other, and that nobody uses.
+/// Two ports that follow each other, and are free.
 fn free_ports() -> SocketAddr {
     loop {
         let first = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -72,7 +72,7 @@ async fn start() -> (Embedded, SocketAddr, SocketAddr) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_tells_what_it_does() {
+async fn a_cluster_exports_its_metrics() {
     let (cluster, supervisor, server) = start().await;
     let client = cluster.client().await.unwrap();
     for number in 1..=50 {
@@ -83,7 +83,7 @@ async fn a_cluster_tells_what_it_does() {
     assert!(value(&text, "elastin_store_requests_total{kind=\"save\"}") >= 50.0);
     assert!(value(&text, "elastin_store_seconds_bucket{le=\"+Inf\"}") >= 51.0);
 
-    // What is counted by sampling comes at the end of a period.
+    // Sampled counts appear at the end of a period.
     let turns = "elastin_turns_total{type=\"Ledger\"}";
     let counted = |text: &str| text.contains(turns) && value(text, turns) >= 49.0;
     let text = read_until("the turns to be counted", server, counted).await;

@@ -12,7 +12,7 @@ use elastin_testkit::{Bell, EtcdElastin, app, server_names, wait_for, wait_for_s
 const PROGRAM: &str = env!("CARGO_BIN_EXE_testkit-server");
 const CALL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What a bell has acted on. While a server is being replaced, calls may fail.
+/// Reminders that an actor has acted on. While a server is being replaced, calls may fail.
 async fn rung(client: &Client, bell: u64) -> BTreeSet<Reminder> {
     let bell = client.actor::<Bell>(bell);
     wait_for_some("a bell to be readable", async || {
@@ -100,7 +100,7 @@ async fn reminders_come_after_the_whole_cluster_was_killed() {
     child.wait().unwrap();
 
     let cluster = start(data.path()).await;
-    // Nobody calls a bell before it has rung: it is the reminder that brings it back.
+    // No call activates an actor before its reminder does.
     wait_for("the bells to come back", || {
         cluster.servers().iter().map(|server| server.actors).sum::<u64>() >= BELLS
     })
@@ -125,7 +125,7 @@ async fn reminders_of_a_server_that_died_come_from_the_new_owners_of_its_slots()
     wait_for("the servers to be there", || cluster.server_names().len() == 3).await;
     let mut expected = Vec::new();
     for bell in 0..BELLS {
-        // Some are due while nobody has noticed yet that a server is dead, some later.
+        // Some are due before the dead server is detected, some later.
         let after_ms = 2_000 + 200 * bell;
         let actor = cluster.client().actor::<Bell>(bell);
         let set = actor.set("ring".into(), after_ms).deadline(CALL_DEADLINE).await;

@@ -1,4 +1,4 @@
-//! `schema`: what an application's program prints of its actors.
+//! `schema`: the actor types that an application's program prints.
 
 use std::process::Command;
 

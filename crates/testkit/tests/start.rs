@@ -24,7 +24,7 @@ async fn a_server_that_ends_before_it_has_joined_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_no_server_is_an_error_that_says_so() {
+async fn a_program_that_is_no_server_is_reported() {
     let started = app().embedded().servers(1).program("/bin/false").start().await;
     let error = started.err().expect("it ends at once");
     assert!(matches!(error, EmbeddedError::ServersEnd { .. }), "{error}");

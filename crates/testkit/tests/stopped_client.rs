@@ -1,4 +1,4 @@
-//! A client whose process is stopped for longer than its lease, as when a laptop sleeps: it goes on by itself.
+//! A client whose process is stopped for longer than its lease, as when a laptop sleeps: it continues by itself.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use elastin_stores::etcd::{EtcdConfig, EtcdCoordination};
 use elastin_testkit::{EtcdElastin, LEDGERS, Ledger, app, wait_for};
 
 const CLIENT: &str = "sleeper";
-/// How long to wait between two looks.
+/// Polling interval.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// No machine is so slow.
@@ -71,14 +71,14 @@ async fn await_calls(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_was_stopped_for_longer_than_its_lease_goes_on() {
+async fn a_client_stopped_for_longer_than_its_lease_continues() {
     let (elastin, cluster) = start().await;
     let mut sleeper = elastin.start_client(CLIENT).unwrap();
     for times in 1..=2 {
         within("calls of the client", await_calls(cluster.client())).await;
         sleeper.pause();
         within("the end of its lease", await_end_of_lease(&elastin)).await;
-        sleeper.go_on();
+        sleeper.resume();
         wait_for("the client to join again", || {
             let words = elastin.words_of(CLIENT);
             words.matches("this client has joined its cluster again").count() >= times

@@ -1,4 +1,4 @@
-//! A trace of calls between real processes, read from what the processes write.
+//! A trace of calls between real processes, read from the logs of the processes.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ async fn a_trace_goes_through_the_servers_that_its_calls_go_through() {
         .collect();
     assert_eq!(places.len(), 3);
 
-    // What each server has to have written: its own turns, each below the turn that called it.
+    // The expected log of each server: its own turns, each below the turn that called it.
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let above = [root, places[0], places[1]];
     let expected: Vec<Span> = [1, 2, 3]

@@ -1,5 +1,5 @@
-//! What strangers, and members that talk nonsense, do to a server that serves calls: nothing. They are refused or cut off and
-//! logged, and the calls of others go on over the connections that they have.
+//! Untrusted peers, and members that send malformed frames, do not affect a server. They are refused or disconnected and
+//! logged, and calls of others continue on their connections.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,15 +28,15 @@ use tokio::sync::Notify;
 
 /// No machine is so slow.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Where the server listens: nobody else uses this address of the loopback interface, so a port that was free stays so.
+/// Where the server listens: no other process uses this loopback address, so a free port stays free.
 const HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// A node that does not exist.
 const NOBODY: u64 = u64::MAX;
-/// The classes of frames that are spoken of here.
+/// The frame classes of these tests.
 const HANDSHAKE: u8 = 0;
 const PROTOCOL: u8 = 1;
 
-/// A cluster with one server, which members reach through a proxy, and somebody who calls it all the time.
+/// A cluster with one server, which members reach through a proxy, and a caller that calls it all the time.
 struct Served {
     cluster: Embedded,
     proxy: Proxy,
@@ -75,10 +75,10 @@ impl Served {
         wait_for(words, || fs::read_to_string(&log).is_ok_and(|log| log.contains(words))).await;
     }
 
-    /// What the server answers to somebody who says this and no more, until it closes the connection.
+    /// The server's answer to these bytes, until it closes the connection.
     async fn answers(&self, words: &[u8]) -> Vec<u8> {
-        let stranger = TcpStream::connect(self.server).await.unwrap();
-        end_with(stranger, words).await
+        let untrusted = TcpStream::connect(self.server).await.unwrap();
+        end_with(untrusted, words).await
     }
 
     /// A greeting to the server.
@@ -91,7 +91,7 @@ impl Served {
         }
     }
 
-    /// A connection of somebody who has the cluster's secret.
+    /// A connection of a peer that has the cluster's secret.
     async fn greeted(&self) -> TcpStream {
         let secret = Secret::read(&self.files.path().join("secret")).unwrap();
         let greeting = self.greeting(WIRE_VERSIONS, app().cluster_name());
@@ -109,10 +109,10 @@ impl Served {
         stream
     }
 
-    /// Ends everything: all calls went well, and nobody's connection broke since there were so many.
+    /// Ends everything: all calls succeeded, and no connection broke.
     async fn end(self, connections: usize) {
         self.caller.end().await;
-        assert_eq!(self.proxy.heard().len(), connections, "a connection was made again");
+        assert_eq!(self.proxy.recorded().len(), connections, "a connection was made again");
         self.cluster.shutdown().await;
     }
 }
@@ -127,7 +127,7 @@ fn logging_program(files: &TempDir) -> std::path::PathBuf {
     program
 }
 
-/// What a node says first.
+/// A node's first frame.
 struct Greeting {
     versions: (u16, u16),
     cluster: String,
@@ -142,7 +142,7 @@ impl Greeting {
         frame(HANDSHAKE, &encoded(&hello))
     }
 
-    /// What a proof is about.
+    /// The subject of a proof.
     fn subject(&self) -> Vec<u8> {
         encoded(&(self.versions, &self.cluster, NOBODY, self.to))
     }
@@ -161,21 +161,21 @@ async fn within<T>(event: impl Future<Output = T>) -> T {
     tokio::time::timeout(WAIT_MAX, event).await.expect("it comes in time")
 }
 
-/// Says this and no more; what is answered until the connection is closed.
+/// Sends these bytes and returns the answer until the connection is closed.
 async fn end_with(mut stream: TcpStream, words: &[u8]) -> Vec<u8> {
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     // A reset is as good an end as a close, whenever it comes.
     if stream.write_all(words).await.is_ok() {
         let _ = stream.shutdown().await;
-        let _ = within(stream.read_to_end(&mut heard)).await;
+        let _ = within(stream.read_to_end(&mut received)).await;
     }
-    heard
+    received
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_greet_as_a_member_does_is_refused() {
+async fn an_invalid_greeting_is_refused() {
     let served = Served::start(false).await;
-    let connections = served.proxy.heard().len();
+    let connections = served.proxy.recorded().len();
     let name = app().cluster_name().to_owned();
 
     assert_eq!(served.answers(b"GET / HTTP/1.1\r\n\r\n").await, b"");
@@ -190,7 +190,7 @@ async fn who_does_not_greet_as_a_member_does_is_refused() {
     served.logs("the connection failed: early eof").await;
     served.caller.goes_on().await;
 
-    // Those who could be nodes are told why they are refused.
+    // Peers that could be nodes get the reason of the refusal.
     let newer = served.greeting((90, 91), &name).frame();
     assert!(!served.answers(&newer).await.is_empty());
     served
@@ -205,26 +205,26 @@ async fn who_does_not_greet_as_a_member_does_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_join_that_was_overheard_gets_nowhere() {
+async fn a_replayed_join_is_refused() {
     for (encrypted, refusal) in [
         (false, "it does not have the cluster's secret"),
         (true, "cannot decrypt peer's message"),
     ] {
         let served = Served::start(encrypted).await;
-        let heard = served.proxy.heard();
-        // All that the members have said so far, calls included, which must not run again.
-        for words in &heard {
+        let received = served.proxy.recorded();
+        // All frames of the members so far, including calls, which must not run again.
+        for words in &received {
             served.answers(words).await;
         }
         served.logs(refusal).await;
-        served.end(heard.len()).await;
+        served.end(received.len()).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_talks_nonsense_is_cut_off() {
+async fn a_member_that_sends_malformed_frames_is_disconnected() {
     let served = Served::start(false).await;
-    let connections = served.proxy.heard().len();
+    let connections = served.proxy.recorded().len();
 
     end_with(served.greeted().await, &u32::MAX.to_le_bytes()).await;
     served.logs("dropped a connection").await;
@@ -260,13 +260,13 @@ fn message(origin: NodeId) -> Arc<Message> {
     Arc::new(Message {
         target: nobodys_actor(),
         header: Header::of_call(call(origin), Sender::Client(origin)),
-        method: Method::of("nonsense"),
+        method: Method::of("malformed"),
         body: bytes::Bytes::from_static(&[0xff; 100]),
     })
 }
 
-/// What makes sense to a decoder and to nobody else, said by somebody who is no server.
-fn nonsense(server: NodeId) -> Vec<Body> {
+/// Frames that decode but mean nothing, from a peer that is no server.
+fn malformed(server: NodeId) -> Vec<Body> {
     let (actor, epoch) = (nobodys_actor(), NEVER);
     let step = |step: MoveStep| {
         Body::Move(MoveBody {
@@ -319,7 +319,7 @@ fn nonsense(server: NodeId) -> Vec<Body> {
             message: message(server),
             epoch,
         },
-        // What it may say: a call to nobody.
+        // A permitted frame: a call to an actor that does not exist.
         Body::Message {
             message: message(NodeId(NOBODY)),
             epoch: Some(epoch),
@@ -343,7 +343,7 @@ fn spoken(number: u64, acknowledged: u64, body: Option<Body>) -> Vec<u8> {
     frame(PROTOCOL, &encoded(&said))
 }
 
-/// What the numbers of frames say; their bodies are of no interest.
+/// The frame numbers; the bodies do not matter.
 #[derive(Deserialize)]
 struct Numbers {
     _number: u64,
@@ -355,29 +355,29 @@ async fn acknowledges(stream: &mut TcpStream, count: u64) {
     loop {
         let mut length = [0; 4];
         within(stream.read_exact(&mut length)).await.unwrap();
-        let mut heard = vec![0; u32::from_le_bytes(length) as usize];
-        within(stream.read_exact(&mut heard)).await.unwrap();
-        let numbers: Numbers = postcard::from_bytes(&heard[1..]).unwrap();
-        if heard[0] == PROTOCOL && numbers.acknowledged == count {
+        let mut received = vec![0; u32::from_le_bytes(length) as usize];
+        within(stream.read_exact(&mut received)).await.unwrap();
+        let numbers: Numbers = postcard::from_bytes(&received[1..]).unwrap();
+        if received[0] == PROTOCOL && numbers.acknowledged == count {
             return;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_says_what_is_none_of_its_business_is_not_listened_to() {
+async fn frames_that_a_role_does_not_permit_are_ignored() {
     let served = Served::start(false).await;
-    let connections = served.proxy.heard().len();
+    let connections = served.proxy.recorded().len();
     let server = served.cluster.servers()[0].node;
     let mut stream = served.greeted().await;
 
-    // Numbers from nowhere: frames far ahead, and acknowledgements of what was never said.
+    // Numbers from nowhere: frames far ahead, and acknowledgements of frames that were never sent.
     for (number, acknowledged) in [(u64::MAX, u64::MAX), (0, u64::MAX), (1 << 40, 7)] {
         for body in [None, Some(Body::Ping)] {
             stream.write_all(&spoken(number, acknowledged, body)).await.unwrap();
         }
     }
-    let words = nonsense(server);
+    let words = malformed(server);
     let count = words.len() as u64;
     for (number, body) in (1..).zip(words) {
         let words = spoken(number, u64::MAX, Some(body));
@@ -401,12 +401,12 @@ async fn a_member_that_says_what_is_none_of_its_business_is_not_listened_to() {
     served.end(connections).await;
 }
 
-/// Only notices that nobody talks to it.
+/// Expects that it receives nothing.
 struct Alone(Notify);
 
 impl Receiver for Alone {
     fn frames(&self, _: NodeId, frames: &mut Frames<'_>, _: Option<&Waker>) -> Option<ReceiveOutcome> {
-        assert_eq!(frames.count(), 0, "nobody talks to a stranger");
+        assert_eq!(frames.count(), 0, "nobody talks to a untrusted");
         None
     }
 
@@ -419,7 +419,7 @@ impl Receiver for Alone {
     }
 
     fn link_up(&self, peer: NodeId) {
-        panic!("{peer} has welcomed a stranger");
+        panic!("{peer} has welcomed a untrusted");
     }
 
     fn link_down(&self, _: NodeId) {
@@ -430,14 +430,14 @@ impl Receiver for Alone {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_another_authority_is_refused() {
     let served = Served::start(true).await;
-    let connections = served.proxy.heard().len();
+    let connections = served.proxy.recorded().len();
     let name = app().cluster_name().to_owned();
     let theirs = tempfile::tempdir().unwrap();
     let authority = Authority::create(&name).unwrap();
-    authority.issue("stranger", true, theirs.path()).unwrap();
+    authority.issue("untrusted", true, theirs.path()).unwrap();
     let certificates = Certificates::read(theirs.path(), &name).unwrap();
     let config = TransportConfig {
-        looks: true,
+        busy_poll: true,
         cluster: name,
         me: NodeId(NOBODY),
         security: Security::Certificates(Arc::new(certificates)),
@@ -445,13 +445,13 @@ async fn a_node_of_another_authority_is_refused() {
         versions: WIRE_VERSIONS,
     };
     let alone = Arc::new(Alone(Notify::new()));
-    let stranger = Transport::start(config, alone.clone());
-    stranger.learn_address(served.cluster.servers()[0].node, served.server);
+    let untrusted = Transport::start(config, alone.clone());
+    untrusted.learn_address(served.cluster.servers()[0].node, served.server);
     // It tries again by itself.
     for _ in 0..3 {
         within(alone.0.notified()).await;
     }
     served.logs("refused a connection").await;
-    stranger.close();
+    untrusted.close();
     served.end(connections).await;
 }

@@ -1,22 +1,22 @@
-//! Epochs: numbers that only grow, by which a late party is known to be late.
+//! Epochs: monotonically increasing numbers that fence stale owners and activations.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Counts the owners of a directory slot: every hand-over raises it.
+/// Counts the owners of a directory slot: every change of ownership increments it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SlotEpoch(pub u32);
 
-/// Counts the activations of an actor. The owner of its slot hands out the counter, and a new owner starts with a higher
-/// slot epoch, so it grows over the whole life of the actor, crashes included.
+/// Counts the activations of an actor. The slot's owner assigns the counter, and a new owner starts with a higher slot
+/// epoch. It therefore increases over the whole life of the actor, across crashes.
 ///
 /// Ordered by slot epoch, then by counter.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ActivationEpoch {
-    /// The epoch of the slot whose owner granted this activation.
+    /// The slot epoch under which the owner granted this activation.
     pub slot: SlotEpoch,
-    /// Counts within that slot epoch.
+    /// Counts the activations within that slot epoch.
     pub counter: u32,
 }
 
@@ -24,12 +24,12 @@ impl ActivationEpoch {
     /// The next activation that the same slot owner grants.
     ///
     /// # Panics
-    /// After 2³² activations within one slot epoch: the owner must raise the slot epoch long before.
+    /// After 2³² activations within one slot epoch: the owner must increment the slot epoch long before.
     pub fn next(self) -> Self {
         let counter = self
             .counter
             .checked_add(1)
-            .expect("the slot epoch is raised before its counter runs out");
+            .expect("the slot epoch is incremented before its counter overflows");
         Self {
             slot: self.slot,
             counter,

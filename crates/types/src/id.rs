@@ -1,4 +1,4 @@
-//! Who is who: tenants, actors, methods, nodes, calls.
+//! Ids of tenants, actors, methods, nodes and calls.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Text;
 
-/// A tenant: the owner of actors, whose use of resources is bounded. Tenant 0 is the default one.
+/// A tenant: the owner of actors, with bounded use of resources. Tenant 0 is the default one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TenantId(pub u32);
 
-/// FNV-1a over the name: stable between builds and machines, so that it may stand on the wire and in files.
+/// FNV-1a over the name: stable across builds and machines, so that it can be used on the wire and in files.
 const fn name_hash(name: &str) -> u32 {
     let bytes = name.as_bytes();
     let mut hash = 0x811c_9dc5_u32;
@@ -26,12 +26,12 @@ macro_rules! named_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         ///
-        /// It is a hash of the name; a [`Schema`](crate::Schema) refuses two names that share one.
+        /// It is a hash of the name; a [`Schema`](crate::Schema) rejects two names with the same hash.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub struct $name(u32);
 
         impl $name {
-            /// The id that belongs to this name.
+            /// The id of this name.
             pub const fn of(name: &str) -> Self {
                 Self(name_hash(name))
             }
@@ -41,7 +41,7 @@ macro_rules! named_id {
                 self.0
             }
 
-            /// The id whose bare number this is.
+            /// The id with this bare number.
             pub const fn from_number(number: u32) -> Self {
                 Self(number)
             }
@@ -50,11 +50,11 @@ macro_rules! named_id {
 }
 
 named_id!(
-    /// A type of actors, such as `Folder`.
+    /// An actor type, such as `Folder`.
     ActorType
 );
 named_id!(
-    /// A function that actors of a type can be called with, such as `open`.
+    /// A function of an actor type, such as `open`.
     Method
 );
 named_id!(
@@ -62,10 +62,10 @@ named_id!(
     Property
 );
 
-/// The longest string key that an actor may have, so that ids stay cheap to send and to keep.
+/// Maximum length of a string key, so that ids stay cheap to send and store.
 pub const KEY_BYTES_MAX: usize = 512;
 
-/// What distinguishes an actor from others of its type and tenant.
+/// Identifies an actor among those of its type and tenant.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Key {
     /// A number.
@@ -76,16 +76,16 @@ pub enum Key {
     Str(Text),
 }
 
-/// A string key had more than [`KEY_BYTES_MAX`] bytes. Nothing happened; use a shorter key.
+/// A string key has more than [`KEY_BYTES_MAX`] bytes. Nothing was sent; use a shorter key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an actor key of {bytes} bytes is longer than the {KEY_BYTES_MAX} bytes allowed")]
 pub struct KeyTooLong {
-    /// How long the key was.
+    /// The key's length.
     pub bytes: usize,
 }
 
 impl Key {
-    /// Whether the key is short enough to be used.
+    /// Checks the key's length.
     pub fn check(&self) -> Result<(), KeyTooLong> {
         match self {
             Key::Str(text) if text.len() > KEY_BYTES_MAX => Err(KeyTooLong { bytes: text.len() }),
@@ -142,10 +142,10 @@ impl fmt::Debug for Key {
     }
 }
 
-/// An actor: it exists as soon as somebody names it, and lives on at most one node at a time.
+/// An actor. It is virtual: it exists as soon as it is named, and is active on at most one node at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ActorId {
-    /// Whose actor it is.
+    /// The owner.
     pub tenant: TenantId,
     /// Its type.
     pub kind: ActorType,
@@ -164,8 +164,9 @@ impl ActorId {
     }
 }
 
-/// One life of a node (or of a client, which is a node that hosts no actors): the coordination service's revision that
-/// created its membership. A restarted node has a new one, so an id is never reused and serves as the node's epoch.
+/// One incarnation of a node (or of a client, which is a node that hosts no actors): the coordination service's
+/// revision that created its membership. A restarted node gets a new one, so an id is never reused and serves as the
+/// node's epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
@@ -181,7 +182,7 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// One call or tell: unique over the whole cluster for all time, because a [`NodeId`] is.
+/// One call or tell: unique across the cluster for all time, because a [`NodeId`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallId {
     /// The node that made the call and gets the reply.
@@ -190,8 +191,8 @@ pub struct CallId {
     pub sequence: u64,
 }
 
-/// The chain of nested calls that a call belongs to: the id of the first one. An actor that meets its own chain again
-/// has found a cycle.
+/// The chain of nested calls that a call belongs to: the id of the first one. A chain that reaches an actor twice is a
+/// cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ChainId(pub CallId);
 
@@ -201,13 +202,13 @@ mod tests {
 
     #[test]
     fn names_give_stable_ids() {
-        // These numbers stand in files and on the wire: a change here is a change of format.
+        // These numbers are used in files and on the wire: changing them changes the format.
         assert_eq!(ActorType::of("Folder").number(), 0x0635_7afd);
         assert_eq!(Method::of("").number(), 0x811c_9dc5);
     }
 
     #[test]
-    fn keys_show_as_people_write_them() {
+    fn keys_display_in_their_usual_notation() {
         assert_eq!(Key::from(7).to_string(), "7");
         assert_eq!(Key::from("a/b").to_string(), "a/b");
         let uuid = Key::from(*b"\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef");
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_be_just_so_long() {
+    fn keys_beyond_the_maximum_length_are_rejected() {
         assert_eq!(Key::from("x".repeat(KEY_BYTES_MAX)).check(), Ok(()));
         let long = KEY_BYTES_MAX + 1;
         assert_eq!(Key::from("x".repeat(long)).check(), Err(KeyTooLong { bytes: long }));

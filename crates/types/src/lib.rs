@@ -1,8 +1,8 @@
-//! The vocabulary that all of Elastin shares: ids, epochs, messages, the schema of an application, and the statistics
-//! that elasticity decides on.
+//! Types shared by all of Elastin: ids, epochs, messages, the schema of an application, and the statistics that
+//! elasticity decides on.
 //!
-//! Nothing here does anything: no I/O, no clock, no randomness, no decisions. Every other crate may depend on this one,
-//! and this one depends on no other.
+//! Plain data only: no I/O, no clock, no randomness, no decisions. Every other crate may depend on this one, and this
+//! one depends on no other.
 
 mod epoch;
 mod id;

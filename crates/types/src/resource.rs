@@ -1,11 +1,11 @@
-//! Resources, and how much of them is used.
+//! Resources and their usage.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
 use serde::{Deserialize, Serialize};
 
-/// A resource that policies can speak of.
+/// A resource that policies can refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Resource {
@@ -70,23 +70,23 @@ impl<T> IndexMut<Resource> for PerResource<T> {
     }
 }
 
-/// How much of a server's resource is used, out of how much it really has.
+/// Usage and actual capacity of one resource of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// What is used.
+    /// The used amount.
     pub used: f64,
-    /// What there is, if that is configured or could be found out.
+    /// The capacity, if it is configured or could be detected.
     pub capacity: Option<f64>,
 }
 
 impl Usage {
-    /// The use in percent of the capacity; unknown if the capacity is.
+    /// The usage in percent of the capacity; `None` if the capacity is unknown or zero.
     pub fn percent(&self) -> Option<f64> {
         percent(self.used, self.capacity)
     }
 }
 
-/// `part` in percent of `whole`, unknown where the whole is unknown or nothing.
+/// `part` in percent of `whole`; `None` if the whole is unknown or zero.
 fn percent(part: f64, whole: Option<f64>) -> Option<f64> {
     whole.filter(|whole| *whole > 0.0).map(|whole| 100.0 * part / whole)
 }

@@ -1,4 +1,4 @@
-//! What an application's actors look like from outside: their types, functions and references.
+//! The schema of an application: its actor types, their functions and references.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,16 +13,16 @@ pub struct Schema {
 /// One actor type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ActorSchema {
-    /// Its name, as policies write it.
+    /// Its name, as used in policies.
     pub name: String,
-    /// The functions it can be called with.
+    /// Its functions.
     pub functions: Vec<FunctionSchema>,
     /// The fields that hold references to actors.
     pub properties: Vec<PropertySchema>,
 }
 
 impl ActorSchema {
-    /// The id that belongs to its name.
+    /// The id derived from its name.
     pub fn kind(&self) -> ActorType {
         ActorType::of(&self.name)
     }
@@ -43,16 +43,16 @@ impl ActorSchema {
 pub struct FunctionSchema {
     /// Its name.
     pub name: String,
-    /// Its parameters, the context left out.
+    /// Its parameters, without the context.
     pub parameters: Vec<ParameterSchema>,
-    /// The Rust type that it returns, as written.
+    /// The Rust type that it returns, as written in source.
     pub reply: String,
     /// Whether it only reads the actor (`&self`).
     pub read_only: bool,
 }
 
 impl FunctionSchema {
-    /// The id that belongs to its name.
+    /// The id derived from its name.
     pub fn method(&self) -> Method {
         Method::of(&self.name)
     }
@@ -63,7 +63,7 @@ impl FunctionSchema {
 pub struct ParameterSchema {
     /// Its name.
     pub name: String,
-    /// Its Rust type, as written.
+    /// Its Rust type, as written in source.
     pub type_name: String,
 }
 
@@ -77,16 +77,16 @@ pub struct PropertySchema {
 }
 
 impl PropertySchema {
-    /// The id that belongs to its name.
+    /// The id derived from its name.
     pub fn property(&self) -> Property {
         Property::of(&self.name)
     }
 }
 
-/// Why an actor type can't join a schema. The schema is as it was.
+/// An actor type can't be added to a schema. The schema is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// The type is there already.
+    /// The type is already registered.
     #[error("actor type `{0}` is registered twice")]
     Duplicate(String),
     /// Two names have the same id.
@@ -104,13 +104,13 @@ impl Schema {
                 SchemaError::Collision(same.name.clone(), actor.name)
             });
         }
-        no_collision(
+        check_collisions(
             actor
                 .functions
                 .iter()
                 .map(|function| (function.name.as_str(), function.method().number())),
         )?;
-        no_collision(
+        check_collisions(
             actor
                 .properties
                 .iter()
@@ -120,7 +120,7 @@ impl Schema {
         Ok(())
     }
 
-    /// All actor types, in the order in which they were added.
+    /// All actor types, in the order of their registration.
     pub fn actors(&self) -> &[ActorSchema] {
         &self.actors
     }
@@ -135,7 +135,7 @@ impl Schema {
         self.actors.iter().find(|actor| actor.kind() == kind)
     }
 
-    /// An actor as people write it: `Folder/7`.
+    /// The display name of an actor: `Folder/7`.
     pub fn show(&self, actor: &ActorId) -> String {
         match self.actor_of(actor.kind) {
             Some(kind) => format!("{}/{}", kind.name, actor.key),
@@ -144,7 +144,7 @@ impl Schema {
     }
 }
 
-fn no_collision<'a>(names: impl Iterator<Item = (&'a str, u32)>) -> Result<(), SchemaError> {
+fn check_collisions<'a>(names: impl Iterator<Item = (&'a str, u32)>) -> Result<(), SchemaError> {
     let mut seen: Vec<(&str, u32)> = Vec::new();
     for (name, id) in names {
         if let Some((other, _)) = seen.iter().find(|(_, other)| *other == id) {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_can_be_added_once() {
+    fn duplicate_types_are_rejected() {
         let mut schema = Schema::default();
         assert_eq!(schema.add(actor("Folder")), Ok(()));
         assert_eq!(
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_the_same_id_are_refused() {
+    fn colliding_names_are_rejected() {
         // A known pair of words with the same 32-bit FNV-1a hash.
         let mut schema = Schema::default();
         schema.add(actor("costarring")).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn actors_show_with_the_name_of_their_type() {
+    fn actors_display_with_the_name_of_their_type() {
         let mut schema = Schema::default();
         schema.add(actor("Folder")).unwrap();
         assert_eq!(schema.show(&ActorId::new(ActorType::of("Folder"), 7)), "Folder/7");

@@ -1,4 +1,4 @@
-//! What was measured in one elasticity period: the facts that policies are evaluated on.
+//! Measurements of one elasticity period: the input of policy evaluation.
 
 use std::time::Duration;
 
@@ -6,84 +6,83 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ActorId, Caller, Method, NodeId, PerResource, Property, Time, Usage};
 
-/// What some servers and the actors on them did in one elasticity period. A server's own snapshot has itself and its
-/// actors; a global one has those of all servers that report to one manager.
+/// Measurements of servers and their actors in one elasticity period. A server's own snapshot contains itself and its
+/// actors; a global one contains all servers that report to one manager.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The end of the period.
     pub at: Time,
-    /// How long it was.
+    /// The length of the period.
     pub period: Duration,
     /// The servers.
     pub servers: Vec<ServerStats>,
-    /// The actors. One that is not listed may still be named by calls and references of listed ones: nothing else is
-    /// known of it then.
+    /// The actors. Calls and references of listed actors may name actors that are not listed.
     pub actors: Vec<ActorStats>,
 }
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerStats {
-    /// Which server.
+    /// The server's node.
     pub node: NodeId,
-    /// Whether it may take actors.
+    /// Whether it accepts actors.
     pub state: ServerState,
-    /// How much of each resource is used, out of how much there is.
+    /// Usage and capacity of each resource.
     pub usage: PerResource<Usage>,
-    /// The CPU time that its arrivals and its backlog ask for, in CPU milliseconds per second. Use saturates at the
-    /// capacity and hides how much more would be needed; this does not.
+    /// The CPU demand of arrivals and backlog, in CPU milliseconds per second. Unlike usage, it is not capped by the
+    /// capacity.
     pub cpu_demand: f64,
-    /// How many actors are active on it, listed or not.
+    /// Number of active actors, listed or not.
     pub actors: u64,
 }
 
-/// Whether a server takes part in placement.
+/// Whether a server participates in placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServerState {
-    /// It takes actors.
+    /// It accepts actors.
     #[default]
     Active,
-    /// It is being emptied and takes none.
+    /// It is being drained and accepts none.
     Draining,
 }
 
 /// One actor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ActorStats {
-    /// Which actor.
+    /// The actor's id.
     pub actor: ActorId,
     /// The server it is on.
     pub node: NodeId,
-    /// Since when it is there.
+    /// The start of its activation on that server.
     pub since: Time,
-    /// What it uses of each resource; for memory, the size of its state.
+    /// Usage of each resource; for memory, the size of its state.
     pub used: PerResource<f64>,
     /// The heaviest callers of this actor, by caller and function.
     pub calls_in: Vec<CallIn>,
-    /// The actors that this one called most, by actor and function.
+    /// The actors that this one called most, by callee and function.
     pub calls_out: Vec<CallOut>,
-    /// Whom its properties refer to, as of the end of its last turn.
+    /// The targets of its properties, as of the end of its last turn.
     pub references: Vec<References>,
-    /// How long the turns of each function took.
+    /// Latencies of the turns of each function.
     #[serde(default)]
     pub functions: Vec<FunctionStats>,
 }
 
-/// How long the turns of one function of an actor took in the period.
+/// Latencies of the turns of one function of an actor in the period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionStats {
     /// The function.
     pub method: Method,
-    /// How many turns, by sampling.
+    /// Number of turns, estimated by sampling.
     pub count: u64,
-    /// How long they took together from beginning to end, waits included, by sampling.
+    /// Sum of their latencies, including waits, estimated by sampling.
     pub latency_sum: Duration,
-    /// How long the longest of those that were measured took.
+    /// Latency of the longest measured turn.
     pub latency_max: Duration,
 }
 
 impl FunctionStats {
-    /// A function that has had no turn.
+    /// Statistics of a function without turns.
     pub fn new(method: Method) -> Self {
         Self {
             method,
@@ -93,44 +92,44 @@ impl FunctionStats {
         }
     }
 
-    /// How long a turn took on average; `None` if there was none.
+    /// The mean latency; `None` without turns.
     pub fn latency(&self) -> Option<Duration> {
         let count = u32::try_from(self.count).ok().filter(|count| *count > 0)?;
         Some(self.latency_sum / count)
     }
 }
 
-/// Calls that an actor got from one caller with one function in the period.
+/// Calls that an actor received from one caller for one function in the period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallIn {
-    /// Who called.
+    /// The caller.
     pub caller: Caller,
     /// The function.
     pub method: Method,
-    /// How many calls.
+    /// Number of calls.
     pub count: u64,
-    /// Their encoded size in all.
+    /// Their total encoded size.
     pub bytes: u64,
-    /// Where the caller was when it last called.
+    /// The caller's node at its last call.
     pub node: Option<NodeId>,
 }
 
-/// Calls that an actor made to another with one function in the period.
+/// Calls that an actor made to another for one function in the period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallOut {
-    /// Who was called.
+    /// The callee.
     pub callee: ActorId,
     /// The function.
     pub method: Method,
-    /// How many calls.
+    /// Number of calls.
     pub count: u64,
-    /// Their encoded size in all.
+    /// Their total encoded size.
     pub bytes: u64,
-    /// Where the callee was when it was last called.
+    /// The callee's node at the last call.
     pub node: Option<NodeId>,
 }
 
-/// Whom one property of an actor refers to.
+/// The targets of one property of an actor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct References {
     /// The property.

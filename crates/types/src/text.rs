@@ -1,4 +1,4 @@
-//! Strings as keys have them: most are short, there are very many, and every message copies one.
+//! Compact strings for keys: most are short, there are very many, and every message copies one.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,44 +7,44 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A string that is kept in place if it is short, and shared else.
+/// A string that is stored inline if it is short, else shared.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Text(Kept);
+pub struct Text(Repr);
 
-/// INVARIANT: what is short is kept as such, so that equal strings are kept alike.
+/// INVARIANT: a string that fits is stored as `Short`, so that equal strings have equal representations.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Kept {
+enum Repr {
     Short(ShortText),
     Long(Arc<str>),
 }
 
 impl Text {
-    /// The bytes of the string. Quicker than the string itself, which is checked again if it is short.
+    /// The bytes of the string. Cheaper than the `str`, which is validated again if it is short.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Kept::Short(text) => text.as_bytes(),
-            Kept::Long(text) => text.as_bytes(),
+            Repr::Short(text) => text.as_bytes(),
+            Repr::Long(text) => text.as_bytes(),
         }
     }
 
-    /// How many bytes it has.
+    /// The length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.as_bytes().len()
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The string itself if it is short, else the one that is shared.
+    /// The inline string if it is short, else the shared one.
     #[inline]
     pub fn short(&self) -> Result<ShortText, &Arc<str>> {
         match &self.0 {
-            Kept::Short(text) => Ok(*text),
-            Kept::Long(text) => Err(text),
+            Repr::Short(text) => Ok(*text),
+            Repr::Long(text) => Err(text),
         }
     }
 }
@@ -54,33 +54,33 @@ impl Deref for Text {
 
     fn deref(&self) -> &str {
         match &self.0 {
-            Kept::Short(text) => text.as_str(),
-            Kept::Long(text) => text,
+            Repr::Short(text) => text.as_str(),
+            Repr::Long(text) => text,
         }
     }
 }
 
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
-        Self(ShortText::of(text).map_or_else(|| Kept::Long(text.into()), Kept::Short))
+        Self(ShortText::of(text).map_or_else(|| Repr::Long(text.into()), Repr::Short))
     }
 }
 
 impl From<String> for Text {
     fn from(text: String) -> Self {
-        Self(ShortText::of(&text).map_or_else(|| Kept::Long(text.into()), Kept::Short))
+        Self(ShortText::of(&text).map_or_else(|| Repr::Long(text.into()), Repr::Short))
     }
 }
 
 impl From<Arc<str>> for Text {
     fn from(text: Arc<str>) -> Self {
-        Self(ShortText::of(&text).map_or_else(|| Kept::Long(text), Kept::Short))
+        Self(ShortText::of(&text).map_or_else(|| Repr::Long(text), Repr::Short))
     }
 }
 
 impl From<ShortText> for Text {
     fn from(text: ShortText) -> Self {
-        Self(Kept::Short(text))
+        Self(Repr::Short(text))
     }
 }
 
@@ -91,7 +91,7 @@ impl PartialOrd for Text {
 }
 
 impl Ord for Text {
-    /// As strings are ordered, which is as their bytes are.
+    /// The order of `str`, which is that of the bytes.
     fn cmp(&self, other: &Self) -> Ordering {
         self.as_bytes().cmp(other.as_bytes())
     }
@@ -111,7 +111,7 @@ impl Serialize for Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Takes the string as it comes: a short one needs no allocation.
+        /// Visits a borrowed string: a short one needs no allocation.
         struct AnyString;
         impl de::Visitor<'_> for AnyString {
             type Value = Text;
@@ -130,15 +130,15 @@ impl<'de> Deserialize<'de> for Text {
 
 /// A string of at most [`ShortText::BYTES_MAX`] bytes that does not end with a zero.
 ///
-/// INVARIANT: it is valid UTF-8, followed by zeros. So its length need not be kept.
+/// INVARIANT: it is valid UTF-8, followed by zeros, so the length need not be stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShortText([u8; ShortText::BYTES_MAX]);
 
 impl ShortText {
-    /// As many as a UUID has, which keys have room for anyway.
+    /// The size of a UUID, which keys have room for anyway.
     pub const BYTES_MAX: usize = 16;
 
-    /// The string, if it is one of those.
+    /// The string, if it fits.
     pub fn of(text: &str) -> Option<Self> {
         let mut bytes = [0; Self::BYTES_MAX];
         bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
@@ -154,7 +154,7 @@ impl ShortText {
 
     /// The string.
     pub fn as_str(&self) -> &str {
-        str::from_utf8(self.as_bytes()).expect("it was made of a string")
+        str::from_utf8(self.as_bytes()).expect("it was built from a string")
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
     ];
 
     #[test]
-    fn it_is_the_string_that_it_was_made_of() {
+    fn text_round_trips() {
         for text in TEXTS {
             let shared: Arc<str> = text.into();
             for made in [Text::from(text), text.to_owned().into(), shared.into()] {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_compared_as_strings_are() {
+    fn text_compares_like_str() {
         for one in TEXTS {
             for other in TEXTS {
                 let (ours, theirs) = (Text::from(one), Text::from(other));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn short_ones_are_in_place_and_take_no_more_than_others() {
+    fn short_texts_are_stored_inline() {
         let is_short = |text: &str| Text::from(text).short().is_ok();
         assert!(is_short("") && is_short("sixteen bytes ok") && is_short("a\0b"));
         assert!(!is_short("seventeen bytes..") && !is_short("a\0"));

@@ -1,12 +1,12 @@
-//! Time as a number that is passed in: real on a node, virtual in the simulator.
+//! Time as an explicit input: real on a node, virtual in the simulator.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A moment on one process's monotonic clock, in nanoseconds since an origin that only this process knows. Moments of
-/// two processes can't be compared.
+/// A point in time on a process's monotonic clock, in nanoseconds since the process's own origin. Times of two
+/// processes can't be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Time(pub u64);
 
@@ -14,7 +14,7 @@ impl Time {
     /// The origin of the clock.
     pub const ZERO: Time = Time(0);
 
-    /// How long ago `earlier` was; zero if it is in the future.
+    /// The time elapsed since `earlier`; zero if that is in the future.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,22 +1,23 @@
-//! The place of a call in a distributed trace, as the W3C's Trace Context has it.
+//! W3C Trace Context: the position of a call in a distributed trace.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The place of a call in a distributed trace (W3C Trace Context). It is read from and shown as a `traceparent` header.
+/// The position of a call in a distributed trace (W3C Trace Context). It is parsed from and displayed as a
+/// `traceparent` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceContext {
     /// The trace.
     pub trace_id: [u8; 16],
     /// The span that made the call.
     pub span_id: [u8; 8],
-    /// The flags: bit 0 says that the trace is recorded.
+    /// The flags: bit 0 is set if the trace is recorded.
     pub flags: u8,
 }
 
-/// A text is no `traceparent`. Start a trace of your own, as the standard says.
+/// A text is not a valid `traceparent`. Start a new trace, as the standard requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a `traceparent` of the form 00-<32 hex digits>-<16 hex digits>-<2 hex digits>")]
 pub struct NotATraceParent;
@@ -27,19 +28,19 @@ impl TraceContext {
         self.flags & 1 != 0
     }
 
-    /// The place of a span below this one. Different numbers give different spans.
+    /// A child span. Different numbers give different spans.
     pub fn child(self, number: u64) -> Self {
         let parent = u64::from_be_bytes(self.span_id);
         let span = mix(parent ^ mix(number));
         Self {
-            // Zero is no span.
+            // A zero span id is invalid.
             span_id: span.max(1).to_be_bytes(),
             ..self
         }
     }
 }
 
-/// Spreads the bits of a number (the finisher of SplitMix64), one to one.
+/// Bijective bit mixer (the finalizer of SplitMix64).
 fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -55,7 +56,7 @@ impl FromStr for TraceContext {
         let mut next = || parts.next().ok_or(NotATraceParent);
         let (version, trace_id, span_id, flags) = (next()?, next()?, next()?, next()?);
         let [version] = hex::<1>(version)?;
-        // A later version may have more parts, which an older reader ignores; 255 is forbidden.
+        // A later version may have more parts, which are ignored; version 255 is invalid.
         if version == 255 || (version == 0 && parts.next().is_some()) {
             return Err(NotATraceParent);
         }
@@ -71,7 +72,7 @@ impl FromStr for TraceContext {
     }
 }
 
-/// Bytes written as lower-case hexadecimal digits.
+/// Parses bytes from lower-case hexadecimal digits.
 fn hex<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], NotATraceParent> {
     let mut bytes = [0; BYTES];
     if text.len() != 2 * BYTES {
@@ -105,17 +106,17 @@ mod tests {
     const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_traceparent_is_read_and_shown() {
+    fn traceparent_round_trips() {
         let trace: TraceContext = GOOD.parse().unwrap();
         assert!(trace.is_sampled());
         assert_eq!(trace.to_string(), GOOD);
-        // What a later version adds is ignored.
+        // Additional parts of a later version are ignored.
         let later = format!("01{}-more", &GOOD[2..]);
         assert_eq!(later.parse(), Ok(trace));
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_traceparents_are_rejected() {
         for bad in [
             "",
             "00",
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_spans_of_their_own_in_the_same_trace() {
+    fn children_are_distinct_spans_of_the_same_trace() {
         let parent: TraceContext = GOOD.parse().unwrap();
         let children: std::collections::BTreeSet<_> = (0..10_000).map(|number| parent.child(number).span_id).collect();
         assert_eq!(children.len(), 10_000);

@@ -5,10 +5,10 @@ use std::hint::black_box;
 
 use elastin::prelude::*;
 
-/// What opening a folder costs: checking rights and the path, as hash rounds.
+/// The cost of opening a folder (permissions, path), as hash rounds.
 const OPEN_ROUNDS: u32 = 120_000;
 
-/// What reading a file's metadata costs.
+/// The cost of reading a file's metadata.
 const STAT_ROUNDS: u32 = 360_000;
 
 /// A folder and its files.
@@ -21,7 +21,7 @@ pub struct Folder {
     out_of_order: u64,
 }
 
-/// What an audit of a folder finds.
+/// The result of an audit of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
     /// How often it was opened.
@@ -71,12 +71,12 @@ impl Folder {
         Ok(Entry { file, stat })
     }
 
-    /// A client says that it looks at the folder; it does not wait for an answer.
+    /// A client watches the folder; it does not wait for a reply.
     async fn glance(&mut self, client: u32, request: u64) {
         self.note_order(client, request);
     }
 
-    /// What the folder has seen.
+    /// The audit of the folder.
     async fn audit(&self) -> Audit {
         Audit {
             opened: self.opened,

@@ -59,16 +59,16 @@ struct Measured {
     first_error: Option<String>,
 }
 
-/// What the clients have seen.
+/// Results of the clients.
 #[derive(Clone, Debug, Default)]
 pub struct LoadReport {
     /// Calls that were answered or failed.
     pub calls: u64,
     /// Calls that failed.
     pub failed: u64,
-    /// What the first failed call said.
+    /// The error of the first failed call.
     pub first_error: Option<String>,
-    /// The latencies since the last look, sorted.
+    /// The latencies since the last sample, sorted.
     pub latencies: Vec<Duration>,
 }
 
@@ -107,7 +107,7 @@ impl Load {
         Ok(Load { shared, tasks, folders })
     }
 
-    /// What was seen so far, with the latencies since the last look.
+    /// The results so far, with the latencies since the last sample.
     pub fn look(&self) -> LoadReport {
         let mut measured = self
             .shared
@@ -124,7 +124,7 @@ impl Load {
         }
     }
 
-    /// Lets every client finish its last call, and asks the folders what they saw in all.
+    /// Lets every client finish its last call, and reads the totals of the folders.
     pub async fn finish(mut self) -> Result<(LoadReport, Audit), CallError> {
         self.shared.stop.store(true, Ordering::Relaxed);
         while self.tasks.join_next().await.is_some() {}

@@ -35,14 +35,14 @@ pub(crate) struct World {
     /// The mail of activations.
     mail: BTreeMap<(ActorId, ActivationEpoch), Vec<Arc<Message>>>,
     /// How many frames came from each peer.
-    heard: BTreeMap<NodeId, u64>,
+    received: BTreeMap<NodeId, u64>,
     view: View,
     sequence: u64,
     moves: u64,
 }
 
 impl World {
-    /// A node in a small cluster; the choice says who owns the directory.
+    /// A node in a small cluster; the choice decides which node owns the directory.
     pub(crate) fn start(choice: u8) -> Self {
         let servers = [SERVER, ME, OTHER_SERVER].map(|node| (node, Member::SERVER));
         let members: BTreeMap<NodeId, Member> = servers.into_iter().chain([(CLIENT, Member::CLIENT)]).collect();
@@ -78,7 +78,7 @@ impl World {
             commands: Vec::new(),
             unanswered: VecDeque::new(),
             mail: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            received: BTreeMap::new(),
             view: view.clone(),
             sequence: 0,
             moves: 0,
@@ -120,14 +120,14 @@ impl World {
     }
 
     /// A frame comes from a peer; with a `next`, it is the one that is expected.
-    pub(crate) fn hears(&mut self, peer: u8, mut frame: Frame, next: bool) {
+    pub(crate) fn receives(&mut self, peer: u8, mut frame: Frame, next: bool) {
         let from = PEERS[usize::from(peer) % PEERS.len()];
         if let Some(body) = &mut frame.body {
             tame::body(body);
-            let heard = self.heard.entry(from).or_default();
+            let received = self.received.entry(from).or_default();
             if next {
-                *heard += 1;
-                frame.number = *heard;
+                *received += 1;
+                frame.number = *received;
             }
         }
         self.happens(Event::Frame { from, frame });

@@ -12,10 +12,10 @@ pub(super) fn body(body: &mut Body) {
             actor(id)
         }
         Body::Kept {
-            actor: id, caller: who, ..
+            actor: id, caller: peer, ..
         } => {
             actor(id);
-            caller(who);
+            caller(peer);
         }
         Body::Move(MoveBody { actor: id, step, .. }) => {
             actor(id);

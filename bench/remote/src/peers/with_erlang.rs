@@ -1,4 +1,4 @@
-//! Erlang/OTP, where it is installed: two nodes, of which one runs the load itself.
+//! Erlang/OTP, where it is installed: two nodes, one of which runs the load itself.
 
 use std::process::Stdio;
 
@@ -22,7 +22,7 @@ pub(crate) struct Erlang {
 
 /// The contestant, or `None` where Erlang is not installed.
 pub(crate) async fn connect() -> Result<Option<Erlang>> {
-    // The daemon by which nodes find each other; it stays, as it does after any Erlang program.
+    // The daemon through which nodes find each other; it keeps running, as after any Erlang program.
     let daemon = Command::new("epmd").arg("-daemon").status().await;
     if !daemon.is_ok_and(|ended| ended.success()) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! kameo's remote actors: two libp2p swarms over TCP, an actor registered at one, looked up and asked from the other.
+//! kameo's remote actors: two libp2p swarms over TCP, with an actor registered at one and looked up by the other.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::contestant::{Connected, Remote};
 use crate::process::{self, Process};
 
 const NAME: &str = "echo";
-/// The server's identity is derived from this, so that the client knows whom it dials.
+/// The seed of the server's identity, so that the client knows its peer id.
 const SERVER_SEED: [u8; 32] = [7; 32];
 /// Each request is a stream of its own: more than are ever in flight, where the default is 100.
 const STREAMS_MAX: usize = 4096;
-/// A connection stays open while others are measured.
+/// Keeps a connection open while others are measured.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(3600);
-/// How long the nodes may take to know each other's actors.
+/// The timeout for the nodes to learn of each other's actors.
 const MEET_TIME_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Actor, RemoteActor)]
@@ -41,7 +41,7 @@ impl Message<Body> for Echo {
     }
 }
 
-/// A swarm that listens on loopback, and where.
+/// Starts a swarm that listens on loopback, and returns its address.
 async fn start_swarm(identity: Keypair) -> Result<(Swarm<remote::Behaviour>, SocketAddr)> {
     let multiplexing = || {
         let mut config = yamux::Config::default();
@@ -86,7 +86,7 @@ pub(crate) async fn serve() -> Result<()> {
     run(swarm);
     let echo = Echo::spawn(Echo);
     echo.register(NAME).await?;
-    process::say_ready(address);
+    process::print_ready(address);
     std::future::pending().await
 }
 

@@ -12,9 +12,9 @@ use crate::process::{self, Process};
 
 const GROUP: &str = "echo";
 const COOKIE: &str = "bench";
-/// Beyond this a call fails; it is far longer than any takes.
+/// The timeout of a call, far longer than any takes.
 const TIME_MAX_MS: u64 = 10_000;
-/// How long the nodes may take to know each other's actors.
+/// The timeout for the nodes to learn of each other's actors.
 const MEET_TIME_MAX: Duration = Duration::from_secs(10);
 
 #[derive(RactorClusterMessage)]
@@ -56,13 +56,13 @@ async fn start_node(port: u16, name: &str) -> Result<ActorRef<NodeServerMessage>
 }
 
 pub(crate) async fn serve() -> Result<()> {
-    // The node takes a port, but does not say which it got: one that was free a moment ago is free still.
+    // The node does not report the port it got, so it is given one that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     start_node(port, "server").await?;
     Actor::spawn(None, Echo, ())
         .await
         .map_err(|error| anyhow::anyhow!("{error}"))?;
-    process::say_ready(SocketAddr::from(([127, 0, 0, 1], port)));
+    process::print_ready(SocketAddr::from(([127, 0, 0, 1], port)));
     std::future::pending().await
 }
 

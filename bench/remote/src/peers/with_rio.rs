@@ -1,4 +1,4 @@
-//! rio-rs: its client has one call in flight per connection, so every caller has a connection of its own.
+//! rio-rs: its client has one call in flight per connection, so every caller has its own connection.
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::contestant::{Connected, Remote};
 use crate::process::{self, Process};
 
-/// Beyond this a call fails; it is far longer than any takes.
+/// The timeout of a call, far longer than any takes.
 const TIME_MAX_MS: u64 = 10_000;
 
 #[derive(Default, WithId, TypeName)]
@@ -56,7 +56,7 @@ pub(crate) async fn serve() -> Result<()> {
         .push(member(address))
         .await
         .map_err(|error| anyhow::anyhow!("{error}"))?;
-    process::say_ready(address);
+    process::print_ready(address);
     server.run(listener).await.map_err(|error| anyhow::anyhow!("{error}"))
 }
 
@@ -100,9 +100,9 @@ impl Remote for Rio {
             let builder = ClientBuilder::new()
                 .members_storage(self.members.clone())
                 .timeout_millis(TIME_MAX_MS);
-            self.client = Some(builder.build().ok().context("the client needs no more")?);
+            self.client = Some(builder.build().ok().context("the client is fully configured")?);
         }
-        let client = self.client.as_mut().context("it was made just now")?;
+        let client = self.client.as_mut().context("it was created just now")?;
         let reply = client
             .send::<Body, NoopError>("EchoService", "1", &Body { bytes })
             .await;

@@ -1,4 +1,4 @@
-//! tonic: a unary gRPC call whose body is bytes, over one HTTP/2 connection.
+//! tonic: a unary gRPC call with a body of bytes, over one HTTP/2 connection.
 
 use anyhow::Result;
 use bytes::{Buf, BufMut, Bytes};
@@ -18,7 +18,7 @@ use crate::process::{self, Process};
 
 const PATH: &str = "/bench.Echo/Echo";
 
-/// Bytes as they are, so that no message format is measured along.
+/// A codec of raw bytes, to exclude the cost of a message format.
 #[derive(Clone, Copy, Default)]
 struct Plain;
 
@@ -57,7 +57,7 @@ impl Decoder for Plain {
     }
 }
 
-/// The service, as generated code would have it.
+/// The service, as generated code would define it.
 #[derive(Clone)]
 struct EchoServer;
 
@@ -92,7 +92,7 @@ impl NamedService for EchoServer {
 
 pub(crate) async fn serve() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    process::say_ready(listener.local_addr()?);
+    process::print_ready(listener.local_addr()?);
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     Server::builder()
         .add_service(EchoServer)

@@ -1,4 +1,4 @@
-//! What is measured of turns: their time, their calls and their spans.
+//! Measurement of turns: their time, their calls and their spans.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use crate::host::TurnMeasure;
 use crate::measure::Measure;
 use crate::span::TurnSpan;
 
-/// Does something within the turn that this thread is in, if any, whose time is not that turn's.
+/// Runs `work` without counting its time as the current turn's.
 #[inline]
-pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn without_timing<T>(work: impl FnOnce() -> T) -> T {
     let is_timed = with_current(|scope| scope?.measure.as_deref().map(Measure::is_timed)) == Some(true);
     match is_timed {
-        true => aside_timed(work),
+        true => without_timing_slow(work),
         false => work(),
     }
 }
 
 #[cold]
-fn aside_timed<T>(work: impl FnOnce() -> T) -> T {
+fn without_timing_slow<T>(work: impl FnOnce() -> T) -> T {
     let now = || with_current(|scope| scope.map(|scope| scope.cell().now()));
     let began = now();
     let done = work();
     let elapsed = now().zip(began).map_or(Duration::ZERO, |(now, began)| now.since(began));
     with_current(|scope| {
         if let Some(measure) = scope.and_then(|scope| scope.measure.as_deref_mut()) {
-            measure.leave_out(elapsed);
+            measure.exclude(elapsed);
         }
     });
     done
@@ -44,7 +44,7 @@ impl Scope {
         }
     }
 
-    /// Takes in the time of a poll that is over.
+    /// Records the time of a finished poll.
     #[cold]
     pub(super) fn stop_clock(&mut self) {
         let now = self.cell().now();
@@ -53,13 +53,13 @@ impl Scope {
                 let caller = caller.as_mut().and_then(|caller| caller.measure.as_deref_mut());
                 measure.pause(now, caller);
             }
-            self.name_caller(caller.as_deref());
+            self.record_caller(caller.as_deref());
         });
     }
 
-    /// Hands in what was measured; says how many turns the next measured one shall stand for.
+    /// Reports the measurements to the cell. Returns the weight of the next measured turn.
     #[cold]
-    pub(super) fn hand_in(&mut self, method: Method) -> Option<u16> {
+    pub(super) fn report(&mut self, method: Method) -> Option<u16> {
         let (mut measure, origin) = (self.measure.take()?, self.origin.take()?);
         if let Some(span) = measure.span.take() {
             span.end(&**self.cell(), method);
@@ -81,13 +81,13 @@ impl Scope {
         }))
     }
 
-    /// A call is made. Says whether it is to be measured.
+    /// Counts a call. Returns whether to record it.
     #[inline]
     pub(super) fn call_is_due(&mut self) -> bool {
         self.measure.as_deref_mut().is_some_and(Measure::call_is_due)
     }
 
-    /// Counts a call that is due and does not run inline.
+    /// Records a sampled call that does not run inline.
     #[cold]
     pub(super) fn record_call(&mut self, (callee, method): (&ActorId, Method), size: impl FnOnce() -> u64) {
         let Some(measure) = &mut self.measure else { return };
@@ -97,13 +97,13 @@ impl Scope {
         }
     }
 
-    /// Begins to measure a turn out of the mailbox.
+    /// Starts measuring a turn from the mailbox.
     #[cold]
     pub(super) fn measure_message(&mut self, weight: u32, size: impl FnOnce() -> u64) {
         self.measure = Some(Box::new(Measure::new(weight, self.cell().now(), size())));
     }
 
-    /// Begins to measure an inline turn, because it is its turn to be measured or because the call of its `caller` is due.
+    /// Starts measuring an inline turn, because it is sampled or because its `caller` records the call.
     #[cold]
     pub(super) fn measure_inline(
         &mut self,
@@ -120,17 +120,17 @@ impl Scope {
         }
         let bytes = size();
         let mut measure = Measure::new(measured.unwrap_or(0), self.cell().now(), bytes);
-        if let Some((stands_for, weight, caller)) = calling {
-            measure.stands_for = stands_for;
+        if let Some((call_weight, weight, caller)) = calling {
+            measure.call_weight = call_weight;
             if weight > 0 {
-                caller.record_call(&self.cell().id(), method, bytes, weight * stands_for);
+                caller.record_call(&self.cell().id(), method, bytes, weight * call_weight);
             }
         }
         self.measure = Some(Box::new(measure));
     }
 
-    /// Makes a turn that belongs to a trace a place of its own in it, with a span if the trace is recorded. Its time is taken
-    /// for that, though it may not be its turn to be measured.
+    /// Gives a traced turn its own trace context, with a span if the trace is recorded. A turn with a span is timed
+    /// even if it is not sampled.
     #[cold]
     pub(super) fn begin_span(&mut self) {
         let Some(parent) = self.call_context.trace() else {

@@ -1,4 +1,4 @@
-//! The turns that a thread is in, and the scopes that it keeps for later ones.
+//! The stack of scopes of a thread, and its pool of scopes.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -9,53 +9,53 @@ use super::Scope;
 use crate::call_context::CallContext;
 use crate::shared_instance::SharedInstance;
 
-/// How many scopes a thread keeps for later turns: inline calls nest less deep than this almost always.
+/// Scopes that a thread keeps in its pool: inline calls rarely nest deeper than this.
 const POOLED_MAX: u32 = 64;
 
-/// How many calls a thread runs inline within turns before it lets others run, so that a turn which does nothing but call idle
-/// actors lets go of its worker at times.
+/// Inline calls within turns before the thread yields, so that a turn which only calls idle actors does not starve its
+/// worker.
 const INLINE_CALLS_MAX: u32 = 1024;
 
-/// The same for threads outside, which have other tasks to run.
+/// The same for threads outside any turn, which have other tasks to run.
 const INLINE_CALLS_OUTSIDE_MAX: u32 = 128;
 
-/// As how many inline calls one counts whose reply came from another process while the thread waited.
-const AWAITED_COUNTS: u32 = 16;
+/// The number of inline calls that one call counts as if the thread busy-polled for its remote reply.
+const AWAITED_CALL_WEIGHT: u32 = 16;
 
-/// A list of scopes, each in `outer` of the one before it.
+/// A linked list of scopes, each in `outer` of the previous one.
 type List = Cell<ManuallyDrop<Option<Box<Scope>>>>;
 
 thread_local! {
-    // None of them has a destructor, because access to a variable that has one costs several times as much.
-    /// The turns that this thread is in, innermost first.
+    // No destructors on the hot path: access to a thread-local with one is much slower.
+    /// The current scope of this thread; its outer scopes are linked behind it.
     static CURRENT: List = const { Cell::new(ManuallyDrop::new(None)) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// How many calls this thread has run inline since it last let others run.
+    /// Inline calls of this thread since it last yielded.
     static INLINE_CALLS: Cell<u32> = const { Cell::new(0) };
-    /// Scopes for later turns. INVARIANT: what is in the pool has nothing in it.
+    /// Scopes for later turns. INVARIANT: pooled scopes are empty.
     static POOL: List = const { Cell::new(ManuallyDrop::new(None)) };
     static POOLED: Cell<u32> = const { Cell::new(0) };
     static CLEANUP: Cleanup = const { Cleanup };
 }
 
-/// Frees the pool when its thread ends.
+/// Frees the pool when its thread exits.
 struct Cleanup;
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
         let mut pooled = ManuallyDrop::into_inner(POOL.take());
-        // One by one: a long list would recurse.
+        // Iteratively, because dropping a long list would recurse.
         while let Some(mut scope) = pooled {
             pooled = scope.outer.take();
         }
     }
 }
 
-/// The innermost turn of this thread. It is out of its place until this is dropped; what is done with it meanwhile makes no
-/// calls.
-pub(super) struct Innermost(ManuallyDrop<Option<Box<Scope>>>);
+/// The current scope of this thread, taken out of the thread-local until this guard is dropped. Code that holds the
+/// guard makes no calls.
+pub(super) struct CurrentScope(ManuallyDrop<Option<Box<Scope>>>);
 
-impl Innermost {
+impl CurrentScope {
     #[inline]
     pub(super) fn take() -> Self {
         Self(CURRENT.take())
@@ -67,7 +67,7 @@ impl Innermost {
     }
 }
 
-impl Drop for Innermost {
+impl Drop for CurrentScope {
     #[inline]
     fn drop(&mut self) {
         CURRENT.set(std::mem::take(&mut self.0));
@@ -90,24 +90,24 @@ pub(super) fn leave() -> Box<Scope> {
     scope
 }
 
-/// How many turns this thread is inside of: 0 outside any turn.
+/// Nesting depth of turns on this thread; 0 outside any turn.
 #[inline]
 pub(crate) fn depth() -> u32 {
     DEPTH.get()
 }
 
-/// Whether this thread has run so many calls inline that it should let others run. If so, it counts anew.
+/// Whether this thread has run enough inline calls and should yield. If so, resets the count.
 #[inline]
-pub(crate) fn wants_pause() -> bool {
-    let most = match depth() {
+pub(crate) fn should_yield() -> bool {
+    let max = match depth() {
         0 => INLINE_CALLS_OUTSIDE_MAX,
         _ => INLINE_CALLS_MAX,
     };
-    let pauses = INLINE_CALLS.get() >= most;
-    if pauses {
+    let is_exhausted = INLINE_CALLS.get() >= max;
+    if is_exhausted {
         INLINE_CALLS.set(0);
     }
-    pauses
+    is_exhausted
 }
 
 /// Counts a call that runs inline.
@@ -116,35 +116,35 @@ pub(crate) fn count_inline_call() {
     INLINE_CALLS.set(INLINE_CALLS.get() + 1);
 }
 
-/// Counts a call whose reply this thread has waited for: that took as long as many inline ones.
+/// Counts a call for whose remote reply this thread busy-polled: it took as long as many inline calls.
 #[inline]
 pub(crate) fn count_awaited_call() {
-    INLINE_CALLS.set(INLINE_CALLS.get() + AWAITED_COUNTS);
+    INLINE_CALLS.set(INLINE_CALLS.get() + AWAITED_CALL_WEIGHT);
 }
 
-/// Shows the innermost turn of this thread, if there is one.
+/// Accesses this thread's current scope, if there is one.
 #[inline]
-pub(crate) fn with_current<T>(look: impl FnOnce(Option<&mut Scope>) -> T) -> T {
-    look(Innermost::take().scope())
+pub(crate) fn with_current<T>(access: impl FnOnce(Option<&mut Scope>) -> T) -> T {
+    access(CurrentScope::take().scope())
 }
 
-/// Whether this thread is inside a turn of an actor, so that waiting for it might be waiting for itself.
+/// Whether this thread is inside a turn of an actor, so that waiting for the actor could deadlock.
 pub(crate) enum Inside {
     No,
-    /// That turn has the actor for itself.
-    Alone,
-    /// That turn shares the actor with others.
+    /// In an exclusive turn.
+    Exclusive,
+    /// In a turn that shares the actor.
     Interleaved(SharedInstance),
 }
 
-/// Whether this thread is inside a turn of that actor.
+/// Whether this thread is inside a turn of `actor`.
 pub(crate) fn inside(actor: &ActorId) -> Inside {
     with_current(|scope| {
         let mut scope = scope.as_deref();
         while let Some(inner) = scope {
             if inner.cell().is_of(actor) {
-                // Turns further out that are of the same actor share it as well, or this one would not have begun.
-                return inner.shared.clone().map_or(Inside::Alone, Inside::Interleaved);
+                // Outer turns of the same actor share it as well, or this one could not have started.
+                return inner.shared.clone().map_or(Inside::Exclusive, Inside::Interleaved);
             }
             scope = inner.outer.as_deref();
         }
@@ -152,13 +152,13 @@ pub(crate) fn inside(actor: &ActorId) -> Inside {
     })
 }
 
-/// The actor whose turn this thread is in.
+/// The actor of this thread's current turn.
 pub(crate) fn current_actor() -> Option<ActorId> {
     with_current(|scope| Some(scope?.cell().id()))
 }
 
 impl Scope {
-    /// A scope with nothing in it.
+    /// Takes an empty scope from the pool, or allocates one.
     #[inline]
     pub(super) fn fresh() -> Box<Self> {
         match ManuallyDrop::into_inner(POOL.take()) {
@@ -185,7 +185,7 @@ impl Scope {
         })
     }
 
-    /// Keeps a scope that is not needed any longer.
+    /// Clears the scope and returns it to the pool.
     #[inline]
     pub(super) fn recycle(mut self: Box<Self>) {
         self.call_context.clear();

@@ -9,13 +9,13 @@ use tokio::time::MissedTickBehavior;
 
 use super::view::{Frame, ServerRow, View};
 
-/// How often the picture is renewed.
+/// How often the display is redrawn.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The picture's latencies are those of so many looks back.
-const LOOKS_SHOWN: usize = 4;
+/// The displayed latencies cover this many samples.
+const SAMPLES_SHOWN: usize = 4;
 
-/// What is compared is measured over the last part of each run, when the policy has had its effect.
+/// The comparison uses the last part of each run, when the policy has had its effect.
 const MEASURED_PART: u32 = 3;
 
 pub(crate) struct Experiment {
@@ -24,7 +24,7 @@ pub(crate) struct Experiment {
     pub(crate) period: Duration,
 }
 
-/// What a run has shown.
+/// Results of one run.
 pub(crate) struct Finding {
     /// The latencies of the last part, sorted.
     pub(crate) latencies: Vec<Duration>,
@@ -34,7 +34,7 @@ pub(crate) struct Finding {
     pub(crate) audit: Audit,
     pub(crate) servers: usize,
     pub(crate) actors_moved: usize,
-    /// What was done, and why.
+    /// Decisions with their reasons.
     pub(crate) done: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ impl Experiment {
                 last_part.extend_from_slice(&report.latencies);
             }
             recent.push(report.latencies.clone());
-            if recent.len() > LOOKS_SHOWN {
+            if recent.len() > SAMPLES_SHOWN {
                 recent.remove(0);
             }
             let mut shown = recent.concat();

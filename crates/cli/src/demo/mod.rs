@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use experiment::Experiment;
 
-/// What can be set about the demo.
+/// Options of the demo.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
@@ -31,7 +31,7 @@ pub(crate) struct Options {
 /// Another demo.
 #[derive(Subcommand)]
 enum Other {
-    /// Move actors and kill servers under load, and see that nothing is lost
+    /// Move actors and kill servers under load, and check that nothing is lost
     Chaos(chaos::Options),
 }
 

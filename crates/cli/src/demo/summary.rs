@@ -1,4 +1,4 @@
-//! What the demo ends with.
+//! The summary at the end of the demo.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use metadata_server::percentile;
 use super::experiment::Finding;
 use super::view::millis;
 
-/// How much lower the median latency must be with the policy: what the paper's figure 5 shows.
+/// How much lower the median latency must be with the policy: as in figure 5 of the PLASMA paper.
 const GAIN_PERCENT_MIN: f64 = 40.0;
 
-/// Prints both runs side by side, and what was decided.
+/// Prints both runs side by side, and the decisions.
 #[allow(clippy::print_stdout)] // The summary is the command's output.
 pub(crate) fn print(without: &Finding, with: &Finding) {
     println!();
@@ -50,7 +50,7 @@ fn row(name: &str, without: &Finding, with: &Finding, value: impl Fn(&Finding) -
     println!("  {name:<22} {:>14}  {:>14}", value(without), value(with));
 }
 
-/// Fails if the experiment did not show what it should.
+/// Fails if the policy gained too little.
 pub(crate) fn check(without: &Finding, with: &Finding) -> anyhow::Result<()> {
     for (name, finding) in [("without", without), ("with", with)] {
         if finding.failed > 0 {

@@ -1,4 +1,4 @@
-//! What the demo shows while it runs: a table that redraws itself on a terminal, plain lines elsewhere.
+//! The demo's display: a table that redraws itself on a terminal, plain lines elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) struct ServerRow {
     pub(crate) note: String,
 }
 
-/// One look at the running experiment.
+/// A sample of the running experiment.
 pub(crate) struct Frame<'a> {
     pub(crate) title: &'a str,
     pub(crate) elapsed: Duration,
@@ -22,14 +22,14 @@ pub(crate) struct Frame<'a> {
     pub(crate) calls: u64,
     pub(crate) calls_per_second: f64,
     pub(crate) failed: u64,
-    /// What was decided so far, oldest first.
+    /// Decisions so far, oldest first.
     pub(crate) decisions: &'a [String],
 }
 
 /// The newest decisions that fit the picture.
 const DECISIONS_SHOWN: usize = 6;
 
-/// Without a terminal a line is said this often.
+/// Without a terminal a line is printed this often.
 const PLAIN_LINE_EVERY: Duration = Duration::from_secs(2);
 
 const BAR_WIDTH: usize = 24;
@@ -61,11 +61,11 @@ impl View {
             self.plain(frame)
         };
         let mut out = std::io::stdout().lock();
-        // A closed pipe must not end the experiment: whoever stopped reading does not miss anything.
+        // A closed pipe must not end the experiment.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    /// Leaves the last picture standing, so that what follows comes below it.
+    /// Leaves the last picture standing, so that later output starts below it.
     pub(crate) fn finish(&mut self) {
         self.lines_drawn = 0;
     }
@@ -86,7 +86,7 @@ impl View {
         text
     }
 
-    /// New decisions, and every now and then a line on how it goes.
+    /// Prints new decisions, and a progress line at intervals.
     fn plain(&mut self, frame: &Frame<'_>) -> String {
         let mut text = String::new();
         if self.last_line.is_none() {

@@ -1,4 +1,4 @@
-//! Carries out the node's commands on the runtime, the store and the network.
+//! Executes the node's commands on the runtime, the store and the transport.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use elastin_protocol::{Command, Event, Frame, StateSource};
 use elastin_runtime::{FreezeError, InboundMessage, StateImage};
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Time};
 
-use super::Inner;
+use super::DriverInner;
 use crate::pending_calls::PendingCalls;
 use crate::serial_executor::{CommandContext, CommandExecutor};
 use crate::transport::Outbox;
 
-/// What is wanted at once waits so long all the same: most likely the next event sees to it, and nobody need be woken. Shorter, and
-/// the thread that rings would be in the way of those who have much to send.
+/// The shortest timer. The next event most likely handles an expired timer anyway, so that no thread has to be woken. A shorter
+/// one would let the timer thread contend with busy senders.
 const WAKE_AFTER_MIN: Duration = Duration::from_millis(1);
 
-/// An activation that waits to be opened.
-pub(super) struct Closed {
+/// An activation that is claimed and not open yet.
+pub(super) struct PendingActivation {
     epoch: ActivationEpoch,
     image: Option<StateImage>,
-    mail: Vec<InboundMessage>,
+    messages: Vec<InboundMessage>,
 }
 
-impl CommandExecutor for Inner {
+impl CommandExecutor for DriverInner {
     fn now(&self) -> Time {
         self.runtime().now()
     }
@@ -32,32 +32,34 @@ impl CommandExecutor for Inner {
     fn execute(&self, command: Command, context: &mut CommandContext) {
         match command {
             Command::Transmit { to, frame } => self.transmit(to, &frame, &mut context.outbox),
-            Command::Complete { call, outcome } => context.callers.end(call, outcome),
+            Command::Complete { call, outcome } => context.pending_calls.complete(call, outcome),
             Command::Deliver { epoch, message } => context.next.extend(self.deliver(epoch, message)),
             Command::Activate { actor, epoch, source } => self.activate(actor, epoch, source),
             Command::Open { actor, epoch } => context.next.extend(self.open(actor, epoch)),
             Command::Freeze { actor, epoch, deadline } => self.freeze(actor, epoch, deadline),
             Command::Resume { actor, epoch } => drop(self.runtime().resume(&actor, epoch)),
             Command::Release { actor, epoch } => {
-                context.next.push_back(self.release(actor, epoch, &mut context.callers))
+                context
+                    .next
+                    .push_back(self.release(actor, epoch, &mut context.pending_calls))
             }
             Command::NeedPlacement {
                 actor,
                 caller,
                 caller_node,
             } => {
-                self.above.need_placement(actor, caller, caller_node);
+                self.callbacks.need_placement(actor, caller, caller_node);
             }
-            Command::MoveEnded { id, result } => self.above.move_ended(id, result),
+            Command::MoveEnded { id, result } => self.callbacks.move_ended(id, result),
             Command::Refused { from } => {
-                tracing::warn!(%from, "a peer says what only servers say, and is none: it is not listened to");
+                tracing::warn!(%from, "ignoring a server-only frame from a client");
             }
         }
     }
 
     fn stopped(&self) {
-        // Where it was is said by the hook that all panics go through.
-        tracing::error!("a panic in the cluster's protocol, which is a bug: this node does nothing any more");
+        // The panic hook has logged the location.
+        tracing::error!("stopping this node: the cluster protocol panicked, which is a bug");
         self.failed.send_replace(true);
         self.stop_acting();
         self.transport().close();
@@ -67,13 +69,16 @@ impl CommandExecutor for Inner {
         let Some(at) = at.filter(|at| self.timer.set(*at)) else {
             return;
         };
-        let timer_waker = self.timer_waker.get().expect("a peer is attached before it takes part");
+        let timer_waker = self
+            .timer_waker
+            .get()
+            .expect("the driver is attached before it handles events");
         let at = at.max(self.now() + WAKE_AFTER_MIN);
         self.runtime().host().wake_at(at, timer_waker.clone());
     }
 }
 
-impl Inner {
+impl DriverInner {
     fn activate(&self, actor: ActorId, epoch: ActivationEpoch, source: StateSource) {
         let staged = match source {
             StateSource::Fresh => None,
@@ -93,11 +98,11 @@ impl Inner {
             Box::new(move |claimed| {
                 let Some(this) = this.upgrade() else { return };
                 let image = match claimed {
-                    // What was staged is at least as new as what is stored: the source saved before it replied.
+                    // The staged state is at least as new as the stored one: the source saved before it replied.
                     Ok(StateReply::Claimed { state }) => {
                         Ok(staged.or(state.map(|state| StateImage { state, moved: false })))
                     }
-                    Ok(other) => unreachable!("a claim is answered by Claimed, not {other:?}"),
+                    Ok(other) => unreachable!("expected Claimed as the reply to a claim, got {other:?}"),
                     Err(error) => Err(error),
                 };
                 this.activated(actor, epoch, image);
@@ -108,18 +113,18 @@ impl Inner {
     fn activated(&self, actor: ActorId, epoch: ActivationEpoch, image: Result<Option<StateImage>, StateError>) {
         let result = match image {
             Ok(image) => {
-                self.closed.lock().insert(
+                self.pending_activations.lock().insert(
                     actor.clone(),
-                    Closed {
+                    PendingActivation {
                         epoch,
                         image,
-                        mail: Vec::new(),
+                        messages: Vec::new(),
                     },
                 );
                 Ok(())
             }
             Err(error) => {
-                tracing::warn!(%epoch, %error, "an actor could not be claimed");
+                tracing::warn!(%epoch, %error, "could not claim an actor in the state store");
                 Err(CallError::NotDelivered(NotDelivered::StateUnavailable))
             }
         };
@@ -127,13 +132,13 @@ impl Inner {
     }
 
     fn deliver(&self, epoch: ActivationEpoch, message: Arc<Message>) -> Option<Event> {
-        if let Some(closed) = self
-            .closed
+        if let Some(activation) = self
+            .pending_activations
             .lock()
             .get_mut(&message.target)
-            .filter(|closed| closed.epoch == epoch)
+            .filter(|activation| activation.epoch == epoch)
         {
-            closed.mail.push(message.into());
+            activation.messages.push(message.into());
             return None;
         }
         let undeliverable = self.runtime().deliver(message, epoch).err()?;
@@ -144,31 +149,33 @@ impl Inner {
     }
 
     fn open(&self, actor: ActorId, epoch: ActivationEpoch) -> Vec<Event> {
-        let closed = {
-            let mut closed = self.closed.lock();
-            match closed.get(&actor) {
-                Some(waiting) if waiting.epoch == epoch => closed.remove(&actor),
+        let activation = {
+            let mut pending = self.pending_activations.lock();
+            match pending.get(&actor) {
+                Some(activation) if activation.epoch == epoch => pending.remove(&actor),
                 _ => None,
             }
         };
-        let Some(closed) = closed else {
+        let Some(activation) = activation else {
             self.runtime().resume(&actor, epoch);
             return Vec::new();
         };
-        match self.runtime().activate(&actor, epoch, closed.image, closed.mail) {
+        let PendingActivation { image, messages, .. } = activation;
+        match self.runtime().activate(&actor, epoch, image, messages) {
             Ok(()) => Vec::new(),
-            Err((error, mail)) => {
-                tracing::error!(%epoch, %error, "an actor could not be activated");
-                let mut events = self.fail(mail, &CallError::NotDelivered(NotDelivered::StateUnavailable));
+            Err((error, messages)) => {
+                tracing::error!(%epoch, %error, "could not activate an actor");
+                let mut events = self.fail(messages, &CallError::NotDelivered(NotDelivered::StateUnavailable));
                 events.push(Event::Passivated { actor, epoch });
                 events
             }
         }
     }
 
-    /// Ends the calls in some mail with an error: those of this node's own callers at once, the others as events.
-    fn fail(&self, mail: Vec<InboundMessage>, error: &CallError) -> Vec<Event> {
-        mail.into_iter()
+    /// Fails the calls of some messages: those of local callers at once, the others with an event each.
+    fn fail(&self, messages: Vec<InboundMessage>, error: &CallError) -> Vec<Event> {
+        messages
+            .into_iter()
             .filter_map(|InboundMessage { message, reply }| match reply {
                 Some(reply) => {
                     reply.complete(Err(error.clone()));
@@ -184,29 +191,29 @@ impl Inner {
 
     fn freeze(&self, actor: ActorId, epoch: ActivationEpoch, deadline: Time) {
         let this = self.this.clone();
-        let whose = actor.clone();
+        let target = actor.clone();
         let done = move |frozen: Result<StateImage, FreezeError>| {
             let Some(this) = this.upgrade() else { return };
             let image = match frozen {
                 Ok(image) => Some(image.state),
                 Err(error) => {
-                    tracing::debug!(%epoch, %error, "an actor was not frozen");
+                    tracing::debug!(%epoch, %error, "could not freeze an actor");
                     None
                 }
             };
             this.handle(Event::Frozen { actor, epoch, image });
         };
-        self.runtime().freeze(&whose, epoch, deadline, Box::new(done));
+        self.runtime().freeze(&target, epoch, deadline, Box::new(done));
     }
 
-    fn release(&self, actor: ActorId, epoch: ActivationEpoch, callers: &mut PendingCalls) -> Event {
-        // Nothing to release if the activation ended by itself: the event that says so is on its way.
+    fn release(&self, actor: ActorId, epoch: ActivationEpoch, pending_calls: &mut PendingCalls) -> Event {
+        // An activation that passivated by itself has no messages: its `Passivated` event is already on its way.
         let released = self.runtime().release(&actor, epoch).unwrap_or_default();
         let queue = released
             .into_iter()
             .map(|InboundMessage { message, reply }| {
                 if let Some(reply) = reply {
-                    callers.expect(message.header.call, reply);
+                    pending_calls.insert(message.header.call, reply);
                 }
                 message
             })
@@ -216,8 +223,8 @@ impl Inner {
 
     fn transmit(&self, to: NodeId, frame: &Frame, outbox: &mut Outbox) {
         if let Err(error) = outbox.put(self.transport(), to, frame) {
-            // It is transmitted again when the link is up or after a while.
-            tracing::debug!(%to, %error, "a frame was dropped");
+            // The protocol retransmits it when the link is up, or after a timeout.
+            tracing::debug!(%to, %error, "dropped a frame");
         }
     }
 }

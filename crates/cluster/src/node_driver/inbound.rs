@@ -1,4 +1,4 @@
-//! What reaches the node from the network, and from its timer clock.
+//! Inbound events of a node: frames and link changes from the transport, and timers.
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
@@ -9,27 +9,27 @@ use elastin_runtime::InlineTask;
 use elastin_types::NodeId;
 use tokio::runtime::Handle;
 
-use super::Inner;
+use super::DriverInner;
 use crate::frame::{Class, FrameError, Frames};
 use crate::serial_executor::{CommandExecutor, Completed};
 use crate::transport::{ReceiveOutcome, Receiver};
 use crate::wire_codec;
 
-/// What the transport tells a peer, without keeping it alive.
-pub(super) struct InboundHandler(pub(super) Weak<Inner>);
+/// Passes the transport's events to the driver, without keeping it alive.
+pub(super) struct InboundHandler(pub(super) Weak<DriverInner>);
 
 impl Receiver for InboundHandler {
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<ReceiveOutcome> {
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, batching_task: Option<&Waker>) -> Option<ReceiveOutcome> {
         let inner = self.0.upgrade()?;
         let mut others = Vec::new();
-        // What came together is taken in together, so that its answers leave together.
+        // Frames that arrive together are handled as one batch, so that their replies are written together.
         let events = std::iter::from_fn(|| {
             loop {
                 match frames.next()? {
                     (Class::Protocol, payload) => match wire_codec::get(payload) {
                         Ok(frame) => return Some(Event::Frame { from, frame }),
                         Err(error) => {
-                            // It would be said again for ever, and nothing that follows it can be heard.
+                            // The peer would retransmit it for ever, and no later frame can be accepted before it.
                             frames.refuse(FrameError::Undecodable(error.to_string()));
                             return None;
                         }
@@ -39,11 +39,11 @@ impl Receiver for InboundHandler {
             }
         });
         let mut completed = Completed::None;
-        let inline_task = inner.runtime().deliver_inline(|| match comes_again {
+        let inline_task = inner.runtime().deliver_inline(|| match batching_task {
             Some(task) => completed = inner.serial_executor.handle_all_and_batch(events, task, &*inner),
             None => inner.serial_executor.handle_all(events, &*inner),
         });
-        // Apart, because whoever hears of these may look at the executor.
+        // Handled after the batch, because the callbacks may read the executor.
         for (class, payload) in others {
             if let Err(error) = inner.receive(from, class, payload) {
                 frames.refuse(error);
@@ -52,7 +52,7 @@ impl Receiver for InboundHandler {
         match completed {
             Completed::None => inline_task.map(ReceiveOutcome::InlineTask),
             Completed::One => Some(ReceiveOutcome::Outcome),
-            Completed::Many => Some(ReceiveOutcome::Calls),
+            Completed::Batched => Some(ReceiveOutcome::Calls),
         }
     }
 
@@ -68,9 +68,9 @@ impl Receiver for InboundHandler {
         }
     }
 
-    fn flush_batch(&self, comes_again: bool) -> bool {
+    fn flush_batch(&self, keep_batching: bool) -> bool {
         let inner = self.0.upgrade();
-        inner.is_some_and(|inner| inner.serial_executor.apply_batched(comes_again, &*inner))
+        inner.is_some_and(|inner| inner.serial_executor.apply_batched(keep_batching, &*inner))
     }
 
     fn link_up(&self, peer: NodeId) {
@@ -86,11 +86,11 @@ impl Receiver for InboundHandler {
     }
 }
 
-impl Inner {
-    /// Takes in a frame that is none of the protocol's.
+impl DriverInner {
+    /// Handles a frame of a class other than [`Class::Protocol`].
     fn receive(&self, from: NodeId, class: Class, payload: &[u8]) -> Result<(), FrameError> {
         match class {
-            Class::Control | Class::Admin => self.above.frame(from, class, Bytes::copy_from_slice(payload)),
+            Class::Control | Class::Admin => self.callbacks.frame(from, class, Bytes::copy_from_slice(payload)),
             Class::Reminder => {
                 let note = postcard::from_bytes(payload);
                 let note = note.map_err(|error| FrameError::Undecodable(error.to_string()))?;
@@ -102,16 +102,16 @@ impl Inner {
     }
 }
 
-/// Wakes the executor when it wants to be woken: for the runtime's timers, without keeping the peer alive.
+/// Wakes the executor for a due timer, without keeping the driver alive.
 pub(super) struct TimerWaker {
-    inner: Weak<Inner>,
-    /// The timers' thread is none of tokio's, but what the executor wants done may spawn tasks.
+    inner: Weak<DriverInner>,
+    /// The timer thread is outside tokio, but executing commands may spawn tokio tasks.
     handle: Handle,
 }
 
 impl TimerWaker {
     /// Must be called inside a tokio runtime.
-    pub(super) fn new(inner: &Arc<Inner>) -> Self {
+    pub(super) fn new(inner: &Arc<DriverInner>) -> Self {
         Self {
             inner: Arc::downgrade(inner),
             handle: Handle::current(),
@@ -122,9 +122,9 @@ impl TimerWaker {
 impl Wake for TimerWaker {
     fn wake(self: Arc<Self>) {
         let Some(inner) = self.inner.upgrade() else { return };
-        if inner.timer.has_rung(inner.now()) {
+        if inner.timer.take_due(inner.now()) {
             let _tokio = self.handle.enter();
-            // The timer is set anew when the executor has taken this in.
+            // The executor sets the timer again afterwards.
             inner.serial_executor.wake(&*inner);
         }
     }

@@ -1,6 +1,6 @@
-//! What the thread that reads a connection runs itself: see [`elastin_runtime::InlineTask`].
+//! Turns that run inline on the thread that reads a connection: see [`elastin_runtime::InlineTask`].
 //!
-//! The replies of such a visit are taken in by the executor together, so that they leave together.
+//! The executor handles the replies of an inline task in batches, so that they are written together.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -8,62 +8,59 @@ use std::time::{Duration, Instant};
 use elastin_protocol::Event;
 use elastin_runtime::InlineTask;
 
-use super::Inner;
+use super::DriverInner;
 
-/// How many replies wait for each other, at most.
-const REPLIES_TOGETHER: usize = 64;
+/// The most replies in a batch.
+const REPLY_BATCH_MAX: usize = 64;
 
-/// How long they do.
-const REPLIES_WAIT_MAX: Duration = Duration::from_micros(50);
+/// The longest that the first reply of a batch is delayed.
+const REPLY_DELAY_MAX: Duration = Duration::from_micros(50);
 
 thread_local! {
-    /// The inline task that this thread is on.
-    static INLINE_RUN: Cell<Option<Running>> = const { Cell::new(None) };
+    /// The inline task that this thread runs.
+    static INLINE_RUN: Cell<Option<InlineRun>> = const { Cell::new(None) };
 }
 
-/// An inline task that is being run.
+/// A running inline task.
 #[derive(Clone, Copy)]
-struct Running {
-    /// For which peer: there may be several in a process.
-    peer: usize,
-    /// When the executor last took in its replies.
-    caught_up_at: Instant,
+struct InlineRun {
+    /// The address of its driver, because a process may have several.
+    driver: usize,
+    /// When its replies were last flushed.
+    flushed_at: Instant,
 }
 
-/// Ends an inline task, also if it panics.
-struct End<'a>(&'a Inner);
+/// Ends the inline task and flushes its replies, also after a panic.
+struct EndInlineRun<'a>(&'a DriverInner);
 
-impl Drop for End<'_> {
+impl Drop for EndInlineRun<'_> {
     fn drop(&mut self) {
         INLINE_RUN.set(None);
-        self.0.serial_executor.catch_up_and_send(self.0);
+        self.0.serial_executor.catch_up_and_flush(self.0);
     }
 }
 
-impl Inner {
+impl DriverInner {
     /// Runs an inline task on this thread.
     pub(super) fn run_inline_task(&self, inline_task: InlineTask) {
-        let caught_up_at = Instant::now();
-        let peer = self.address();
-        INLINE_RUN.set(Some(Running { peer, caught_up_at }));
-        let _end = End(self);
+        let flushed_at = Instant::now();
+        let driver = self.address();
+        INLINE_RUN.set(Some(InlineRun { driver, flushed_at }));
+        let _end = EndInlineRun(self);
         inline_task.run();
     }
 
-    /// A call that was delivered here has ended.
+    /// A call that was delivered here has completed.
     pub(super) fn replied(&self, event: Event) {
-        let Some(running) = INLINE_RUN.get().filter(|running| running.peer == self.address()) else {
+        let Some(run) = INLINE_RUN.get().filter(|run| run.driver == self.address()) else {
             return self.handle(event);
         };
-        let waiting = self.serial_executor.leave(event);
+        let queued = self.serial_executor.enqueue(event);
         let now = Instant::now();
-        if waiting >= REPLIES_TOGETHER || now.duration_since(running.caught_up_at) >= REPLIES_WAIT_MAX {
-            self.serial_executor.catch_up_and_send(self);
-            let caught_up_at = now;
-            INLINE_RUN.set(Some(Running {
-                caught_up_at,
-                ..running
-            }));
+        if queued >= REPLY_BATCH_MAX || now.duration_since(run.flushed_at) >= REPLY_DELAY_MAX {
+            self.serial_executor.catch_up_and_flush(self);
+            let flushed_at = now;
+            INLINE_RUN.set(Some(InlineRun { flushed_at, ..run }));
         }
     }
 

@@ -1,4 +1,4 @@
-//! A node's driver: carries events between runtime, connections, stores and the node's state executor.
+//! A node's driver: carries events between the runtime, the connections, the stores and the protocol's state machine.
 
 mod commands;
 mod inbound;
@@ -28,111 +28,111 @@ use crate::reminders;
 use crate::security::Security;
 use crate::serial_executor::SerialExecutor;
 use crate::transport::{LinkTraffic, SendError, Transport, TransportConfig, TransportMeasures};
-use commands::Closed;
+use commands::PendingActivation;
 use inbound::{InboundHandler, TimerWaker};
 
-/// The largest argument that travels between nodes: a frame has room for it with its header.
+/// The largest argument that travels between nodes. A frame has room for it and its header.
 pub const MESSAGE_BYTES_MAX: usize = FRAME_BYTES_MAX - (64 << 10);
 
-/// What a node's driver leaves to the composition above it. Called while the driver works: it must not block, and may call
-/// the driver.
+/// Callbacks of a node's driver to the layer above it. They run while the driver handles an event: they must not block, and may
+/// call the driver.
 pub trait NodeCallbacks: Send + Sync + 'static {
-    /// A control or admin frame came.
+    /// A control or admin frame was received.
     fn frame(&self, from: NodeId, class: Class, payload: Bytes);
 
-    /// A new actor needs a node: [`NodeDriver::placed`] answers.
+    /// A new actor needs a node. [`NodeDriver::placed`] answers.
     fn need_placement(&self, actor: ActorId, caller: Caller, caller_node: NodeId);
 
-    /// A move asked for with [`NodeDriver::move_actor`] was decided.
+    /// A move requested with [`NodeDriver::move_actor`] was committed or rejected.
     fn move_ended(&self, id: MoveId, result: Result<ActivationEpoch, MoveError>);
 }
 
 /// One node (or client) on the network.
 #[derive(Clone)]
 pub struct NodeDriver {
-    inner: Arc<Inner>,
+    inner: Arc<DriverInner>,
 }
 
-struct Inner {
+struct DriverInner {
     serial_executor: SerialExecutor,
-    // Set once, by `attach`: the runtime and the transport know this in turn.
+    // Set once, by `attach`: the runtime and the transport hold references back to this.
     transport: OnceLock<Transport>,
     runtime: OnceLock<Runtime>,
     state: Arc<dyn StateStore>,
     saved_types: BTreeSet<ActorType>,
-    above: Arc<dyn NodeCallbacks>,
-    // Activations that are claimed and closed: their mail waits here, so that it comes before any that callers on this
-    // node put in themselves once they are open.
-    closed: Mutex<HashMap<ActorId, Closed>>,
+    callbacks: Arc<dyn NodeCallbacks>,
+    // Activations that are claimed and not open yet. Their messages wait here, so that they precede those that local callers
+    // enqueue directly once the activation is open.
+    pending_activations: Mutex<HashMap<ActorId, PendingActivation>>,
     timer: CoalescedTimer,
-    // What the runtime's timers wake when the timer rings; set by `attach`.
+    // Woken by the runtime's timers when the timer fires; set by `attach`.
     timer_waker: OnceLock<Waker>,
     reminders: reminders::ReminderService,
-    /// Until when the lease is good, on the runtime's clock: looked at before each save.
+    /// The end of the lease on the runtime's clock, checked before each save.
     may_act_until: AtomicU64,
-    /// The executor has stopped after a panic.
+    /// Set when a panic has stopped the executor.
     failed: watch::Sender<bool>,
     me: NodeId,
-    /// Whether actors can be here.
+    /// Whether this node hosts actors.
     hosts: bool,
-    // How to go on the network, until the node does.
-    network: Mutex<Option<TransportConfig>>,
-    this: Weak<Inner>,
+    // Taken by `attach`, which starts the transport.
+    transport_config: Mutex<Option<TransportConfig>>,
+    this: Weak<DriverInner>,
     planted: Planted,
 }
 
-/// What a [`NodeDriver`] is made with.
+/// Configuration of a [`NodeDriver`].
 pub struct NodeDriverConfig {
     /// The cluster's name; nodes of other clusters are refused.
     pub cluster: String,
-    /// The node's part in the protocol.
+    /// Configuration of the node's state machine.
     pub node: NodeConfig,
     /// The actor types whose state is saved, and whose activations claim their epoch in the store.
     pub saved_types: BTreeSet<ActorType>,
-    /// How nodes make sure that they talk to nodes of their cluster.
+    /// How nodes authenticate each other.
     pub security: Security,
-    /// Where connections are accepted, if the node can be outgoing socket.
+    /// Accepts connections, if the node can be dialled.
     pub listener: Option<TcpListener>,
-    /// Whether who reads connections may look for frames for a moment before it sleeps.
-    pub looks: bool,
-    /// Where state is saved.
+    /// Whether connection readers may busy-poll before they park.
+    pub busy_poll: bool,
+    /// The store of actors' states.
     pub state: Arc<dyn StateStore>,
-    /// What it does wrong on purpose.
+    /// Planted bugs, for tests.
     pub planted: Planted,
 }
 
-/// What is measured of a [`NodeDriver`].
+/// Metrics of a [`NodeDriver`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeDriverMeasures {
     /// The receive and the send stage.
     pub transport: TransportMeasures,
-    /// The node's part in the protocol.
+    /// The node's state machine.
     pub node: NodeMeasures,
-    /// Events, such as frames that came, that wait for the thread that runs the protocol.
+    /// Events, such as received frames, that are queued for the executor.
     pub events_queued: usize,
 }
 
 impl NodeDriver {
-    /// A node that is about to go on the network: it listens to nobody before [`NodeDriver::attach`] gives it its runtime, and
-    /// does nothing before [`NodeDriver::enter`] gives it a view.
-    pub fn new(config: NodeDriverConfig, above: Arc<dyn NodeCallbacks>) -> NodeDriver {
+    /// A node that is not on the network yet. It accepts no connections before [`NodeDriver::attach`] gives it its runtime, and
+    /// stays passive until [`NodeDriver::enter`] gives it a view.
+    pub fn new(config: NodeDriverConfig, callbacks: Arc<dyn NodeCallbacks>) -> NodeDriver {
         let (me, hosts) = (config.node.me, config.node.hosts);
-        let network = TransportConfig {
+        let transport_config = TransportConfig {
             cluster: config.cluster,
             me,
             security: config.security,
             listener: config.listener,
-            looks: config.looks,
+            busy_poll: config.busy_poll,
             versions: config.planted.wire_versions(),
         };
-        let inner = Arc::new_cyclic(|this| Inner {
+        let inner = Arc::new_cyclic(|this| DriverInner {
             serial_executor: SerialExecutor::new(Node::new(config.node)),
             transport: OnceLock::new(),
             runtime: OnceLock::new(),
             state: config.state,
             saved_types: config.saved_types,
-            above,
-            closed: Mutex::default(),
+            callbacks,
+            pending_activations: Mutex::default(),
             timer: CoalescedTimer::new(),
             timer_waker: OnceLock::new(),
             reminders: reminders::ReminderService::new(),
@@ -140,31 +140,31 @@ impl NodeDriver {
             failed: watch::Sender::new(false),
             me,
             hosts,
-            network: Mutex::new(Some(network)),
+            transport_config: Mutex::new(Some(transport_config)),
             this: this.clone(),
             planted: config.planted,
         });
         NodeDriver { inner }
     }
 
-    /// What the runtime needs to be built with.
-    pub fn outside(&self) -> Arc<dyn Remote> {
+    /// The runtime's interface to the rest of the cluster.
+    pub fn remote(&self) -> Arc<dyn Remote> {
         self.inner.clone()
     }
 
-    /// Gives the node its runtime, once, and goes on the network. Must be called inside a tokio runtime.
+    /// Gives the node its runtime, once, and starts the transport. Must be called inside a tokio runtime.
     pub fn attach(&self, runtime: Runtime) {
         let inner = &self.inner;
         assert!(inner.runtime.set(runtime).is_ok(), "a node has one runtime");
         let timer_waker = Waker::from(Arc::new(TimerWaker::new(inner)));
         assert!(inner.timer_waker.set(timer_waker).is_ok());
         let receiver = Arc::new(InboundHandler(Arc::downgrade(inner)));
-        let network = inner.network.lock().take().expect("a node goes on the network once");
-        assert!(inner.transport.set(Transport::start(network, receiver)).is_ok());
+        let config = inner.transport_config.lock().take().expect("`attach` is called once");
+        assert!(inner.transport.set(Transport::start(config, receiver)).is_ok());
         inner.reminders.start(Arc::clone(&inner.state), Arc::downgrade(inner));
     }
 
-    /// The time on this process's clock, which leases, deadlines and timers are on.
+    /// The time on this process's clock, which leases, deadlines and timers use.
     pub fn now(&self) -> Time {
         self.inner.runtime().now()
     }
@@ -174,7 +174,7 @@ impl NodeDriver {
         self.inner.me
     }
 
-    /// Learns where members can be outgoing socket, and which certificates they show.
+    /// Learns the addresses and certificates of the members.
     pub fn learn(&self, roster: &Roster) {
         let transport = self.inner.transport();
         for (node, record) in &roster.members {
@@ -204,31 +204,31 @@ impl NodeDriver {
     pub fn view(&self) -> Option<View> {
         self.inner
             .serial_executor
-            .busy_poll(&*self.inner, |node| node.view().cloned())
+            .read(&*self.inner, |node| node.view().cloned())
     }
 
-    /// Whether this node keeps the part of the directory that an actor belongs to, and may answer for it.
+    /// Whether this node owns the actor's directory slot and may answer for it.
     pub fn answers_for(&self, actor: &ActorId) -> bool {
         self.inner
             .serial_executor
-            .busy_poll(&*self.inner, |node| node.answers_for(actor))
+            .read(&*self.inner, |node| node.answers_for(actor))
     }
 
-    /// The node that an actor is on, as the part of the directory that this node owns has it.
+    /// The node that hosts an actor, according to the directory slots that this node owns.
     pub fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
         self.inner
             .serial_executor
-            .busy_poll(&*self.inner, |node| node.host_of(actor))
+            .read(&*self.inner, |node| node.host_of(actor))
     }
 
-    /// The lease may have run out: no turn starts until [`NodeDriver::may_act_until`] says otherwise.
+    /// Fences this node because its lease may have expired: no turn starts until [`NodeDriver::may_act_until`] extends it.
     pub fn fence(&self) {
         if !self.inner.planted.ignores_lease() {
             self.inner.runtime().fence(true);
         }
     }
 
-    /// The lease is good until this time on this process's clock: from then on nothing is saved and nothing leaves.
+    /// Extends the lease to this time on this process's clock. After it, no state is saved and no frame is sent.
     pub fn may_act_until(&self, until: Time) {
         let until = if self.inner.planted.ignores_lease() {
             Time(u64::MAX)
@@ -238,30 +238,30 @@ impl NodeDriver {
         self.inner.may_act_until.store(until.0, Ordering::Relaxed);
         self.inner.handle(Event::MayActUntil(until));
         self.inner.runtime().may_act_until(until);
-        // Looked at last: a panic may have stopped the node meanwhile.
+        // Checked last: a panic may have stopped the node in the meantime.
         if *self.inner.failed.borrow() {
             self.inner.stop_acting();
         }
     }
 
-    /// Wants an actor of this node moved; [`NodeCallbacks::move_ended`] answers.
+    /// Requests the move of an actor on this node. [`NodeCallbacks::move_ended`] answers.
     pub fn move_actor(&self, id: MoveId, actor: ActorId, to: NodeId) {
         self.inner.handle(Event::Move { id, actor, to });
     }
 
-    /// Says where a new actor goes: the answer to [`NodeCallbacks::need_placement`].
+    /// Places a new actor: the answer to [`NodeCallbacks::need_placement`].
     pub fn placed(&self, actor: ActorId, node: Option<NodeId>) {
         self.inner.handle(Event::Placed { actor, node });
     }
 
-    /// Says to everybody that this node, which hosts nobody any more, is about to go. To be called until [`NodeDriver::may_go`].
+    /// Announces to all members that this drained node is about to leave. Call it until [`NodeDriver::may_go`] returns true.
     pub fn part(&self) {
         self.inner.handle(Event::Part);
     }
 
-    /// Whether nobody sends anything to this node any more, since it said that it is about to go.
+    /// Whether all members have acknowledged the announced leave and send no more frames to this node.
     pub fn may_go(&self) -> bool {
-        self.inner.serial_executor.busy_poll(&*self.inner, Node::may_go)
+        self.inner.serial_executor.read(&*self.inner, Node::may_go)
     }
 
     /// Sends a control or admin frame to a peer.
@@ -274,27 +274,27 @@ impl NodeDriver {
         self.inner.transport().traffic_bytes()
     }
 
-    /// What went over the connections with a peer.
+    /// Traffic on the connections with a peer.
     pub fn traffic_with(&self, peer: NodeId) -> LinkTraffic {
         self.inner.transport().traffic_with(peer)
     }
 
-    /// What is measured of the receive and the send stage, and of the node's part in the protocol.
+    /// Metrics of the receive and the send stage, and of the node's state machine.
     pub fn measures(&self) -> NodeDriverMeasures {
         let inner = &self.inner;
         NodeDriverMeasures {
             transport: inner.transport().measures(),
-            node: inner.serial_executor.busy_poll(&**inner, Node::measures),
+            node: inner.serial_executor.read(&**inner, Node::measures),
             events_queued: inner.serial_executor.queued(),
         }
     }
 
-    /// Waits until the threads that read connections are done with all that they had begun, or were about to.
+    /// Waits until the I/O threads have run every task that was queued before this call.
     pub async fn caught_up(&self) {
         self.inner.transport().caught_up().await;
     }
 
-    /// Waits until a panic has stopped this node. It does nothing any more then: whoever steers it must end it.
+    /// Waits until a panic has stopped this node. It handles no more events then, and its owner must end it.
     pub async fn failed(&self) {
         // The sender lives in `self`, so waiting can't fail.
         let _ = self.inner.failed.subscribe().wait_for(|failed| *failed).await;
@@ -305,28 +305,32 @@ impl NodeDriver {
         self.inner.transport().close();
     }
 
-    /// This client is no longer a member: closes all connections, and lets every call end as far as its fate is known. Whoever
-    /// calls from now on is completed that the call was not delivered.
+    /// Ends a client that is no longer a member: closes all connections and completes every pending call. Later calls are
+    /// completed as not delivered.
     pub fn end(&self) {
         self.close();
         self.inner.handle(Event::Evicted);
     }
 }
 
-impl Inner {
+impl DriverInner {
     fn transport(&self) -> &Transport {
-        self.transport.get().expect("a peer is attached before it takes part")
+        self.transport
+            .get()
+            .expect("the driver is attached before it handles events")
     }
 
     fn runtime(&self) -> &Runtime {
-        self.runtime.get().expect("a peer is attached before it takes part")
+        self.runtime
+            .get()
+            .expect("the driver is attached before it handles events")
     }
 
     fn handle(&self, event: Event) {
         self.serial_executor.handle(event.into(), self);
     }
 
-    /// No turn starts any more, nothing is saved, and no reply leaves.
+    /// Stops for good: no turn starts, no state is saved, and no reply is sent.
     fn stop_acting(&self) {
         self.may_act_until.store(0, Ordering::Relaxed);
         self.runtime().fence(true);

@@ -1,4 +1,4 @@
-//! What a node does about reminders: keeps those of its actors, and tells actors of theirs.
+//! Reminders of a node: sets those of its actors, and calls the actors whose reminders are due.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use elastin_runtime::Remote;
 use elastin_types::{ActorId, CallError, Caller, Header, Message, Method, Outcome, Reminder};
 use tokio::sync::oneshot;
 
-use super::Inner;
+use super::DriverInner;
 use crate::frame::Class;
-use crate::reminders::{self, Tell};
+use crate::reminders::{self, ReminderHost};
 
-/// Sets or forgets a reminder of an actor of this node.
-pub(super) async fn remind(this: Weak<Inner>, actor: ActorId, request: ReminderRequest, done: ReminderDone) {
+/// Sets or cancels a reminder of an actor of this node.
+pub(super) async fn remind(this: Weak<DriverInner>, actor: ActorId, request: ReminderRequest, done: ReminderDone) {
     let Some((state, now_ms)) = this.upgrade().map(|this| (this.state.clone(), this.clock().wall_ms())) else {
         return;
     };
@@ -27,7 +27,7 @@ pub(super) async fn remind(this: Weak<Inner>, actor: ActorId, request: ReminderR
             let set = reminders::set(&*state, &actor, &name, due_ms, every).await;
             set.inspect(|_| {
                 if let Some(this) = this.upgrade() {
-                    this.tell_owner(&actor, due_ms);
+                    this.notify_owner(&actor, due_ms);
                 }
             })
             .map(Some)
@@ -37,11 +37,11 @@ pub(super) async fn remind(this: Weak<Inner>, actor: ActorId, request: ReminderR
     done(result.map_err(|error: StateError| ReminderError::Unavailable(error.to_string())));
 }
 
-impl Inner {
-    /// Lets the owner of the actor's slot know of a reminder that was set. If the word is lost, the owner finds the row.
-    fn tell_owner(&self, actor: &ActorId, due_ms: u64) {
+impl DriverInner {
+    /// Notifies the owner of the actor's slot of a new reminder. If the note is lost, the owner's sweep finds the row.
+    fn notify_owner(&self, actor: &ActorId, due_ms: u64) {
         let slot = Slot::of(actor);
-        let Some(view) = self.serial_executor.busy_poll(self, |node| node.view().cloned()) else {
+        let Some(view) = self.serial_executor.read(self, |node| node.view().cloned()) else {
             return;
         };
         let owner = view.slots.owner(slot).node;
@@ -50,12 +50,12 @@ impl Inner {
         }
         let payload = postcard::to_stdvec(&(slot, due_ms)).expect("a note is plain data");
         if let Err(error) = self.transport().send(owner, Class::Reminder, &payload) {
-            tracing::debug!(%owner, %error, "a note of a reminder was dropped");
+            tracing::debug!(%owner, %error, "dropped the note of a reminder");
         }
     }
 }
 
-impl Tell for Inner {
+impl ReminderHost for DriverInner {
     fn clock(&self) -> &Clock {
         self.runtime().clock()
     }
@@ -67,7 +67,7 @@ impl Tell for Inner {
             tenant: row.actor.tenant,
             deadline: Some(host.now() + answer_time_max),
             source_time_ms: row.due_ms,
-            // It is the actor itself that has asked for it.
+            // The actor itself has set the reminder.
             ..Header::of_call(call, Caller::Actor(row.actor.clone()))
         };
         let arguments = (row.reminder(),);
@@ -83,8 +83,8 @@ impl Tell for Inner {
 
     fn call(&self, message: Message) -> impl Future<Output = Outcome> + Send + 'static {
         let (sender, receiver) = oneshot::channel();
-        let slot = ReplySender::new(move |outcome| drop(sender.send(outcome)));
-        self.send(Arc::new(message), Some(slot));
+        let reply = ReplySender::new(move |outcome| drop(sender.send(outcome)));
+        self.send(Arc::new(message), Some(reply));
         async { receiver.await.unwrap_or(Err(CallError::Cancelled)) }
     }
 }

@@ -1,4 +1,4 @@
-//! What the runtime asks of the world beyond the node.
+//! The runtime's interface to the rest of the cluster: calls to remote actors, replies, saves and reminders.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,11 +11,11 @@ use elastin_protocol::store::{StateError, StateRequest};
 use elastin_runtime::{Grant, Remote, SaveDone, SaveError};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, Outcome, Rejected};
 
-use super::{Inner, MESSAGE_BYTES_MAX, reminder_delivery};
+use super::{DriverInner, MESSAGE_BYTES_MAX, reminder_delivery};
 use crate::serial_executor::Input;
 use crate::transport;
 
-/// Whether something of that size can travel. What is larger would have to be refused by the transport, too late for an answer.
+/// Rejects payloads that are too large for a frame. The transport would reject them too late to complete the call.
 fn check_size(bytes: usize) -> Result<(), CallError> {
     match bytes > MESSAGE_BYTES_MAX {
         true => Err(CallError::Rejected(Rejected::TooLarge {
@@ -26,21 +26,21 @@ fn check_size(bytes: usize) -> Result<(), CallError> {
     }
 }
 
-/// How long a message is, without what every message has.
-fn size_of_message(message: &Message) -> usize {
+/// The bytes of a message whose number is up to the application: arguments and context values.
+fn variable_bytes(message: &Message) -> usize {
     let values = message.header.context.iter().flat_map(|values| values.iter());
     let values: usize = values.map(|(name, value)| name.len() + value.len()).sum();
     message.body.len() + values
 }
 
-impl Remote for Inner {
+impl Remote for DriverInner {
     fn may_activate_here(&self, _: &ActorId) -> Option<Grant> {
         // The directory decides.
         None
     }
 
     fn send(&self, message: Arc<Message>, reply: Option<ReplySender>) {
-        if let Err(too_large) = check_size(size_of_message(&message)) {
+        if let Err(too_large) = check_size(variable_bytes(&message)) {
             if let Some(reply) = reply {
                 reply.complete(Err(too_large));
             }
@@ -54,7 +54,7 @@ impl Remote for Inner {
     }
 
     fn keeps_deadlines(&self) -> bool {
-        // The protocol does, for every call that it takes in.
+        // The protocol enforces the deadline of every call that it handles.
         true
     }
 
@@ -69,7 +69,7 @@ impl Remote for Inner {
 
     fn save(&self, actor: &ActorId, epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
         if self.runtime().now().0 >= self.may_act_until.load(Ordering::Relaxed) {
-            return done(Err(SaveError::Unavailable("the node's lease may have run out".into())));
+            return done(Err(SaveError::Unavailable("the node's lease may have expired".into())));
         }
         let request = StateRequest::Save {
             actor: actor.clone(),
@@ -87,7 +87,7 @@ impl Remote for Inner {
     }
 
     fn last_known_node(&self, actor: &ActorId) -> Option<NodeId> {
-        self.serial_executor.busy_poll(self, |node| node.last_known(actor))
+        self.serial_executor.read(self, |node| node.last_known(actor))
     }
 
     fn remind(&self, actor: &ActorId, request: ReminderRequest, done: ReminderDone) {

@@ -1,4 +1,4 @@
-//! Drives reminders: writes their rows for this node's actors, and tells those of the slots that this node owns.
+//! Drives reminders: writes the rows for this node's actors, and delivers the due reminders of the slots that this node owns.
 
 mod delivery;
 mod rows;
@@ -12,24 +12,25 @@ use elastin_types::NodeId;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-pub(crate) use delivery::Tell;
+pub(crate) use delivery::ReminderHost;
 pub(crate) use rows::{forget, set};
 
-/// How many notes of new reminders wait. One more is dropped: the sweep finds its row.
+/// The most notes of new reminders that are queued. Further ones are dropped: the sweep finds their rows.
 const NOTES_MAX: usize = 1024;
 
-/// A reminder was set: its slot, and when it is due in milliseconds since the Unix epoch.
+/// A note that a reminder was set: its slot, and its due time in milliseconds since the Unix epoch.
 pub(crate) type Note = (Slot, u64);
 
-/// Where the task that tells reminders hears of things. It ends when this is dropped.
+/// Sends notes and owned slots to the delivery task, which ends when this is dropped.
 pub(crate) struct ReminderService {
     notes: mpsc::Sender<Note>,
     slots: watch::Sender<BTreeSet<Slot>>,
-    task: Mutex<Option<Notes>>,
+    /// Taken by [`ReminderService::start`].
+    inbox: Mutex<Option<Inbox>>,
 }
 
-/// The other end.
-struct Notes {
+/// The receivers of the delivery task.
+struct Inbox {
     notes: mpsc::Receiver<Note>,
     slots: watch::Receiver<BTreeSet<Slot>>,
 }
@@ -38,24 +39,24 @@ impl ReminderService {
     pub(crate) fn new() -> Self {
         let (notes, noted) = mpsc::channel(NOTES_MAX);
         let (slots, owned) = watch::channel(BTreeSet::new());
-        let hears = Notes {
+        let inbox = Inbox {
             notes: noted,
             slots: owned,
         };
         Self {
             notes,
             slots,
-            task: Mutex::new(Some(hears)),
+            inbox: Mutex::new(Some(inbox)),
         }
     }
 
-    /// Starts the task, once. Must be called inside a tokio runtime.
-    pub(crate) fn start<T: Tell>(&self, store: Arc<dyn StateStore>, tell: Weak<T>) {
-        let hears = self.task.lock().take().expect("a node goes on the network once");
-        tokio::spawn(delivery::run(store, tell, hears));
+    /// Starts the delivery task, once. Must be called inside a tokio runtime.
+    pub(crate) fn start<H: ReminderHost>(&self, store: Arc<dyn StateStore>, host: Weak<H>) {
+        let inbox = self.inbox.lock().take().expect("`start` is called once");
+        tokio::spawn(delivery::run(store, host, inbox));
     }
 
-    /// The directory may have changed executor.
+    /// Updates the slots that this node owns.
     pub(crate) fn enter(&self, me: NodeId, view: &View) {
         let owned: BTreeSet<Slot> = Slot::all().filter(|slot| view.slots.owner(*slot).node == me).collect();
         self.slots.send_if_modified(|known| {
@@ -65,10 +66,10 @@ impl ReminderService {
         });
     }
 
-    /// A reminder was set.
+    /// Notes that a reminder was set.
     pub(crate) fn note(&self, note: Note) {
         if self.notes.try_send(note).is_err() {
-            tracing::debug!("a note of a reminder was dropped: its row is found later");
+            tracing::debug!("dropped the note of a reminder; the next sweep finds its row");
         }
     }
 }
@@ -76,10 +77,10 @@ impl ReminderService {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::golden;
+    use elastin_golden as golden;
 
     #[test]
-    fn a_note_is_encoded_as_it_was() {
+    fn the_encoding_of_a_note_is_unchanged() {
         let note: Note = (Slot::new(4095), 1_700_000_000_000);
         let line = golden::line("note", &golden::encoded(&note));
         golden::check("tests/wire/reminder.txt", &[line]);

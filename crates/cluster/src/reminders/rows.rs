@@ -1,4 +1,4 @@
-//! Writes the rows of reminders, in the order that keeps every entry findable: see `elastin_protocol::reminders`.
+//! Writes the rows of reminders, in an order that keeps every entry findable: see `elastin_protocol::reminders`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use elastin_protocol::store::{
 use elastin_stores::StateStoreExt;
 use elastin_types::{ActorId, Reminder};
 
-/// Sets a reminder, in the place of one of the same name.
+/// Sets a reminder, replacing one of the same name.
 pub(crate) async fn set(
     store: &dyn StateStore,
     actor: &ActorId,
@@ -24,13 +24,13 @@ pub(crate) async fn set(
     put(store, due_row(actor, name, due_ms).key(), Some(Bytes::new())).await?;
     put(store, entry_key(actor, name), Some(entry.to_bytes())).await?;
     if let Some(before) = before.filter(|before| before.due_ms != due_ms) {
-        remove_left_over(store, &due_row(actor, name, before.due_ms)).await;
+        remove_stale(store, &due_row(actor, name, before.due_ms)).await;
     }
     let name = name.to_owned();
     Ok(Reminder { name, due_ms })
 }
 
-/// Forgets a reminder; gives the one that there was.
+/// Cancels a reminder, and returns it.
 pub(crate) async fn forget(
     store: &dyn StateStore,
     actor: &ActorId,
@@ -41,11 +41,11 @@ pub(crate) async fn forget(
     };
     put(store, entry_key(actor, name), None).await?;
     let row = due_row(actor, name, entry.due_ms);
-    remove_left_over(store, &row).await;
+    remove_stale(store, &row).await;
     Ok(Some(row.reminder()))
 }
 
-/// What a reminder is set to, if it is.
+/// The entry of a reminder, if it is set.
 pub(super) async fn entry(
     store: &dyn StateStore,
     actor: &ActorId,
@@ -54,7 +54,7 @@ pub(super) async fn entry(
     let key = entry_key(actor, name);
     let value = match store.call(StateRequest::Get { key }).await? {
         StateReply::Value(value) => value,
-        other => unreachable!("a get is answered by a value, not {other:?}"),
+        other => unreachable!("expected a value as the reply to a get, got {other:?}"),
     };
     let Some(row) = value else { return Ok(None) };
     match ReminderEntry::from_bytes(&row.value) {
@@ -66,8 +66,8 @@ pub(super) async fn entry(
     }
 }
 
-/// Leaves a reminder that was told at its next due time, or removes it if there is none. One that was set anew meanwhile
-/// stays as it is. Gives the next due time.
+/// Advances a delivered reminder to its next due time, or removes it if there is none. A reminder that was replaced in the
+/// meantime is not changed. Returns the next due time.
 pub(super) async fn advance(
     store: &dyn StateStore,
     row: &DueRow,
@@ -98,10 +98,10 @@ pub(super) async fn advance(
     Ok(next.map(|next| next.due_ms))
 }
 
-/// Removes a due row that no entry speaks of any more. If that fails, it is removed when it is met.
-pub(super) async fn remove_left_over(store: &dyn StateStore, row: &DueRow) {
+/// Removes a due row without a matching entry. If that fails, the next scan that finds it retries.
+pub(super) async fn remove_stale(store: &dyn StateStore, row: &DueRow) {
     if let Err(error) = put(store, row.key(), None).await {
-        tracing::debug!(%error, "a row of a reminder is left over");
+        tracing::debug!(%error, "could not remove a stale row of a reminder");
     }
 }
 

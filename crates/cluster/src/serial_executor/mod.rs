@@ -1,11 +1,11 @@
-//! Runs a state executor for many threads: whoever brings an event either drains the queue or leaves it to the thread
-//! that does.
+//! Runs the node's state machine for many threads. A thread with an event either drains the queue itself, or enqueues the event
+//! for the thread that is draining it.
 //!
-//! INVARIANT: commands are carried out in the order in which the executor gave them, by one thread at a time. Carrying one
-//! out may bring new events on the same thread: they wait in the queue, so nothing here is entered twice.
+//! INVARIANT: one thread at a time executes commands, in the order in which the state machine returned them. Executing a command
+//! may produce new events on the same thread. These are queued, so that the executor is never reentered.
 //!
-//! A panic is a bug, and what it leaves behind may be wrong: the executor stops for good and tells the [`CommandExecutor`], so that others take
-//! over from this node as if it had crashed.
+//! A panic is a bug and may leave inconsistent state. The executor stops for good and notifies the [`CommandExecutor`], so that
+//! other nodes take over from this node as if it had crashed.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -20,55 +20,55 @@ use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::pending_calls::{Completions, DeferredWakes, PendingCalls};
-use crate::transport::{FlushMode, NowAwaited, Outbox};
+use crate::transport::{AwaitedReply, FlushMode, Outbox};
 
-/// So many callers who receive of outcomes together are worth waiting for. One alone is quickest if it does everything itself.
+/// The fewest callers completed together whose next calls are batched. A lone caller is fastest if it sends its call itself.
 const BATCHED_CALLERS_MIN: usize = 2;
 
-/// What callers have left is not kept waiting if it is so much.
+/// The most calls in a batch: a full batch is sent at once.
 const BATCHED_CALLS_MAX: usize = 32;
 
-/// Nor for longer than this, if whoever is to come for it is held up by what else its thread has to do.
+/// The longest that a batch is delayed if other tasks keep the batching task from running.
 const BATCH_WAIT_MAX: Duration = Duration::from_millis(1);
 
-/// A [`Node`] with the events that wait for it.
+/// A [`Node`] with its queue of events.
 pub(crate) struct SerialExecutor {
-    inputs: Inputs,
-    /// Somebody is about to come for what callers send: they leave it.
+    inputs: InputQueue,
+    /// Whether callers enqueue their calls for the batching task instead of sending them.
     batches_calls: AtomicBool,
-    /// So many inputs will have been left when everybody who was completed so has sent something.
+    /// The total of inputs at which every caller of the batch has sent its next call.
     batch_until: AtomicU64,
-    /// Who was completed so.
+    /// The wakers of the batching task and its callers.
     deferred_wakes: DeferredWakes,
     node: Mutex<Worker>,
-    /// How often callers heard of outcomes.
+    /// Counts completions, so that a busy-polling caller sees that outcomes have arrived.
     completed: AtomicU64,
-    /// How many callers wait for one. Set before what they send leaves.
+    /// The number of pending calls. Updated before their frames are flushed.
     waiting: AtomicUsize,
 }
 
-/// What waits for the thread that runs the executor.
+/// InputQueue that are queued for the draining thread.
 #[derive(Default)]
-struct Inputs {
+struct InputQueue {
     queue: Mutex<Queue>,
-    /// Whether there are any, for those who look again before they go: nearly always there are none, and no lock is needed. Set with
-    /// the lock.
-    any: AtomicBool,
+    /// Whether the queue may have inputs: lets the draining thread skip the lock, because it is nearly always empty. Written
+    /// under the lock.
+    non_empty: AtomicBool,
 }
 
 #[derive(Default)]
 struct Queue {
     inputs: VecDeque<Input>,
-    /// How many were ever taken out.
+    /// The number of inputs removed so far.
     taken: u64,
 }
 
-impl Inputs {
-    /// Appends some, and says how many there are.
+impl InputQueue {
+    /// Appends inputs, and returns the length of the queue.
     fn extend(&self, inputs: impl IntoIterator<Item = Input>) -> usize {
         let mut queue = self.queue.lock();
         queue.inputs.extend(inputs);
-        self.any.store(!queue.inputs.is_empty(), Ordering::Relaxed);
+        self.non_empty.store(!queue.inputs.is_empty(), Ordering::Relaxed);
         queue.inputs.len()
     }
 
@@ -76,34 +76,34 @@ impl Inputs {
         self.queue.lock().inputs.len()
     }
 
-    /// Whether there are none for certain. Whoever has left one before this sees it.
+    /// Whether the queue is empty. Takes the lock, so that a thread sees every input that it has enqueued.
     fn is_empty(&self) -> bool {
         self.queue.lock().inputs.is_empty()
     }
 
-    /// How many there were ever.
-    fn ever(&self) -> u64 {
+    /// The number of inputs enqueued so far.
+    fn total(&self) -> u64 {
         let queue = self.queue.lock();
         queue.taken + queue.inputs.len() as u64
     }
 
-    /// Takes all that this thread knows of, into an empty queue that is given for it. False if there are none.
+    /// Moves all inputs into the empty `batch`. Returns false if there are none.
     fn take(&self, batch: &mut VecDeque<Input>) -> bool {
-        if !self.any.load(Ordering::Relaxed) {
+        if !self.non_empty.load(Ordering::Relaxed) {
             return false;
         }
         let mut queue = self.queue.lock();
         std::mem::swap(&mut queue.inputs, batch);
         queue.taken += batch.len() as u64;
-        self.any.store(false, Ordering::Relaxed);
+        self.non_empty.store(false, Ordering::Relaxed);
         !batch.is_empty()
     }
 }
 
-/// What the executor takes in.
+/// An event for the state machine.
 pub(crate) struct Input {
     event: Event,
-    /// Who waits for the outcome, if the event is a call.
+    /// The caller that awaits the outcome, if the event is a call.
     caller: Option<ReplySender>,
 }
 
@@ -114,73 +114,73 @@ impl From<Event> for Input {
 }
 
 impl Input {
-    /// A message, and who waits for its outcome.
+    /// A message, and the caller that awaits its outcome.
     pub(crate) fn of_call(event: Event, caller: Option<ReplySender>) -> Self {
         Self { event, caller }
     }
 }
 
-// The queues are kept between events, so that a message costs no allocation here.
+// The buffers are reused between events, so that a message costs no allocation here.
 struct Worker {
     node: Node,
     commands: Vec<Command>,
-    /// Room for inputs that are taken from those that wait, all at once.
+    /// Reused by [`SerialExecutor::drain_queue`].
     batch: VecDeque<Input>,
     context: CommandContext,
-    /// A panic came of something: nothing is taken in any more.
+    /// Set by a panic: no more events are handled.
     stopped: bool,
 }
 
-/// What whoever carries out commands has at hand.
+/// Mutable state that the execution of commands shares.
 #[derive(Default)]
 pub(crate) struct CommandContext {
-    /// Frames that leave when there is nothing more to take in.
+    /// Frames that are flushed once the queue is drained.
     pub(crate) outbox: Outbox,
-    /// Events that came of carrying out a command: they happen before any other.
+    /// Events produced by commands. They are handled before any other.
     pub(crate) next: VecDeque<Event>,
-    /// PendingCalls here that wait for an outcome. They receive of it when the executor is free again, because they most likely have
-    /// more for it, and what decodes a reply is the application's.
-    pub(crate) callers: PendingCalls,
+    /// Local callers that await an outcome. They are completed after the executor's lock is released: they most likely send
+    /// another call, and decoding a reply runs application code.
+    pub(crate) pending_calls: PendingCalls,
 }
 
 impl CommandContext {
-    /// Where the outcome comes from that somebody waits for, if only one does.
-    fn awaited(&self) -> Option<NowAwaited> {
-        match self.callers.waiting() {
-            1 => self.outbox.awaited(),
+    /// The reply that the only pending call awaits.
+    fn awaited_reply(&self) -> Option<AwaitedReply> {
+        match self.pending_calls.len() {
+            1 => self.outbox.awaited_reply(),
             _ => None,
         }
     }
 }
 
-/// Who has heard of outcomes.
+/// The callers that a batch of events has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completed {
     None,
     One,
-    /// They leave what they send.
-    Many,
+    /// Several, whose next calls are batched.
+    Batched,
 }
 
-/// Carries out commands.
+/// Executes the commands of the state machine.
 pub(crate) trait CommandExecutor {
     /// The time on this process's clock.
     fn now(&self) -> Time;
 
-    /// Carries out one command.
+    /// Executes one command.
     fn execute(&self, command: Command, context: &mut CommandContext);
 
-    /// A panic came of something, and the executor has stopped for good.
+    /// A panic has stopped the executor for good.
     fn stopped(&self);
 
-    /// The executor wants to be woken at this time.
+    /// Requests [`SerialExecutor::wake`] at this time.
     fn wake_at(&self, at: Option<Time>);
 }
 
 impl SerialExecutor {
     pub(crate) fn new(node: Node) -> Self {
         Self {
-            inputs: Inputs::default(),
+            inputs: InputQueue::default(),
             batches_calls: AtomicBool::new(false),
             batch_until: AtomicU64::new(0),
             deferred_wakes: DeferredWakes::default(),
@@ -196,52 +196,52 @@ impl SerialExecutor {
         }
     }
 
-    /// Lets the executor take in what a client sends: where no actor ever is there is no shorter way on which something that is
-    /// sent later could overtake it, so it may be left to others. A caller that waits alone looks for its reply for a moment.
+    /// Sends a message of a client. A client hosts no actors, so no local fast path could let a later message overtake this one,
+    /// and it may be left to another thread. A lone caller busy-polls for its reply.
     pub(crate) fn send(&self, input: Input, executor: &impl CommandExecutor) {
         if self.batches_calls.load(Ordering::Relaxed) {
-            return self.start_batch(input, executor);
+            return self.enqueue_batched(input, executor);
         }
         if input.caller.is_none() {
             return self.handle(input, executor);
         }
         let completed = self.completed.load(Ordering::Acquire);
-        let awaited = self.handle_and(input, FlushMode::NowAwaited, executor, CommandContext::awaited);
+        let awaited = self.handle_and_inspect(input, FlushMode::NowAwaited, executor, CommandContext::awaited_reply);
         if let Some(awaited) = awaited.flatten() {
-            let is_there = || self.completed.load(Ordering::Acquire) != completed;
-            awaited.busy_poll(is_there, || self.waiting.load(Ordering::SeqCst) == 0);
+            let is_done = || self.completed.load(Ordering::Acquire) != completed;
+            awaited.busy_poll(is_done, || self.waiting.load(Ordering::SeqCst) == 0);
         }
     }
 
-    /// Leaves something to whoever is about to come for it.
-    fn start_batch(&self, input: Input, executor: &impl CommandExecutor) {
-        let gathered = self.inputs.extend([input]);
-        // Looked at again, because who comes for the last time says so before it looks for what was left.
-        if gathered >= BATCHED_CALLS_MAX || !self.batches_calls.load(Ordering::Relaxed) {
-            self.catch_up_and_send(executor);
-        } else if gathered == 1 {
+    /// Enqueues a call for the batching task.
+    fn enqueue_batched(&self, input: Input, executor: &impl CommandExecutor) {
+        let queued = self.inputs.extend([input]);
+        // Checked again: the batching task clears the flag before it drains the queue for the last time.
+        if queued >= BATCHED_CALLS_MAX || !self.batches_calls.load(Ordering::Relaxed) {
+            self.catch_up_and_flush(executor);
+        } else if queued == 1 {
             executor.wake_at(Some(executor.now() + BATCH_WAIT_MAX));
         }
     }
 
-    /// Lets the executor take something in, now or as soon as the thread that runs it gets to it.
+    /// Handles an event, or enqueues it if another thread is draining.
     pub(crate) fn handle(&self, input: Input, executor: &impl CommandExecutor) {
-        self.handle_and(input, FlushMode::Coalesce, executor, |_| ());
+        self.handle_and_inspect(input, FlushMode::Coalesce, executor, |_| ());
     }
 
-    /// The same, and looks at the context when this thread has taken it in; none if it has left it to another.
-    fn handle_and<T>(
+    /// Like [`SerialExecutor::handle`], and inspects the context afterwards. Returns none if another thread handles the event.
+    fn handle_and_inspect<T>(
         &self,
         input: Input,
         flush_mode: FlushMode,
         executor: &impl CommandExecutor,
-        busy_poll: impl FnOnce(&CommandContext) -> T,
+        inspect: impl FnOnce(&CommandContext) -> T,
     ) -> Option<T> {
-        let seen = match self.node.try_lock() {
+        let inspected = match self.node.try_lock() {
             Some(worker) => {
-                let (ended, seen) = self.drain_and(worker, [input], flush_mode, executor, busy_poll);
-                self.tell(ended);
-                Some(seen)
+                let (completions, inspected) = self.drain_and_inspect(worker, [input], flush_mode, executor, inspect);
+                self.notify_callers(completions);
+                Some(inspected)
             }
             None => {
                 self.inputs.extend([input]);
@@ -249,17 +249,16 @@ impl SerialExecutor {
             }
         };
         self.apply_queued(executor);
-        seen
+        inspected
     }
 
-    /// The same with several events, in order. They are made one by one while the executor is held, so making one must not look
-    /// at it.
+    /// Handles several events, in order. The iterator is advanced while the executor is locked, so it must not read the executor.
     pub(crate) fn handle_all(&self, events: impl IntoIterator<Item = Event>, executor: &impl CommandExecutor) {
         let inputs = events.into_iter().map(Input::from);
         match self.node.try_lock() {
             Some(worker) => self.drain(worker, inputs, FlushMode::Coalesce, executor),
             None => {
-                // Made before others are kept from leaving theirs.
+                // Collected before the queue's lock is taken, which other threads need.
                 let inputs: Vec<Input> = inputs.collect();
                 self.inputs.extend(inputs);
             }
@@ -267,8 +266,8 @@ impl SerialExecutor {
         self.apply_queued(executor);
     }
 
-    /// The same for a `task` of tokio's that waits to be woken, and then comes again. If several callers receive of outcomes they leave
-    /// what they send to it, and [`SerialExecutor::apply_batched`] must follow until it says that it is the end.
+    /// Like [`SerialExecutor::handle_all`], for a tokio `task` that can batch calls. If several callers are completed, their next
+    /// calls are enqueued for it, and it must call [`SerialExecutor::apply_batched`] until that returns false.
     pub(crate) fn handle_all_and_batch(
         &self,
         events: impl IntoIterator<Item = Event>,
@@ -276,58 +275,58 @@ impl SerialExecutor {
         executor: &impl CommandExecutor,
     ) -> Completed {
         let inputs = events.into_iter().map(Input::from);
-        // Not left to whoever runs the executor, who would tell callers without giving way to them.
-        let (ended, ()) = self.drain_and(self.node.lock(), inputs, FlushMode::Coalesce, executor, |_| ());
-        let completed = match ended.len() {
+        // Waits for the lock: a thread that drains for this one would complete the callers without batching their next calls.
+        let (completions, ()) = self.drain_and_inspect(self.node.lock(), inputs, FlushMode::Coalesce, executor, |_| ());
+        let completed = match completions.len() {
             0 => Completed::None,
             1..BATCHED_CALLERS_MIN => Completed::One,
-            BATCHED_CALLERS_MIN.. => Completed::Many,
+            BATCHED_CALLERS_MIN.. => Completed::Batched,
         };
-        if completed == Completed::Many {
-            let until = self.inputs.ever() + ended.len() as u64;
+        if completed == Completed::Batched {
+            let until = self.inputs.total() + completions.len() as u64;
             self.batch_until.store(until, Ordering::Relaxed);
             self.batches_calls.store(true, Ordering::Relaxed);
             let now = executor.now();
-            ended.tell_before_giving_way(now, task, &self.deferred_wakes);
+            completions.notify_deferred(now, task, &self.deferred_wakes);
             executor.wake_at(Some(now + BATCH_WAIT_MAX));
             self.completed.fetch_add(1, Ordering::Release);
         } else {
-            self.tell(ended);
+            self.notify_callers(completions);
             self.apply_queued(executor);
         }
         completed
     }
 
-    /// Takes in what callers have left since they were completed. If that is nothing or there is no more to come, or nobody `comes_again` for
-    /// it, they leave nothing from now on: false.
-    pub(crate) fn apply_batched(&self, comes_again: bool, executor: &impl CommandExecutor) -> bool {
-        let is_all = || self.inputs.ever() >= self.batch_until.load(Ordering::Relaxed);
-        let batches_calls = comes_again && self.inputs.any.load(Ordering::Relaxed) && !is_all();
+    /// Handles the batched calls. Returns whether batching continues: it ends with an empty or complete batch, or without
+    /// `keep_batching`.
+    pub(crate) fn apply_batched(&self, keep_batching: bool, executor: &impl CommandExecutor) -> bool {
+        let is_complete = || self.inputs.total() >= self.batch_until.load(Ordering::Relaxed);
+        let batches_calls = keep_batching && self.inputs.non_empty.load(Ordering::Relaxed) && !is_complete();
         if batches_calls {
             let now = executor.now();
-            self.deferred_wakes.forget_callers(now);
+            self.deferred_wakes.clear_callers(now);
             executor.wake_at(Some(now + BATCH_WAIT_MAX));
-            // Whatever comes from now on is for the next time.
+            // Calls enqueued from now on belong to the next batch.
             if let Some(worker) = self.node.try_lock() {
                 self.drain(worker, [], FlushMode::Now, executor);
             }
         } else {
-            self.deferred_wakes.forget_all();
+            self.deferred_wakes.clear();
             self.batches_calls.store(false, Ordering::Relaxed);
-            self.catch_up_and_send(executor);
+            self.catch_up_and_flush(executor);
         }
         batches_calls
     }
 
-    /// It is time for something. Whoever was to come for what callers leave, or to let them run, may have been held up.
+    /// Handles due timers, and wakes the batching task and its callers if tokio has delayed them for too long.
     pub(crate) fn wake(&self, executor: &impl CommandExecutor) {
         self.handle(Event::Timer.into(), executor);
-        if let Some(since) = self.deferred_wakes.wake(executor.now() - BATCH_WAIT_MAX) {
+        if let Some(since) = self.deferred_wakes.wake_overdue(executor.now() - BATCH_WAIT_MAX) {
             executor.wake_at(Some(since + BATCH_WAIT_MAX));
         }
     }
 
-    /// Takes in what was left to this thread after its last look, by others for whom it seemed to run the executor.
+    /// Handles inputs that other threads enqueued between this thread's last check of the queue and its release of the lock.
     fn apply_queued(&self, executor: &impl CommandExecutor) {
         while !self.inputs.is_empty() {
             let Some(worker) = self.node.try_lock() else { return };
@@ -335,26 +334,26 @@ impl SerialExecutor {
         }
     }
 
-    /// Leaves an event behind those that wait, and says how many do. [`SerialExecutor::catch_up`] must follow soon.
-    pub(crate) fn leave(&self, event: Event) -> usize {
+    /// Enqueues an event without handling it, and returns the length of the queue. [`SerialExecutor::catch_up`] must follow.
+    pub(crate) fn enqueue(&self, event: Event) -> usize {
         self.inputs.extend([event.into()])
     }
 
-    /// Takes in what was left.
+    /// Handles the queued inputs.
     pub(crate) fn catch_up(&self, executor: &impl CommandExecutor) {
         self.handle_all([], executor);
     }
 
-    /// The same for somebody who has nothing more for now: what comes of it leaves at once.
-    pub(crate) fn catch_up_and_send(&self, executor: &impl CommandExecutor) {
+    /// Like [`SerialExecutor::catch_up`], and flushes the resulting frames at once, because the caller has nothing to add.
+    pub(crate) fn catch_up_and_flush(&self, executor: &impl CommandExecutor) {
         if let Some(worker) = self.node.try_lock() {
             self.drain(worker, [], FlushMode::Now, executor);
         }
         self.apply_queued(executor);
     }
 
-    /// Lets the executor take something in before this returns. For what a caller sends: it goes on only when its message
-    /// has its place, so that nothing that it sends later by a shorter way overtakes it.
+    /// Handles a message before this returns. The sender resumes only when its message is ordered, so that none of its later
+    /// messages overtakes it on the local fast path.
     pub(crate) fn handle_now(&self, input: Input, executor: &impl CommandExecutor) {
         if DRAINING.get() {
             self.inputs.extend([input]);
@@ -367,22 +366,22 @@ impl SerialExecutor {
         }
     }
 
-    /// How many events wait.
+    /// The length of the queue.
     pub(crate) fn queued(&self) -> usize {
         self.inputs.len()
     }
 
-    /// Looks at the executor between two events.
-    pub(crate) fn busy_poll<T>(&self, executor: &impl CommandExecutor, read: impl FnOnce(&Node) -> T) -> T {
-        let seen = read(&self.node.lock().node);
-        // An event that came meanwhile was left to this thread, which seemed to run the executor.
+    /// Reads the node between two events.
+    pub(crate) fn read<T>(&self, executor: &impl CommandExecutor, read: impl FnOnce(&Node) -> T) -> T {
+        let value = read(&self.node.lock().node);
+        // Threads that found the lock taken have enqueued their events for this one.
         if !self.inputs.is_empty() {
             self.catch_up(executor);
         }
-        seen
+        value
     }
 
-    /// Takes in what waits, then these, then what has come meanwhile.
+    /// Handles the queued inputs, then these, then those enqueued in the meantime.
     fn drain(
         &self,
         worker: MutexGuard<'_, Worker>,
@@ -390,18 +389,18 @@ impl SerialExecutor {
         flush_mode: FlushMode,
         executor: &impl CommandExecutor,
     ) {
-        let (ended, ()) = self.drain_and(worker, inputs, flush_mode, executor, |_| ());
-        self.tell(ended);
+        let (completions, ()) = self.drain_and_inspect(worker, inputs, flush_mode, executor, |_| ());
+        self.notify_callers(completions);
     }
 
-    /// The same, and looks at the context in the end. Whoever calls this tells those whose calls have ended.
-    fn drain_and<T>(
+    /// Like [`SerialExecutor::drain`], and inspects the context afterwards. The caller must deliver the completions.
+    fn drain_and_inspect<T>(
         &self,
         mut worker: MutexGuard<'_, Worker>,
         inputs: impl IntoIterator<Item = Input>,
         flush_mode: FlushMode,
         executor: &impl CommandExecutor,
-        busy_poll: impl FnOnce(&CommandContext) -> T,
+        inspect: impl FnOnce(&CommandContext) -> T,
     ) -> (Completions, T) {
         let draining = Draining::begin();
         self.drain_queue(&mut worker, executor);
@@ -409,9 +408,9 @@ impl SerialExecutor {
             worker.apply(input, executor);
         }
         self.drain_queue(&mut worker, executor);
-        let waiting = worker.context.callers.waiting();
+        let waiting = worker.context.pending_calls.len();
         self.waiting.store(waiting, Ordering::SeqCst);
-        worker.context.outbox.send_off(match flush_mode {
+        worker.context.outbox.flush(match flush_mode {
             FlushMode::NowAwaited if waiting != 1 => FlushMode::Coalesce,
             flush_mode => flush_mode,
         });
@@ -419,14 +418,14 @@ impl SerialExecutor {
         if !worker.stopped {
             executor.wake_at(worker.node.next_timer());
         }
-        let ended = worker.context.callers.take_ended();
-        let seen = busy_poll(&worker.context);
-        (ended, seen)
+        let completions = worker.context.pending_calls.take_completions();
+        let inspected = inspect(&worker.context);
+        (completions, inspected)
     }
 
-    fn tell(&self, ended: Completions) {
-        if !ended.is_empty() {
-            ended.tell();
+    fn notify_callers(&self, completions: Completions) {
+        if !completions.is_empty() {
+            completions.notify();
             self.completed.fetch_add(1, Ordering::Release);
         }
     }
@@ -434,11 +433,11 @@ impl SerialExecutor {
     fn drain_queue(&self, worker: &mut Worker, executor: &impl CommandExecutor) {
         let mut batch = std::mem::take(&mut worker.batch);
         let mut rounds = 0;
-        // Taken all at once: whoever carries out a command may bring events.
+        // Taken as a whole, because executing a command may enqueue events.
         while self.inputs.take(&mut batch) {
             if rounds > 0 {
-                // Others may bring more for as long as this goes on: no caller waits for the end of it.
-                self.tell(worker.context.callers.take_ended());
+                // Other threads may keep the queue filled: callers must not wait until it is empty.
+                self.notify_callers(worker.context.pending_calls.take_completions());
             }
             for input in batch.drain(..) {
                 worker.apply(input, executor);
@@ -450,7 +449,7 @@ impl SerialExecutor {
 }
 
 impl Worker {
-    /// Takes in an event, and those that come of carrying out its commands.
+    /// Handles an event, and the events that its commands produce.
     fn apply(&mut self, input: Input, executor: &impl CommandExecutor) {
         let Input { event, caller } = input;
         if self.stopped {
@@ -460,8 +459,8 @@ impl Worker {
             return;
         }
         match (&event, caller) {
-            (Event::Send { message }, Some(caller)) => self.context.callers.expect(message.header.call, caller),
-            (Event::GiveUp { call }, _) => self.context.callers.end(*call, Err(CallError::Cancelled)),
+            (Event::Send { message }, Some(caller)) => self.context.pending_calls.insert(message.header.call, caller),
+            (Event::GiveUp { call }, _) => self.context.pending_calls.complete(*call, Err(CallError::Cancelled)),
             _ => {}
         }
         self.apply_one(event, executor);
@@ -471,7 +470,7 @@ impl Worker {
     }
 
     fn apply_one(&mut self, event: Event, executor: &impl CommandExecutor) {
-        tracing::trace!(?event, "takes in");
+        tracing::trace!(?event, "handling");
         let Self {
             node,
             commands,
@@ -481,7 +480,7 @@ impl Worker {
         let done = catch_unwind(AssertUnwindSafe(|| {
             node.handle(executor.now(), event, commands);
             for command in commands.drain(..) {
-                tracing::trace!(?command, "carries out");
+                tracing::trace!(?command, "executing");
                 executor.execute(command, context);
             }
         }));
@@ -494,12 +493,12 @@ impl Worker {
     fn stop(&mut self, executor: &impl CommandExecutor) {
         self.stopped = true;
         self.context.next.clear();
-        self.context.callers.end_all();
+        self.context.pending_calls.fail_all();
         executor.stopped();
     }
 }
 
-/// This thread is carrying out commands for as long as this lives, however that ends.
+/// Marks this thread as draining until it is dropped, also by a panic.
 struct Draining;
 
 impl Draining {
@@ -516,7 +515,7 @@ impl Drop for Draining {
 }
 
 thread_local! {
-    /// This thread is carrying out commands: what it brings waits in the queue that it drains.
+    /// Whether this thread is draining: messages that it sends are enqueued instead of handled.
     static DRAINING: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -105,7 +105,7 @@ fn message(key: u64, one_way: bool) -> Event {
 }
 
 #[test]
-fn a_panic_stops_the_machine_and_every_caller_hears_of_it() {
+fn a_panic_stops_the_executor_and_fails_every_call() {
     let executor = Panicking::default();
     let serial_executor = serial_executor(&executor);
     let outcomes = Arc::new(Mutex::new(Vec::new()));
@@ -143,26 +143,26 @@ fn a_panic_while_events_are_made_wedges_no_thread() {
 
 /// A executor with calls that have just ended, so many of them. Whoever has called hears of it here.
 fn call_batching(executor: &Panicking, calls: u64) -> (SerialExecutor, Arc<Mutex<Vec<u64>>>) {
-    let (serial_executor, heard) = (serial_executor(executor), Arc::default());
+    let (serial_executor, outcomes) = (serial_executor(executor), Arc::default());
     for key in 1..=calls {
-        serial_executor.send(Input::of_call(call(key), Some(noting(&heard, key))), executor);
+        serial_executor.send(Input::of_call(call(key), Some(noting(&outcomes, key))), executor);
     }
     let completed = serial_executor.handle_all_and_batch((1..=calls).map(end), Waker::noop(), executor);
-    assert_eq!(completed, Completed::Many);
+    assert_eq!(completed, Completed::Batched);
     executor.needed.lock().clear();
-    (serial_executor, heard)
+    (serial_executor, outcomes)
 }
 
-fn noting(heard: &Arc<Mutex<Vec<u64>>>, key: u64) -> ReplySender {
-    let heard = Arc::clone(heard);
-    ReplySender::new(move |_| heard.lock().push(key))
+fn noting(outcomes: &Arc<Mutex<Vec<u64>>>, key: u64) -> ReplySender {
+    let outcomes = Arc::clone(outcomes);
+    ReplySender::new(move |_| outcomes.lock().push(key))
 }
 
 #[test]
 fn what_callers_leave_is_taken_in_together() {
     let executor = Panicking::default();
-    let (serial_executor, heard) = call_batching(&executor, 3);
-    assert_eq!(*heard.lock(), [1, 2, 3]);
+    let (serial_executor, outcomes) = call_batching(&executor, 3);
+    assert_eq!(*outcomes.lock(), [1, 2, 3]);
     executor.wakes_at.set(None);
     for key in [5, 6] {
         serial_executor.send(tell(key).into(), &executor);
@@ -197,7 +197,7 @@ fn callers_that_do_not_send_again_are_not_waited_for() {
 }
 
 #[test]
-fn who_does_not_come_again_leaves_nothing_behind() {
+fn a_caller_that_sends_nothing_leaves_nothing_behind() {
     let executor = Panicking::default();
     let (serial_executor, _) = call_batching(&executor, 2);
     serial_executor.send(tell(5).into(), &executor);
@@ -232,12 +232,12 @@ fn other_events_take_in_what_was_left_before_them() {
 fn one_caller_alone_does_not_leave_its_next_call() {
     let executor = Panicking::default();
     let serial_executor = serial_executor(&executor);
-    let heard = Arc::default();
-    serial_executor.send(Input::of_call(call(1), Some(noting(&heard, 1))), &executor);
+    let outcomes = Arc::default();
+    serial_executor.send(Input::of_call(call(1), Some(noting(&outcomes, 1))), &executor);
     let completed = serial_executor.handle_all_and_batch([end(1)], Waker::noop(), &executor);
     assert_eq!(completed, Completed::One);
     serial_executor.send(tell(2).into(), &executor);
-    assert_eq!((serial_executor.queued(), &*heard.lock()), (0, &vec![1]));
+    assert_eq!((serial_executor.queued(), &*outcomes.lock()), (0, &vec![1]));
 }
 
 /// How often it was woken.
@@ -251,18 +251,18 @@ impl Wake for Woken {
 }
 
 #[test]
-fn who_gave_way_to_a_thread_that_has_much_to_do_is_woken_after_a_while() {
+fn a_deferred_wake_on_a_busy_thread_comes_late() {
     let executor = Panicking::default();
-    let (serial_executor, heard) = (serial_executor(&executor), Arc::default());
+    let (serial_executor, outcomes) = (serial_executor(&executor), Arc::default());
     for key in [1, 2] {
-        serial_executor.send(Input::of_call(call(key), Some(noting(&heard, key))), &executor);
+        serial_executor.send(Input::of_call(call(key), Some(noting(&outcomes, key))), &executor);
     }
     let began = Time(1_000_000_000);
     executor.now.set(began);
     let woken = Arc::new(Woken::default());
     let task = Waker::from(Arc::clone(&woken));
     let completed = serial_executor.handle_all_and_batch([end(1), end(2)], &task, &executor);
-    assert_eq!(completed, Completed::Many);
+    assert_eq!(completed, Completed::Batched);
     // Without tokio there is nothing that it could give way to.
     assert_eq!(woken.0.swap(0, Ordering::SeqCst), 1);
     serial_executor.send(tell(5).into(), &executor);

@@ -1,34 +1,34 @@
-//! Whether a thread that waits for mail looks for it again and again for a moment before it sleeps.
+//! Adaptive busy-polling: a thread that waits for frames polls for a short time before it parks.
 //!
-//! To sleep and to be woken takes tens of microseconds, most of them not on any core. If mail comes sooner than that, to look for
-//! it is quicker and takes hardly more time of the processor; if it does not, looking is a waste. Which of both it is shows: after a
-//! moment in vain the next ones are left out, more and more of them, until one pays again.
+//! Parking and waking costs tens of microseconds, mostly off any core. If frames arrive sooner than that, busy-polling is faster
+//! and takes hardly more CPU time; if they do not, it is a waste. An adaptive backoff decides: each failed attempt skips more of
+//! the next ones, until one succeeds.
 //!
-//! Between two looks whoever else wants the core has it. Who computes there may keep it for milliseconds, much longer than being
-//! woken would take, however unimportant it is: then nobody gives way for a while.
+//! The thread yields its core between two polls. A compute-bound thread may keep the core for milliseconds, much longer than a
+//! wake takes. The thread then spins without yielding for a while.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use elastin_runtime::AdaptiveBackoff;
 
-/// How long it looks before it sleeps: twice as long as it takes to be woken. Who waits for the next call of somebody who calls
-/// again at once finds it in less, and so does who waits for the first replies to many calls.
+/// How long to poll before parking: twice the cost of a wake. The next call of a caller that calls again at once, or the first
+/// replies to a batch of calls, arrive sooner.
 const BUSY_POLL_MAX: Duration = Duration::from_micros(100);
 
-/// One look takes a microsecond or two. What takes longer than this was somebody else's time on the same core.
+/// A poll that takes longer than this was preempted: the time belongs to another thread on the same core.
 const OWN_TIME_MAX: Duration = Duration::from_micros(10);
 
-/// Whoever keeps the core for longer than this computes. Those with whom mail is exchanged have less to do between two waits.
+/// A thread that keeps the core for longer than this is compute-bound. Threads that exchange frames run for less.
 const YIELD_COST_MAX: Duration = Duration::from_micros(100);
 
-/// Nobody gives way for so many times as long as the core was lent: what is lost like this stays below two per cent.
+/// A costly yield suppresses further ones for so many times its duration, which bounds the loss to two per cent.
 const NO_YIELD_FACTOR: u32 = 64;
 
-/// But not for longer than this, in case the process itself was stopped.
+/// The longest suppression, in case the whole process was stopped.
 const NO_YIELD_MAX: Duration = Duration::from_secs(1);
 
-/// How much of the time that passed between two looks was this thread's.
+/// This thread's own share of the time between two polls.
 fn own_time(passed: Duration) -> Duration {
     match passed <= OWN_TIME_MAX {
         true => passed,
@@ -36,68 +36,67 @@ fn own_time(passed: Duration) -> Duration {
     }
 }
 
-/// What was learnt about looking for one kind of mail.
+/// The busy-poll state of one source of frames.
 #[derive(Default)]
 pub(super) struct BusyPoller {
     backoff: AdaptiveBackoff,
-    /// Nobody gives way before this.
-    kept_until: Option<Instant>,
+    /// No yields before this time.
+    no_yield_until: Option<Instant>,
 }
 
 impl BusyPoller {
-    /// Looks for a moment, unless that is most likely a waste. `busy_poll` is to say whether there is something, and so does this.
-    pub(super) fn busy_poll(&mut self, mut busy_poll: impl FnMut() -> bool) -> bool {
+    /// Calls `poll` until it returns true or time is up, unless the backoff skips it. Returns whether `poll` succeeded.
+    pub(super) fn busy_poll(&mut self, mut poll: impl FnMut() -> bool) -> bool {
         let began = Instant::now();
-        if !self.begins() {
+        if !self.should_poll() {
             return false;
         }
-        let gives_way = self.gives_way(began);
-        let (mut looked_at, mut busy_poll_time) = (began, Duration::ZERO);
+        let yields = self.should_yield(began);
+        let (mut polled_at, mut busy_poll_time) = (began, Duration::ZERO);
         let found = loop {
-            if busy_poll() {
+            if poll() {
                 break true;
             }
-            match gives_way {
-                // Whoever else wants this core has it first.
+            match yields {
                 true => std::thread::yield_now(),
                 false => std::hint::spin_loop(),
             }
             let now = Instant::now();
-            let passed = now.duration_since(looked_at);
+            let passed = now.duration_since(polled_at);
             busy_poll_time += own_time(passed);
-            looked_at = now;
-            if gives_way {
-                self.lent(now, passed);
+            polled_at = now;
+            if yields {
+                self.record_yield(now, passed);
             }
             if now.duration_since(began) > BUSY_POLL_MAX {
-                break busy_poll();
+                break poll();
             }
         };
-        // More than 500 years do not come to pass.
+        // 64 bits of nanoseconds last for more than 500 years.
         BUSY_POLL_NS.fetch_add(busy_poll_time.as_nanos() as u64, Ordering::Relaxed);
-        self.ended(found);
+        self.record(found);
         found
     }
 
-    /// Whether it should look now.
-    fn begins(&mut self) -> bool {
+    /// Whether to busy-poll now.
+    fn should_poll(&mut self) -> bool {
         !DISABLED.load(Ordering::Relaxed) && !self.backoff.should_skip()
     }
 
-    /// Whether others may have the core between two looks.
-    fn gives_way(&self, now: Instant) -> bool {
-        self.kept_until.is_none_or(|until| now >= until)
+    /// Whether to yield the core between two polls.
+    fn should_yield(&self, now: Instant) -> bool {
+        self.no_yield_until.is_none_or(|until| now >= until)
     }
 
-    /// Others had the core for so long.
-    fn lent(&mut self, now: Instant, time: Duration) {
+    /// Records the duration of a yield.
+    fn record_yield(&mut self, now: Instant, time: Duration) {
         if time > YIELD_COST_MAX {
-            self.kept_until = Some(now + time.saturating_mul(NO_YIELD_FACTOR).min(NO_YIELD_MAX));
+            self.no_yield_until = Some(now + time.saturating_mul(NO_YIELD_FACTOR).min(NO_YIELD_MAX));
         }
     }
 
-    /// It has looked, and found something or not.
-    fn ended(&mut self, found: bool) {
+    /// Records the result of a busy-poll.
+    fn record(&mut self, found: bool) {
         match found {
             true => self.backoff.success(),
             false => self.backoff.failure(),
@@ -105,18 +104,18 @@ impl BusyPoller {
     }
 }
 
-/// Nobody in this process looks.
+/// Whether busy-polling is disabled in this process.
 static DISABLED: AtomicBool = AtomicBool::new(false);
 
-/// For how long this process has looked, in nanoseconds.
+/// The time that this process has spent on busy-polling, in nanoseconds.
 static BUSY_POLL_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Nobody in this process looks from now on: it has too little of the processor for that.
+/// Disables busy-polling in this process, whose share of the CPU is too small for it.
 pub(super) fn disable() {
     DISABLED.store(true, Ordering::Relaxed);
 }
 
-/// The processor's time that this process has spent on looking, and that could have been anybody's.
+/// The CPU time that this process has spent on busy-polling.
 pub(crate) fn busy_poll_time() -> Duration {
     Duration::from_nanos(BUSY_POLL_NS.load(Ordering::Relaxed))
 }
@@ -127,41 +126,41 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// How many of the next hundred waits begin with a look, if each look ends like this.
-    fn looks(busy_poller: &mut BusyPoller, found: bool) -> usize {
-        let busy_poll_time = (0..100).filter(|_| {
-            let begins = busy_poller.begins();
-            if begins {
-                busy_poller.ended(found);
+    /// How many of the next hundred waits busy-poll, if each attempt ends like this.
+    fn attempts(busy_poller: &mut BusyPoller, found: bool) -> usize {
+        let attempts = (0..100).filter(|_| {
+            let polls = busy_poller.should_poll();
+            if polls {
+                busy_poller.record(found);
             }
-            begins
+            polls
         });
-        busy_poll_time.count()
+        attempts.count()
     }
 
     #[test]
-    fn who_finds_nothing_sleeps_and_who_finds_something_looks() {
+    fn failures_back_off_and_successes_keep_polling() {
         let mut busy_poller = BusyPoller::default();
-        assert_eq!(looks(&mut busy_poller, true), 100);
-        assert!(looks(&mut busy_poller, false) < 10);
-        looks(&mut busy_poller, true);
-        assert_eq!(looks(&mut busy_poller, true), 100, "once it pays again");
+        assert_eq!(attempts(&mut busy_poller, true), 100);
+        assert!(attempts(&mut busy_poller, false) < 10);
+        attempts(&mut busy_poller, true);
+        assert_eq!(attempts(&mut busy_poller, true), 100, "after a success");
     }
 
     #[test]
-    fn nobody_gives_way_for_a_while_to_who_computes() {
+    fn a_costly_yield_suppresses_yields_for_a_while() {
         let (mut busy_poller, now) = (BusyPoller::default(), Instant::now());
-        busy_poller.lent(now, YIELD_COST_MAX);
-        assert!(busy_poller.gives_way(now), "that was a short while");
-        busy_poller.lent(now, MS);
-        assert!(!busy_poller.gives_way(now + NO_YIELD_FACTOR * MS - MS));
-        assert!(busy_poller.gives_way(now + NO_YIELD_FACTOR * MS));
-        busy_poller.lent(now, Duration::from_secs(3600));
-        assert!(busy_poller.gives_way(now + NO_YIELD_MAX));
+        busy_poller.record_yield(now, YIELD_COST_MAX);
+        assert!(busy_poller.should_yield(now), "a cheap yield");
+        busy_poller.record_yield(now, MS);
+        assert!(!busy_poller.should_yield(now + NO_YIELD_FACTOR * MS - MS));
+        assert!(busy_poller.should_yield(now + NO_YIELD_FACTOR * MS));
+        busy_poller.record_yield(now, Duration::from_secs(3600));
+        assert!(busy_poller.should_yield(now + NO_YIELD_MAX));
     }
 
     #[test]
-    fn it_looks_until_there_is_something_and_not_for_long() {
+    fn it_polls_until_success_or_timeout() {
         let mut busy_poller = BusyPoller::default();
         let mut left = 3;
         busy_poller.busy_poll(|| {
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn time_of_others_is_not_counted() {
+    fn preempted_time_is_not_counted() {
         assert_eq!(own_time(Duration::from_micros(2)), Duration::from_micros(2));
         assert_eq!(own_time(Duration::from_millis(2)), Duration::ZERO);
     }

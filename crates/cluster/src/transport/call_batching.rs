@@ -1,12 +1,12 @@
-//! Whoever reads replies sends what comes of them. PendingCalls that receive of their outcomes together mostly call again at once; they leave
-//! their calls, and when all of them have had their turn these are taken in together.
+//! Batches the calls that follow a batch of replies. Callers that are completed together mostly call again at once. They enqueue
+//! their calls, and the task that read the replies sends these together once all callers have run.
 //!
 //! ```text
-//!   replies ──► callers are told ──► they run, and each leaves its call ──► all calls are taken in, and written at once
+//!   replies ──► callers are completed ──► they run, and each enqueues its call ──► all calls are handled and written at once
 //! ```
 //!
-//! Otherwise each caller would take in its call by itself, on whichever thread it runs, and all that belongs to a connection would
-//! go from core to core with every call.
+//! Otherwise each caller would handle its call on whichever thread it runs, and the state of the connection would bounce between
+//! cores with every call.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use tokio::task::yield_now;
 
 use super::Receiver;
 
-/// PendingCalls leave what they send for as long as this lives.
+/// Calls are batched while this is alive.
 pub(super) struct CallBatching {
     receiver: Arc<dyn Receiver>,
-    /// Some have just been told to, and this task is woken along with them.
+    /// Whether this task was woken together with the callers.
     is_woken: bool,
 }
 
 impl CallBatching {
-    /// Some have just been told to, and this task is woken along with them. They may not be the first.
-    pub(super) fn goes_on(before: Option<Self>, receiver: &Arc<dyn Receiver>) -> Self {
+    /// Begins batching, or continues it, for callers that were just completed and woken together with this task.
+    pub(super) fn begin_or_continue(before: Option<Self>, receiver: &Arc<dyn Receiver>) -> Self {
         let mut call_batching = before.unwrap_or_else(|| Self {
             receiver: Arc::clone(receiver),
             is_woken: false,
@@ -34,11 +34,11 @@ impl CallBatching {
         call_batching
     }
 
-    /// Lets them have their turn and sends what they leave; none if there is no more to come, and gathering has ended.
-    pub(super) async fn give_way_and_send(mut self) -> Option<Self> {
+    /// Yields to the callers and sends the calls that they enqueued. Returns none when batching has ended.
+    pub(super) async fn yield_and_flush(mut self) -> Option<Self> {
         if std::mem::take(&mut self.is_woken) {
-            let mut has_given_way = false;
-            poll_fn(|_| match std::mem::replace(&mut has_given_way, true) {
+            let mut has_yielded = false;
+            poll_fn(|_| match std::mem::replace(&mut has_yielded, true) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             })

@@ -1,4 +1,4 @@
-//! One connection: opened by this node or by its peer, then read and written until it breaks.
+//! The life of a connection: dialled or accepted, authenticated, then read and written until it breaks.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::Inner;
+use super::TransportInner;
 use super::connection_reader::ConnectionReader;
 use super::link::Link;
 use crate::handshake::{self, HandshakeError};
 use crate::security::{Secured, Writer};
 
-/// How long a outgoing socket peer may take to answer the handshake, so that a dead address does not hold frames for ever.
+/// The time limit for connecting and for the handshake, so that a dead address does not hold frames for ever.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How many strangers may be at the door at a time. Whoever has not said who it is costs memory, so the others wait.
-const GREETINGS_MAX: usize = 256;
+/// The most concurrent handshakes of accepted connections. Unauthenticated peers cost memory, so further ones wait.
+const HANDSHAKES_MAX: usize = 256;
 
-/// How long to wait when no connection can be accepted, for instance because too many files are open.
+/// The pause after a failed accept, for instance because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Opens a connection to a peer and carries it until it breaks.
-pub(super) async fn dial(inner: Arc<Inner>, peer: NodeId, address: Option<SocketAddr>, link: Arc<Link>) {
+/// Opens a connection to a peer and runs it until it breaks.
+pub(super) async fn dial(inner: Arc<TransportInner>, peer: NodeId, address: Option<SocketAddr>, link: Arc<Link>) {
     let opened = timeout(CONNECT_TIME_MAX, async {
-        let address = address.ok_or_else(|| std::io::Error::other("the peer's address is not known"))?;
+        let address = address.ok_or_else(|| std::io::Error::other("the peer's address is unknown"))?;
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let mut secured = inner.security.secure_dialled(stream).await?;
         if !inner.is_certificate_of(peer, secured.certificate.as_deref()) {
-            return Err(std::io::Error::other("the certificate is another's").into());
+            return Err(std::io::Error::other("the certificate is not the peer's").into());
         }
         let version = handshake::dial(&mut secured.reader, &mut secured.writer, &inner.identity, peer).await?;
         Ok::<_, HandshakeError>((version, secured))
@@ -43,22 +43,22 @@ pub(super) async fn dial(inner: Arc<Inner>, peer: NodeId, address: Option<Socket
         () = link.closed() => return,
     };
     match opened {
-        Ok(Ok((version, secured))) => carry_both_ways(&inner, peer, version, secured, &link).await,
+        Ok(Ok((version, secured))) => run_link(&inner, peer, version, secured, &link).await,
         Ok(Err(error)) => {
             tracing::debug!(%peer, %error, "could not connect");
             inner.break_link(peer, &link);
         }
         Err(_) => {
-            tracing::debug!(%peer, "could not connect in time");
+            tracing::debug!(%peer, "could not connect: timeout");
             inner.break_link(peer, &link);
         }
     }
 }
 
 /// Accepts connections until the transport is closed.
-pub(super) async fn accept_all(inner: Arc<Inner>, listener: TcpListener) {
-    let greetings = Arc::new(Semaphore::new(GREETINGS_MAX));
-    while let Ok(permit) = Arc::clone(&greetings).acquire_owned().await {
+pub(super) async fn accept_all(inner: Arc<TransportInner>, listener: TcpListener) {
+    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    while let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
                 if inner.is_closed() {
@@ -66,32 +66,32 @@ pub(super) async fn accept_all(inner: Arc<Inner>, listener: TcpListener) {
                 }
                 let inner = Arc::clone(&inner);
                 tokio::spawn(async move {
-                    let greeted = greet(&inner, stream).await;
+                    let authenticated = authenticate(&inner, stream).await;
                     drop(permit);
-                    if let Some((peer, version, secured)) = greeted {
-                        carry_accepted(inner, peer, version, secured).await;
+                    if let Some((peer, version, secured)) = authenticated {
+                        run_accepted(inner, peer, version, secured).await;
                     }
                 });
             }
             Err(error) => {
-                // What is open goes on, new peers wait.
-                tracing::warn!(%error, "could not accept a connection");
+                // Open connections are not affected; new peers wait.
+                tracing::warn!(%error, "could not accept a connection; retrying");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-/// Finds out who has outgoing socket, and in which version to speak; nobody if it is not one of ours.
-async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, u16, Secured)> {
-    let greeted = timeout(CONNECT_TIME_MAX, async {
+/// Authenticates the peer that has dialled, and negotiates the wire version. None if the peer is rejected.
+async fn authenticate(inner: &TransportInner, stream: TcpStream) -> Option<(NodeId, u16, Secured)> {
+    let handshake = timeout(CONNECT_TIME_MAX, async {
         stream.set_nodelay(true)?;
         let mut secured = inner.security.secure_accepted(stream).await?;
         let (peer, version) = handshake::accept(&mut secured.reader, &mut secured.writer, &inner.identity).await?;
         Ok::<_, HandshakeError>((peer, version, secured))
     });
-    match greeted.await {
-        Ok(Ok((peer, version, secured))) => match objection(inner, peer, &secured) {
+    match handshake.await {
+        Ok(Ok((peer, version, secured))) => match rejection(inner, peer, &secured) {
             None => Some((peer, version, secured)),
             Some(reason) => {
                 tracing::warn!(%peer, "refused a connection: {reason}");
@@ -103,53 +103,54 @@ async fn greet(inner: &Inner, stream: TcpStream) -> Option<(NodeId, u16, Secured
             None
         }
         Err(_) => {
-            tracing::warn!("a connection said nothing");
+            tracing::warn!("refused a connection: handshake timeout");
             None
         }
     }
 }
 
-/// Why whoever has outgoing socket is not the peer that it says it is.
-fn objection(inner: &Inner, peer: NodeId, secured: &Secured) -> Option<&'static str> {
+/// The reason to reject a peer that can't be the node that it claims to be.
+fn rejection(inner: &TransportInner, peer: NodeId, secured: &Secured) -> Option<&'static str> {
     if !secured.may_be_node && inner.has_address(peer) {
-        return Some("a client's certificate does not speak for a node");
+        return Some("a client's certificate can't authenticate a node");
     }
-    let is_its = inner.is_certificate_of(peer, secured.certificate.as_deref());
-    (!is_its).then_some("that peer has another certificate")
+    let matches = inner.is_certificate_of(peer, secured.certificate.as_deref());
+    (!matches).then_some("the peer has another certificate")
 }
 
-/// Carries a connection that a peer has opened. One that can be outgoing socket is answered on a connection of its own.
-async fn carry_accepted(inner: Arc<Inner>, peer: NodeId, version: u16, secured: Secured) {
+/// Runs a connection that a peer has opened. A peer that can be dialled is answered on a separate connection.
+async fn run_accepted(inner: Arc<TransportInner>, peer: NodeId, version: u16, secured: Secured) {
     if inner.has_address(peer) {
         let link = inner.link(peer);
-        let reading = ConnectionReader::new(&inner, secured.read_by, peer, &link, secured.reader);
-        reading.keeping(secured.writer).start();
+        let reader = ConnectionReader::new(&inner, secured.reader_kind, peer, &link, secured.reader);
+        reader.holding(secured.writer).start();
     } else {
         let Some(link) = inner.adopt(peer, secured.certificate.clone()) else {
             return;
         };
-        carry_both_ways(&inner, peer, version, secured, &link).await;
+        run_link(&inner, peer, version, secured, &link).await;
     }
 }
 
-async fn carry_both_ways(inner: &Arc<Inner>, peer: NodeId, version: u16, secured: Secured, link: &Arc<Link>) {
+/// Reads and writes a connection.
+async fn run_link(inner: &Arc<TransportInner>, peer: NodeId, version: u16, secured: Secured, link: &Arc<Link>) {
     tracing::debug!(%peer, version, "a link is open");
     link.open(version, secured.direct);
     inner.receiver.link_up(peer);
-    ConnectionReader::new(inner, secured.read_by, peer, link, secured.reader).start();
+    ConnectionReader::new(inner, secured.reader_kind, peer, link, secured.reader).start();
     write_frames(inner, peer, secured.writer, link).await;
 }
 
-async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link: &Arc<Link>) {
+async fn write_frames(inner: &Arc<TransportInner>, peer: NodeId, mut writer: Writer, link: &Arc<Link>) {
     let mut batch = Vec::new();
     loop {
         let frames = link.take(&mut batch);
         if frames == 0 {
             tokio::select! {
                 biased;
-                batches_calls = link.filled() => {
-                    if batches_calls {
-                        // Those who are about to send get to do so first.
+                coalesces = link.filled() => {
+                    if coalesces {
+                        // Tasks that are about to send run first.
                         tokio::task::yield_now().await;
                     }
                     continue;
@@ -160,7 +161,7 @@ async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link
         let began = Instant::now();
         let written = async {
             writer.write_all(&batch).await?;
-            // A secured stream keeps bytes back until it is told not to.
+            // TLS buffers bytes until it is flushed.
             writer.flush().await
         };
         let written = tokio::select! {
@@ -172,9 +173,9 @@ async fn write_frames(inner: &Arc<Inner>, peer: NodeId, mut writer: Writer, link
             tracing::debug!(%peer, %error, "a connection broke");
             return inner.break_link(peer, link);
         }
-        inner.metrics.sent.passed(frames, batch.len(), began.elapsed());
+        inner.metrics.sent.record(frames, batch.len(), began.elapsed());
         if frames > 1 {
-            // Where there are several there will be more, and they can be written together.
+            // Several frames indicate load: yielding lets more accumulate for the next write.
             tokio::task::yield_now().await;
         }
     }

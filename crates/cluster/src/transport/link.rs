@@ -1,7 +1,7 @@
-//! One peer's outgoing frames, and the switch that closes its connections.
+//! A link: the send queue of one peer, and the signal that closes its connections.
 //!
-//! Frames are written by the thread that sends them if the connection has been quiet, so that a lone call wakes nobody on its
-//! way out. When there is more to do, they are left to a task that writes all that have gathered at once.
+//! The sending thread writes a frame itself if the connection has been quiet, so that a lone call wakes no other thread. Under
+//! load, frames are left to a writer task, which writes all queued frames at once.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,83 +17,84 @@ use super::reply_reader::ReplyReader;
 use crate::frame::FrameError;
 use crate::security::Direct;
 
-/// What may wait to be written to one peer. A peer that is this far behind is treated as overloaded.
+/// The most bytes queued for one peer. A peer that falls this far behind is treated as overloaded.
 pub const LINK_BYTES_MAX: usize = 64 << 20;
 
-/// A buffer that grew larger than this is not kept for the next batch, so that one large state does not stay in memory.
+/// Larger buffers are not reused, so that one large state does not stay allocated.
 pub(super) const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// A connection is quiet if nothing was sent for so long: about what a write costs. If frames come faster than that, it
-/// pays to gather them.
-const QUIET: Duration = Duration::from_micros(20);
+/// A connection without a write for this long is quiet. It is about the cost of a write: coalescing pays for frames that arrive
+/// faster.
+const QUIET_AFTER: Duration = Duration::from_micros(20);
 
-/// So many frames need not wait for more. Whoever sent the last of them writes them, even if the task has been told to: the
-/// thread that is about to run it may have lost its core.
-const FRAMES_ENOUGH: usize = 32;
+/// So many frames are flushed without waiting for more. The sender of the last one writes them even if the writer task is
+/// notified, because that task's thread may be descheduled.
+const FLUSH_FRAMES: usize = 32;
 
-/// The sending thread writes no more than this itself: it has other things to do than to copy states.
-const OWN_WRITE_BYTES_MAX: usize = 16 << 10;
+/// The most bytes that a sending thread writes itself, so that it does not spend its time on copying large states.
+const DIRECT_WRITE_BYTES_MAX: usize = 16 << 10;
 
-/// What went over the connections with a peer since they were opened.
+/// Traffic on the connections with a peer since they were opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkTraffic {
-    /// The bytes of frames that were put in to be sent, whether they have left or not.
-    pub said_bytes: u64,
-    /// The bytes of frames that came and were taken in.
-    pub heard_bytes: u64,
+    /// The bytes of frames enqueued for the peer, whether written or not.
+    pub sent_bytes: u64,
+    /// The bytes of frames received from the peer and handled.
+    pub received_bytes: u64,
 }
 
-/// One peer's outgoing frames.
+/// The send queue of one peer.
 pub(super) struct Link {
     outgoing: Mutex<Outgoing>,
+    /// Notifies the writer task.
     filled: Notify,
     close: watch::Sender<bool>,
     metrics: Arc<TransportMetrics>,
-    /// The bytes of frames that came and were taken in.
-    heard_bytes: AtomicU64,
-    /// What reads the connection that this process has opened.
-    replies: Mutex<Weak<ReplyReader>>,
-    /// Nobody may be woken by what comes there, because somebody has looked for it.
+    /// The bytes of frames received and handled.
+    received_bytes: AtomicU64,
+    /// Reads the connection that this process has opened.
+    reply_reader: Mutex<Weak<ReplyReader>>,
+    /// Whether the read readiness of that connection may be disarmed, because a caller has busy-polled it.
     may_be_disarmed: AtomicBool,
 }
 
 struct Outgoing {
-    /// The version that is spoken on the connection, if there is one.
+    /// The wire version of the connection, if there is one.
     version: Option<u16>,
     bytes: Vec<u8>,
-    /// How many there were of these so far.
-    said_bytes: u64,
-    /// How many frames are in `bytes`.
+    /// The bytes enqueued so far.
+    sent_bytes: u64,
+    /// The number of frames in `bytes`.
     frames: usize,
-    /// Lets the sending thread write, if the connection can be written to without more ado.
+    /// Lets the sending thread write, if the connection is not encrypted.
     direct: Option<Direct>,
-    task: Task,
-    /// It was told because frames come fast, so there will soon be more.
-    batches_calls: bool,
-    /// When something was last sent, or taken by the task.
+    writer: WriterState,
+    /// Whether the writer task was notified because frames arrive fast, so that more are likely to follow.
+    coalesces: bool,
+    /// When frames were last written, or taken by the writer task.
     sent_at: Option<Instant>,
 }
 
-/// When what was put leaves.
+/// When enqueued frames are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushMode {
-    /// Whoever sends it has nothing more for now: it is written on this thread, if the connection takes it.
+    /// The sender has no more frames for now: this thread writes them, if the socket accepts them.
     Now,
-    /// There may soon be more: if the connection has not been quiet it is left to the task, which writes all that has gathered.
+    /// More frames may follow: unless the connection has been quiet, the writer task writes all queued frames at once.
     Coalesce,
-    /// It is written on this thread as well, whose caller waits alone and looks for the reply itself: nobody else need receive of that.
+    /// Like `Now`, for a lone caller that busy-polls for its reply: read readiness stays disarmed.
     NowAwaited,
 }
 
-/// What the task that writes does.
+/// The state of the writer task.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Task {
-    /// It waits to be told.
-    Waits,
-    /// It has been told that there is something, and will look.
-    Told,
-    /// It is at it: everything has to go through it, in order.
-    Writes,
+enum WriterState {
+    /// It waits for a notification.
+    Idle,
+    /// It has been notified, and is about to take the queued frames.
+    Notified,
+    /// It is writing: it must write all frames, to keep their order.
+    Writing,
 }
 
 impl Link {
@@ -102,68 +103,69 @@ impl Link {
             outgoing: Mutex::new(Outgoing {
                 version: None,
                 bytes: Vec::new(),
-                said_bytes: 0,
+                sent_bytes: 0,
                 frames: 0,
                 direct: None,
-                task: Task::Waits,
-                batches_calls: false,
+                writer: WriterState::Idle,
+                coalesces: false,
                 sent_at: None,
             }),
             filled: Notify::new(),
             close: watch::Sender::new(false),
             metrics,
-            heard_bytes: AtomicU64::new(0),
-            replies: Mutex::default(),
+            received_bytes: AtomicU64::new(0),
+            reply_reader: Mutex::default(),
             may_be_disarmed: AtomicBool::new(false),
         })
     }
 
-    /// This is what reads the connection, into which callers may look.
-    pub(super) fn is_read_by(&self, replies: Weak<ReplyReader>) {
-        *self.replies.lock() = replies;
+    /// Sets the reader of the connection, which callers may busy-poll.
+    pub(super) fn set_reply_reader(&self, reply_reader: Weak<ReplyReader>) {
+        *self.reply_reader.lock() = reply_reader;
     }
 
-    /// Looks for a moment for a reply, until `is_there`. If `nobody_waits` for another one then, most likely somebody looks again soon.
-    pub(super) fn busy_poll(&self, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
-        let replies = self.replies.lock().upgrade();
-        let Some(replies) = replies else { return };
-        // Said before it is known who waits: whoever begins to wait after that has seen it.
+    /// Busy-polls for a reply until `is_done`. If `none_pending` then, read readiness stays disarmed, because the caller most
+    /// likely calls again at once.
+    pub(super) fn busy_poll(&self, is_done: impl Fn() -> bool, none_pending: impl FnOnce() -> bool) {
+        let reply_reader = self.reply_reader.lock().upgrade();
+        let Some(reply_reader) = reply_reader else { return };
+        // Set before the pending calls are counted: a caller that is not counted sees the flag and rearms.
         self.may_be_disarmed.store(true, Ordering::SeqCst);
-        replies.busy_poll(is_there, nobody_waits);
+        reply_reader.busy_poll(is_done, none_pending);
     }
 
-    /// Whether what waits to be written need not be written by the task. Else a task that looks for replies would keep it waiting.
+    /// Whether senders can write the queued frames. Otherwise a read task that busy-polls would delay the writer task.
     pub(super) fn is_written_by_senders(&self) -> bool {
         let outgoing = self.outgoing.lock();
-        outgoing.direct.is_some() && outgoing.bytes.len() <= OWN_WRITE_BYTES_MAX
+        outgoing.direct.is_some() && outgoing.bytes.len() <= DIRECT_WRITE_BYTES_MAX
     }
 
-    /// Somebody may wait for what comes, and does not look for it.
+    /// Rearms read readiness for a caller that awaits a reply without busy-polling.
     fn rearm(&self) {
         if self.may_be_disarmed.load(Ordering::SeqCst) {
             self.may_be_disarmed.store(false, Ordering::SeqCst);
-            let replies = self.replies.lock().upgrade();
-            if let Some(replies) = replies {
-                replies.rearm();
+            let reply_reader = self.reply_reader.lock().upgrade();
+            if let Some(reply_reader) = reply_reader {
+                reply_reader.rearm();
             }
         }
     }
 
-    /// Frames of so many bytes came, and were taken in.
-    pub(super) fn heard(&self, bytes: usize) {
-        self.heard_bytes.fetch_add(bytes as u64, Ordering::Release);
+    /// Counts frames that were received and handled.
+    pub(super) fn record_received(&self, bytes: usize) {
+        self.received_bytes.fetch_add(bytes as u64, Ordering::Release);
     }
 
-    /// What went over it.
+    /// Traffic on the link.
     pub(super) fn traffic(&self) -> LinkTraffic {
         LinkTraffic {
-            heard_bytes: self.heard_bytes.load(Ordering::Acquire),
-            said_bytes: self.outgoing.lock().said_bytes,
+            received_bytes: self.received_bytes.load(Ordering::Acquire),
+            sent_bytes: self.outgoing.lock().sent_bytes,
         }
     }
 
-    /// Takes a frame that `put` appends; it leaves with the next [`Link::flush`]. If it `needs_connection` and there is none, it
-    /// is dropped.
+    /// Enqueues a frame that `put` appends, for the next [`Link::flush`]. A frame that `needs_connection` is dropped if there is
+    /// none.
     pub(super) fn put(
         &self,
         needs_connection: bool,
@@ -181,11 +183,11 @@ impl Link {
             return Err(SendError::Backlogged);
         }
         outgoing.frames += 1;
-        outgoing.said_bytes += (outgoing.bytes.len() - before) as u64;
+        outgoing.sent_bytes += (outgoing.bytes.len() - before) as u64;
         Ok(())
     }
 
-    /// Sends what was put.
+    /// Writes the enqueued frames, or notifies the writer task.
     pub(super) fn flush(&self, flush_mode: FlushMode) {
         if flush_mode != FlushMode::NowAwaited {
             self.rearm();
@@ -197,22 +199,21 @@ impl Link {
         {
             return;
         }
-        if std::mem::replace(&mut outgoing.task, Task::Told) == Task::Waits {
+        if std::mem::replace(&mut outgoing.writer, WriterState::Notified) == WriterState::Idle {
             drop(outgoing);
             self.filled.notify_one();
         }
     }
 
-    /// There is a connection, on which this version is spoken: frames that need one are taken from now on. With `direct` they
-    /// are written by whoever sends them while the connection is quiet.
+    /// Sets the wire version of an open connection: frames that need a connection are accepted from now on. With `direct`,
+    /// senders write to it while it is quiet.
     pub(super) fn open(&self, version: u16, direct: Option<Direct>) {
         let mut outgoing = self.outgoing.lock();
         outgoing.version = Some(version);
         outgoing.direct = direct;
     }
 
-    /// Takes everything that waits to be written, and leaves an empty buffer in its place; how many frames that is. With
-    /// none, [`Link::filled`] says when there are some.
+    /// Swaps the queued frames into `batch`, and returns their number. If it is zero, [`Link::filled`] waits for more.
     pub(super) fn take(&self, batch: &mut Vec<u8>) -> usize {
         batch.clear();
         if batch.capacity() > KEPT_BYTES_MAX {
@@ -220,33 +221,33 @@ impl Link {
         }
         let mut outgoing = self.outgoing.lock();
         std::mem::swap(batch, &mut outgoing.bytes);
-        outgoing.task = match batch.is_empty() {
-            true => Task::Waits,
+        outgoing.writer = match batch.is_empty() {
+            true => WriterState::Idle,
             false => {
                 outgoing.sent_at = Some(Instant::now());
-                Task::Writes
+                WriterState::Writing
             }
         };
         std::mem::take(&mut outgoing.frames)
     }
 
-    /// How much waits to be written. What the task that writes has taken is on its way.
+    /// The queued bytes, without those that the writer task has taken.
     pub(super) fn queued_bytes(&self) -> usize {
         self.outgoing.lock().bytes.len()
     }
 
-    /// The version that is spoken on the connection, if there is one.
+    /// The wire version of the connection, if there is one.
     pub(super) fn version(&self) -> Option<u16> {
         self.outgoing.lock().version
     }
 
-    /// Waits until there is something to write; whether more is about to come, which should be written along.
+    /// Waits for queued frames. Returns whether more are likely to follow, which should be written with them.
     pub(super) async fn filled(&self) -> bool {
         self.filled.notified().await;
-        self.outgoing.lock().batches_calls
+        self.outgoing.lock().coalesces
     }
 
-    /// Whether its connections were closed, or are about to be.
+    /// Whether [`Link::close`] was called.
     pub(super) fn is_closed(&self) -> bool {
         *self.close.borrow()
     }
@@ -257,7 +258,7 @@ impl Link {
         self.close.send_replace(true);
     }
 
-    /// Waits until the peer's connections are to be closed.
+    /// Waits for [`Link::close`].
     pub(super) async fn closed(&self) {
         // The sender lives in `self`, so waiting can't fail.
         let _ = self.close.subscribe().wait_for(|closed| *closed).await;
@@ -265,40 +266,40 @@ impl Link {
 }
 
 impl Outgoing {
-    /// Whether the sending thread need not leave it to the task.
+    /// Whether the sending thread may write.
     fn may_be_written(&self, flush_mode: FlushMode) -> bool {
-        match self.task {
-            Task::Waits => true,
-            Task::Told => self.need_not_wait(flush_mode),
-            Task::Writes => false,
+        match self.writer {
+            WriterState::Idle => true,
+            WriterState::Notified => self.flushes_now(flush_mode),
+            WriterState::Writing => false,
         }
     }
 
-    /// Whether nothing is gained by waiting for more.
-    fn need_not_wait(&self, flush_mode: FlushMode) -> bool {
-        flush_mode != FlushMode::Coalesce || self.frames >= FRAMES_ENOUGH
+    /// Whether to write without waiting for more frames.
+    fn flushes_now(&self, flush_mode: FlushMode) -> bool {
+        flush_mode != FlushMode::Coalesce || self.frames >= FLUSH_FRAMES
     }
 
-    /// Writes on this thread, if there is no more to wait for and the connection takes it; whether nothing is left.
+    /// Writes on this thread, unless more frames are worth waiting for. Returns whether all frames were written.
     fn write(&mut self, flush_mode: FlushMode, metrics: &TransportMetrics) -> bool {
         let now = Instant::now();
         let sent_at = self.sent_at.replace(now);
-        let is_quiet = sent_at.is_none_or(|at| now.duration_since(at) >= QUIET);
-        self.batches_calls = !is_quiet && !self.need_not_wait(flush_mode);
-        if self.batches_calls || self.bytes.len() > OWN_WRITE_BYTES_MAX {
+        let is_quiet = sent_at.is_none_or(|at| now.duration_since(at) >= QUIET_AFTER);
+        self.coalesces = !is_quiet && !self.flushes_now(flush_mode);
+        if self.coalesces || self.bytes.len() > DIRECT_WRITE_BYTES_MAX {
             return false;
         }
         let Some(direct) = &mut self.direct else { return false };
-        // If it fails, the task finds out too, and knows what to do.
+        // The writer task meets the same error, and breaks the link.
         let written = direct.write(&self.bytes).unwrap_or(0);
         let time = now.elapsed();
         if written < self.bytes.len() {
-            // Its frames are counted when the rest of them is written.
-            metrics.sent.passed(0, written, time);
+            // The frames are counted with the rest of their bytes.
+            metrics.sent.record(0, written, time);
             self.bytes.drain(..written);
             return false;
         }
-        metrics.sent.passed(self.frames, written, time);
+        metrics.sent.record(self.frames, written, time);
         self.bytes.clear();
         self.frames = 0;
         true

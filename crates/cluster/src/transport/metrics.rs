@@ -1,44 +1,43 @@
-//! What is measured of the receive and the send stage: the tasks, and for lone frames the threads, that read and write
-//! connections.
+//! Metrics of the receive and the send stage: the tasks and threads that read and write connections.
 //!
-//! Everything is counted once for a batch of frames, so that a frame costs next to nothing here.
+//! Counters are updated once for each batch of frames, so that their cost per frame is negligible.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What went through a stage since the transport started.
+/// Metrics of a stage since the transport started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageMeasures {
     /// Frames.
     pub frames: u64,
-    /// The bytes of these frames, without what encryption adds.
+    /// The bytes of these frames, without the overhead of encryption.
     pub bytes: u64,
-    /// Batches: frames that were taken in together, or written together.
+    /// Batches of frames that were handled together, or written together.
     pub batches: u64,
-    /// How long the stage was at it. For the send stage that includes waiting for a peer that is slow to take it.
+    /// The time spent. For the send stage it includes the time that slow peers block writes.
     pub time: Duration,
 }
 
-/// What is measured of a transport.
+/// Metrics of a transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransportMeasures {
-    /// What came from peers and was taken in.
+    /// Frames received from peers and handled.
     pub received: StageMeasures,
-    /// What was written to peers.
+    /// Frames written to peers.
     pub sent: StageMeasures,
-    /// Bytes that wait to be written.
+    /// Bytes in send queues.
     pub queued_bytes: u64,
-    /// Frames that were not taken because too much waited for the peer already.
+    /// Frames rejected because the peer's send queue was full.
     pub backlogged: u64,
-    /// Peers to whom there is a connection.
+    /// Connected peers.
     pub links: u64,
-    /// The oldest version of the wire that is spoken with one of these; 0 if there are none.
+    /// The oldest wire version in use with a connected peer; 0 if there are none.
     pub wire_version_oldest: u16,
-    /// How long the process has looked for frames instead of sleeping: the processor's time, which could have been anybody's.
+    /// The CPU time that the process has spent on busy-polling.
     pub busy_poll_time: Duration,
 }
 
-/// Both metrics, for those who count.
+/// Counters of both stages.
 #[derive(Debug, Default)]
 pub(super) struct TransportMetrics {
     pub(super) received: Stage,
@@ -46,7 +45,7 @@ pub(super) struct TransportMetrics {
     pub(super) backlogged: AtomicU64,
 }
 
-/// One stage. On a cache line of its own, because different threads count different metrics.
+/// Counters of one stage. Each is on its own cache line, because different threads update them.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Stage {
@@ -57,13 +56,13 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Some frames went through together.
-    pub(super) fn passed(&self, frames: usize, bytes: usize, time: Duration) {
+    /// Counts a batch of frames.
+    pub(super) fn record(&self, frames: usize, bytes: usize, time: Duration) {
         let add = |counter: &AtomicU64, more: u64| counter.fetch_add(more, Ordering::Relaxed);
         add(&self.frames, frames as u64);
         add(&self.bytes, bytes as u64);
         add(&self.batches, 1);
-        // More than 500 years do not come to pass.
+        // 64 bits of nanoseconds last for more than 500 years.
         add(&self.nanos, time.as_nanos() as u64);
     }
 

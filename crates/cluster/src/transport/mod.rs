@@ -1,14 +1,14 @@
-//! Connections to peers: frames in order on each, coalesced writes, a bound on what may wait.
+//! Connections to peers: ordered frames, coalesced writes, bounded send queues.
 //!
-//! A node dials each peer that it sends to and that has an address; a peer without one (a client) is answered on the
-//! connection that it opened, and therefore keeps one open to every peer that it knows. The two connections of a pair stand
-//! and fall together: when either breaks, both are closed and the [`Receiver`] hears of it once, so that frames in doubt are
-//! in doubt for both directions.
+//! A node dials each peer that it sends to and that has an address. A peer without an address (a client) is answered on the
+//! connection that it opened, so it keeps one open to every peer that it knows. The two connections of a pair share their fate:
+//! when either breaks, both are closed and the [`Receiver`] is notified once. Frames in flight are then in doubt in both
+//! directions.
 //!
-//! While a connection is being opened, protocol frames are dropped, because their sender transmits them again when it
-//! hears that the link is up; control and admin frames wait.
+//! While a connection is being opened, protocol frames are dropped, because the protocol retransmits them when the link is up.
+//! Control and admin frames are queued.
 //!
-//! Nothing here decides anything: who is a peer and what a frame means is other people's business.
+//! The transport makes no decisions: its owner knows the peers and interprets the frames.
 
 mod busy_poll;
 mod call_batching;
@@ -43,61 +43,61 @@ use crate::security::Security;
 use io_threads::IoThreads;
 use link::Link;
 use metrics::TransportMetrics;
-use peer_penalty::PeerPenalty;
+use peer_penalty::PeerPenalties;
 
 pub(crate) use busy_poll::busy_poll_time;
 pub(crate) use connection_reader::ReaderKind;
 pub(crate) use link::FlushMode;
 pub use link::{LINK_BYTES_MAX, LinkTraffic};
 pub use metrics::{StageMeasures, TransportMeasures};
-pub(crate) use outbox::{NowAwaited, Outbox};
+pub(crate) use outbox::{AwaitedReply, Outbox};
 pub(crate) use outgoing_socket::OutgoingSocket;
 pub(crate) use socket::Socket;
 
-/// How long a node that dials everybody waits before it dials a lost peer again.
-const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How long a node that dials all peers waits before it redials a lost one.
+const REDIAL_AFTER: Duration = Duration::from_millis(100);
 
-/// What the transport tells its owner. Called from the threads that read connections: it must not block.
+/// Callbacks of the transport to its owner. They run on the threads that read connections: they must not block.
 pub trait Receiver: Send + Sync + 'static {
-    /// Frames from a peer that came together, in the order in which they were sent. A task that `comes_again` can be left what callers
-    /// send: this is its waker.
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<ReceiveOutcome>;
+    /// Handles frames from a peer that arrived together, in the order in which they were sent. `batching_task` is the waker of the
+    /// reading task, if that can batch the calls that callers send next.
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, batching_task: Option<&Waker>) -> Option<ReceiveOutcome>;
 
-    /// Runs what came of frames. This may take long.
+    /// Runs a turn that received frames have made ready. This may take long.
     fn run(&self, inline_task: InlineTask);
 
-    /// What is run takes long: whatever waits for its end is seen to.
+    /// The running inline task takes long: handles the events that were queued behind it.
     fn catch_up(&self);
 
-    /// Sends what callers have left to be sent together. False if that was nothing, or nobody `comes_again` for more: from now on
-    /// they leave nothing.
-    fn flush_batch(&self, comes_again: bool) -> bool;
+    /// Sends the calls that were batched. Returns whether batching continues: it ends with an empty batch, or without
+    /// `keep_batching`.
+    fn flush_batch(&self, keep_batching: bool) -> bool;
 
-    /// There is a connection to a peer: frames sent from now on go over it.
+    /// There is a connection to a peer: frames sent from now on use it.
     fn link_up(&self, peer: NodeId);
 
-    /// The connections with a peer broke: what was sent and not answered may or may not have arrived.
+    /// The connections with a peer broke: unacknowledged frames may or may not have arrived.
     fn link_down(&self, peer: NodeId);
 }
 
-/// What comes of frames that were taken in, and is up to whoever has read them.
+/// Work that received frames leave to the thread that has read them.
 pub enum ReceiveOutcome {
-    /// An actor that this thread may run: it is [run](Receiver::run) or dropped at once.
+    /// A turn that this thread may run. It must be [run](Receiver::run) or dropped at once.
     InlineTask(InlineTask),
-    /// A caller who has heard of an outcome.
+    /// One caller was completed.
     Outcome,
-    /// PendingCalls who have heard of outcomes, and are likely to call again: what they send is left until it is
-    /// [sent](Receiver::flush_batch), as soon as they have had their turn.
+    /// Several callers were completed and are likely to call again. Their calls are batched until
+    /// [`Receiver::flush_batch`], which follows once they have run.
     Calls,
 }
 
-/// Why a frame was not taken. It was not sent.
+/// The reason why a frame was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// Too much waits for this peer already.
-    #[error("too much waits for the peer already")]
+    /// The peer's send queue is full.
+    #[error("the peer's send queue is full")]
     Backlogged,
-    /// The frame is longer than may be sent.
+    /// The frame exceeds the size limit.
     #[error("the frame is too large")]
     TooLarge,
 }
@@ -105,32 +105,32 @@ pub enum SendError {
 /// All connections of one node.
 #[derive(Clone)]
 pub struct Transport {
-    inner: Arc<Inner>,
+    inner: Arc<TransportInner>,
 }
 
-/// What a [`Transport`] is made with.
+/// Configuration of a [`Transport`].
 pub struct TransportConfig {
     /// The cluster's name; nodes of other clusters are refused.
     pub cluster: String,
     /// This node.
     pub me: NodeId,
-    /// How nodes make sure that they talk to nodes of their cluster.
+    /// How nodes authenticate each other.
     pub security: Security,
-    /// Where connections are accepted, if the node can be outgoing socket.
+    /// Accepts connections, if the node can be dialled.
     pub listener: Option<TcpListener>,
-    /// Whether who reads connections may [busy_poll](TransportMeasures::busy_poll_time) for frames for a moment before it sleeps. That is up
-    /// to the whole process: if one transport may not, nobody does.
-    pub looks: bool,
-    /// The versions of the wire that it speaks, from the oldest to the newest: [`WIRE_VERSIONS`](crate::WIRE_VERSIONS).
+    /// Whether connection readers may [busy-poll](TransportMeasures::busy_poll_time) before they park. It applies to the whole
+    /// process: one transport that may not disables busy-polling for all.
+    pub busy_poll: bool,
+    /// The supported wire versions, from the oldest to the newest: [`WIRE_VERSIONS`](crate::WIRE_VERSIONS).
     pub versions: (u16, u16),
 }
 
-struct Inner {
+struct TransportInner {
     identity: Identity,
     security: Security,
     receiver: Arc<dyn Receiver>,
     handle: tokio::runtime::Handle,
-    // Nobody can dial this node, so it dials everybody.
+    // This node can't be dialled, so it dials all peers.
     dials_all: bool,
     metrics: Arc<TransportMetrics>,
     // One lock for addresses and links, never held while a frame is written.
@@ -141,32 +141,32 @@ struct Inner {
 struct Peers {
     addresses: BTreeMap<NodeId, SocketAddr>,
     links: BTreeMap<NodeId, Arc<Link>>,
-    /// The certificates that members say they have.
+    /// Fingerprints of the certificates that members have published.
     certificates: BTreeMap<NodeId, String>,
-    /// The certificates that were shown on the connections that peers without an address have opened.
-    shown: BTreeMap<NodeId, Option<String>>,
-    peer_penalty: PeerPenalty,
+    /// Fingerprints of the certificates presented on the connections that peers without an address have opened.
+    presented: BTreeMap<NodeId, Option<String>>,
+    penalties: PeerPenalties,
     closed: bool,
 }
 
 impl Peers {
-    fn is_certificate_of(&self, peer: NodeId, shown: Option<&str>) -> bool {
-        let known = self.certificates.get(&peer);
-        known.is_none_or(|known| shown == Some(known))
+    fn is_certificate_of(&self, peer: NodeId, presented: Option<&str>) -> bool {
+        let published = self.certificates.get(&peer);
+        published.is_none_or(|published| presented == Some(published))
     }
 }
 
 impl Transport {
-    /// Goes on the network. Must be called inside a tokio runtime, whose tasks carry the connections.
+    /// Starts to accept and dial connections. Must be called inside a tokio runtime, which runs their tasks.
     pub fn start(config: TransportConfig, receiver: Arc<dyn Receiver>) -> Transport {
-        if !config.looks {
+        if !config.busy_poll {
             busy_poll::disable();
         }
         let secret = match &config.security {
             Security::Secret(secret) => Some(secret.clone()),
             Security::Trusting | Security::Certificates(_) => None,
         };
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(TransportInner {
             identity: Identity {
                 cluster: config.cluster,
                 me: config.me,
@@ -186,7 +186,7 @@ impl Transport {
         Transport { inner }
     }
 
-    /// Says where a peer can be outgoing socket.
+    /// Learns the address of a peer.
     pub fn learn_address(&self, peer: NodeId, address: SocketAddr) {
         self.inner.peers.lock().addresses.insert(peer, address);
         if self.inner.dials_all {
@@ -194,17 +194,17 @@ impl Transport {
         }
     }
 
-    /// Says which certificate a peer has. Whoever has shown another in its name loses its connection.
+    /// Learns the certificate of a peer, and closes a connection that presented another one in its name.
     pub fn learn_certificate(&self, peer: NodeId, certificate: &str) {
         let impostor = {
             let mut peers = self.inner.peers.lock();
             peers.certificates.insert(peer, certificate.to_owned());
-            let shown = peers.shown.get(&peer);
-            let is_another = shown.is_some_and(|shown| shown.as_deref() != Some(certificate));
-            peers.links.get(&peer).filter(|_| is_another).cloned()
+            let presented = peers.presented.get(&peer);
+            let differs = presented.is_some_and(|presented| presented.as_deref() != Some(certificate));
+            peers.links.get(&peer).filter(|_| differs).cloned()
         };
         if let Some(link) = impostor {
-            tracing::warn!(%peer, "dropped a connection: that peer has another certificate");
+            tracing::warn!(%peer, "closed a connection: the peer has another certificate");
             self.inner.break_link(peer, &link);
         }
     }
@@ -214,9 +214,9 @@ impl Transport {
         let link = {
             let mut peers = self.inner.peers.lock();
             peers.addresses.remove(&peer);
-            peers.peer_penalty.forget(peer);
+            peers.penalties.forget(peer);
             peers.certificates.remove(&peer);
-            peers.shown.remove(&peer);
+            peers.presented.remove(&peer);
             peers.links.remove(&peer)
         };
         if let Some(link) = link {
@@ -224,10 +224,10 @@ impl Transport {
         }
     }
 
-    /// Puts a frame behind those already sent to the peer, dialling it if need be. It is written as soon as the connection
-    /// takes it; whether it arrives shows in the peer's answer, or in [`Receiver::link_down`].
+    /// Enqueues a frame for a peer, dialling it if necessary. It is written as soon as the socket accepts it. Only a reply of the
+    /// peer, or [`Receiver::link_down`], tells whether it has arrived.
     pub fn send(&self, to: NodeId, class: Class, payload: &[u8]) -> Result<(), SendError> {
-        // Whoever speaks the protocol says it again when there is a connection; nobody else does.
+        // Only the protocol retransmits when there is a connection.
         let needs_connection = class == Class::Protocol;
         let link = self.inner.link(to);
         link.put(needs_connection, |out| frame::put(out, class, payload))?;
@@ -235,18 +235,18 @@ impl Transport {
         Ok(())
     }
 
-    /// The bytes that were sent and received so far, to be compared with an earlier look.
+    /// The bytes sent and received so far.
     pub fn traffic_bytes(&self) -> u64 {
         self.inner.metrics.received.bytes() + self.inner.metrics.sent.bytes()
     }
 
-    /// What went over the connections with a peer; nothing, if there are none.
+    /// Traffic on the connections with a peer; zero if there are none.
     pub fn traffic_with(&self, peer: NodeId) -> LinkTraffic {
         let link = self.inner.peers.lock().links.get(&peer).cloned();
         link.map(|link| link.traffic()).unwrap_or_default()
     }
 
-    /// What is measured of its metrics.
+    /// The transport's metrics.
     pub fn measures(&self) -> TransportMeasures {
         let links: Vec<Arc<Link>> = self.inner.peers.lock().links.values().cloned().collect();
         let versions: Vec<u16> = links.iter().filter_map(|link| link.version()).collect();
@@ -262,14 +262,14 @@ impl Transport {
         }
     }
 
-    /// Waits until the threads that read connections are done with all that they had begun, or were about to.
+    /// Waits until the I/O threads have run every task that was queued before this call.
     pub async fn caught_up(&self) {
-        // Where there are none, nothing is read.
+        // Without I/O threads there are no such tasks.
         let Ok(io_threads) = IoThreads::of_process() else {
             return;
         };
         let (done, receive) = oneshot::channel::<()>();
-        // It is their last task.
+        // Enqueued behind all others.
         io_threads.spawn(&self.inner.handle, async { drop(done) });
         let _ = receive.await;
     }
@@ -287,7 +287,7 @@ impl Transport {
     }
 }
 
-impl Inner {
+impl TransportInner {
     fn link(self: &Arc<Self>, to: NodeId) -> Arc<Link> {
         let mut peers = self.peers.lock();
         if let Some(link) = peers.links.get(&to) {
@@ -301,16 +301,16 @@ impl Inner {
         link
     }
 
-    /// The link of a peer that can't be outgoing_socket: it is answered on the connection that it opened just now. None, if it has
-    /// turned out meanwhile that the peer has another certificate.
-    fn adopt(&self, peer: NodeId, shown: Option<String>) -> Option<Arc<Link>> {
+    /// The link of a peer that can't be dialled: it is answered on the connection that it has just opened. None if the peer has
+    /// published another certificate in the meantime.
+    fn adopt(&self, peer: NodeId, presented: Option<String>) -> Option<Arc<Link>> {
         let link = Link::new(Arc::clone(&self.metrics));
         let older = {
             let mut peers = self.peers.lock();
-            if !peers.is_certificate_of(peer, shown.as_deref()) {
+            if !peers.is_certificate_of(peer, presented.as_deref()) {
                 return None;
             }
-            peers.shown.insert(peer, shown);
+            peers.presented.insert(peer, presented);
             peers.links.insert(peer, Arc::clone(&link))
         };
         if let Some(older) = older {
@@ -320,9 +320,9 @@ impl Inner {
         Some(link)
     }
 
-    /// Whether a certificate, or none, may be a peer's, as far as is known.
-    fn is_certificate_of(&self, peer: NodeId, shown: Option<&str>) -> bool {
-        self.peers.lock().is_certificate_of(peer, shown)
+    /// Whether the presented certificate, or none, matches the one that the peer has published, if any.
+    fn is_certificate_of(&self, peer: NodeId, presented: Option<&str>) -> bool {
+        self.peers.lock().is_certificate_of(peer, presented)
     }
 
     fn has_address(&self, peer: NodeId) -> bool {
@@ -333,24 +333,24 @@ impl Inner {
         self.peers.lock().closed
     }
 
-    /// A peer has talked nonsense.
-    fn peer_penalty(&self, peer: NodeId) {
-        self.peers.lock().peer_penalty.note(peer, Instant::now());
+    /// Penalizes a peer for a malformed frame.
+    fn penalize(&self, peer: NodeId) {
+        self.peers.lock().penalties.record(peer, Instant::now());
     }
 
-    /// How long a new connection with a peer is not read, because it has talked nonsense.
+    /// How long a new connection with a penalized peer is not read.
     fn pause_before_reading(&self, peer: NodeId) -> Duration {
-        self.peers.lock().peer_penalty.pause(peer, Instant::now())
+        self.peers.lock().penalties.pause(peer, Instant::now())
     }
 
-    /// Ends the pair's connections and says so, once for each link.
+    /// Closes the pair's connections and notifies the receiver, once for each link.
     fn break_link(self: &Arc<Self>, peer: NodeId, link: &Arc<Link>) {
         let current = {
             let mut peers = self.peers.lock();
             let current = peers.links.get(&peer).is_some_and(|other| Arc::ptr_eq(other, link));
             if current {
                 peers.links.remove(&peer);
-                peers.shown.remove(&peer);
+                peers.presented.remove(&peer);
             }
             current && !peers.closed
         };
@@ -358,15 +358,15 @@ impl Inner {
         if current {
             self.receiver.link_down(peer);
             if self.dials_all {
-                self.handle.spawn(dial_again(Arc::clone(self), peer));
+                self.handle.spawn(redial(Arc::clone(self), peer));
             }
         }
     }
 }
 
-/// Opens a link anew, unless the peer has gone meanwhile.
-async fn dial_again(inner: Arc<Inner>, peer: NodeId) {
-    tokio::time::sleep(DIAL_AGAIN_AFTER).await;
+/// Reopens a link after a delay, unless the peer has left in the meantime.
+async fn redial(inner: Arc<TransportInner>, peer: NodeId) {
+    tokio::time::sleep(REDIAL_AFTER).await;
     if inner.has_address(peer) && !inner.is_closed() {
         inner.link(peer);
     }

@@ -1,4 +1,4 @@
-//! Frames of the protocol that leave together.
+//! Protocol frames that are written together.
 
 use std::sync::Arc;
 
@@ -9,93 +9,91 @@ use super::link::{FlushMode, Link};
 use super::{SendError, Transport};
 use crate::frame;
 
-/// So many frames to one peer wait for each other at most: enough that a write pays, few enough that the first ones are not
-/// held up by the last.
-const FRAMES_TOGETHER: usize = 64;
+/// The most frames to one peer in a batch: enough to amortize a write, few enough that the last ones do not delay the first.
+const FRAME_BATCH_MAX: usize = 64;
 
-/// So many peers are kept in mind: frames that come of one another go to few.
+/// The most peers whose links are cached: the frames of one batch of events go to few peers.
 const PEERS_MAX: usize = 16;
 
-/// What somebody who has much to send at once puts its frames into: those for one peer are written together.
+/// Batches the frames of each peer, so that they are written together.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// The peers of the last frames, whose links need not be looked up again.
-    open: Vec<Open>,
-    /// Which of them got the very last one. What follows is most likely for the same.
+    /// The links of the most recent peers, which saves their lookup.
+    open: Vec<OpenLink>,
+    /// The index of the most recent one, to which the next frame most likely goes.
     last: usize,
 }
 
-/// What was put for one peer.
-struct Open {
+/// A cached link.
+struct OpenLink {
     peer: NodeId,
     link: Arc<Link>,
-    /// How many frames were put and have not been sent off.
+    /// The number of frames that are not flushed yet.
     frames: usize,
 }
 
-/// Where a reply is to come from, most likely.
-pub(crate) struct NowAwaited(Arc<Link>);
+/// A reply that a lone caller awaits, and the link that it most likely arrives on.
+pub(crate) struct AwaitedReply(Arc<Link>);
 
-impl NowAwaited {
-    /// Looks for it for a moment, until `is_there`. If `nobody_waits` for another one then, most likely somebody looks again soon.
-    pub(crate) fn busy_poll(&self, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
-        self.0.busy_poll(is_there, nobody_waits);
+impl AwaitedReply {
+    /// Busy-polls for it until `is_done`: see [`Link::busy_poll`].
+    pub(crate) fn busy_poll(&self, is_done: impl Fn() -> bool, none_pending: impl FnOnce() -> bool) {
+        self.0.busy_poll(is_done, none_pending);
     }
 }
 
 impl Outbox {
-    /// Where the reply to the last frame is to come from.
-    pub(crate) fn awaited(&self) -> Option<NowAwaited> {
+    /// The reply to the last frame.
+    pub(crate) fn awaited_reply(&self) -> Option<AwaitedReply> {
         let last = self.open.get(self.last)?;
-        Some(NowAwaited(Arc::clone(&last.link)))
+        Some(AwaitedReply(Arc::clone(&last.link)))
     }
 
-    /// Puts a frame of the protocol behind those already put and sent to the peer, dialling it if need be. It leaves with
-    /// [`Outbox::send_off`], or before.
+    /// Enqueues a protocol frame for a peer, dialling it if necessary. It is written by [`Outbox::flush`] at the latest.
     pub(crate) fn put(&mut self, transport: &Transport, to: NodeId, frame: &Frame) -> Result<(), SendError> {
         let open = self.open(transport, to);
-        if open.frames >= FRAMES_TOGETHER {
-            open.send_off(FlushMode::Now);
+        if open.frames >= FRAME_BATCH_MAX {
+            open.flush(FlushMode::Now);
         }
         open.frames += 1;
         open.link.put(true, |out| frame::put_protocol(out, frame))
     }
 
-    /// Sends what was put.
-    pub(crate) fn send_off(&mut self, flush_mode: FlushMode) {
+    /// Flushes the frames of all peers.
+    pub(crate) fn flush(&mut self, flush_mode: FlushMode) {
         for open in &mut self.open {
-            open.send_off(flush_mode);
+            open.flush(flush_mode);
         }
     }
 
-    fn open(&mut self, transport: &Transport, peer: NodeId) -> &mut Open {
+    fn open(&mut self, transport: &Transport, peer: NodeId) -> &mut OpenLink {
         let is_last = self.open.get(self.last).is_some_and(|open| open.peer == peer);
         if !is_last {
             self.last = self.find(transport, peer);
         }
         let open = &mut self.open[self.last];
-        // A link that was closed may have a successor by now.
+        // A closed link may have been replaced.
         if open.link.is_closed() {
-            *open = Open::new(transport, peer);
+            *open = OpenLink::new(transport, peer);
         }
         open
     }
 
-    /// Where this peer is among those that are kept in mind, from now on.
+    /// The index of the peer's cached link, which is added if necessary.
     fn find(&mut self, transport: &Transport, peer: NodeId) -> usize {
         if let Some(known) = self.open.iter().position(|open| open.peer == peer) {
             return known;
         }
         if self.open.len() == PEERS_MAX {
-            self.send_off(FlushMode::Coalesce);
+            self.flush(FlushMode::Coalesce);
             self.open.clear();
         }
-        self.open.push(Open::new(transport, peer));
+        self.open.push(OpenLink::new(transport, peer));
         self.open.len() - 1
     }
 }
 
-impl Open {
+impl OpenLink {
     fn new(transport: &Transport, peer: NodeId) -> Self {
         Self {
             peer,
@@ -104,7 +102,7 @@ impl Open {
         }
     }
 
-    fn send_off(&mut self, flush_mode: FlushMode) {
+    fn flush(&mut self, flush_mode: FlushMode) {
         if self.frames > 0 {
             self.link.flush(flush_mode);
             self.frames = 0;

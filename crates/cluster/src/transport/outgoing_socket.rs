@@ -1,7 +1,8 @@
 //! The socket of a connection that this process has opened.
 //!
-//! Tokio says when it can be read, except while a caller looks for its reply itself: what comes then wakes nobody else. Who has found
-//! its reply most likely calls again at once, so for a moment after that the socket stays disarmed: nobody is told of what comes.
+//! Tokio reports when it is readable, except while a caller busy-polls it: received bytes must not wake another thread then. A
+//! caller that has found its reply most likely calls again at once. So the socket stays disarmed for a short time afterwards:
+//! received bytes wake no task.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,43 +17,43 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How long it stays disarmed if nobody looks any more. What nobody waits for may come so much later; and whoever is woken when this is
-/// over gets in the way of those who still look.
+/// How long it stays disarmed without a busy-poll. Frames that no caller awaits are delayed by as much. A shorter timeout would
+/// wake the reader while callers still busy-poll.
 const DISARMED_MAX: Duration = Duration::from_millis(10);
 
-/// A socket. Its clones are the same one; one task reads and one writes.
+/// A shared handle of the socket. One task reads and one writes.
 #[derive(Clone)]
 pub(crate) struct OutgoingSocket {
     ends: Arc<Ends>,
 }
 
-/// Tokio is asked for each direction by itself: whoever waits until something can be written would be told of what comes, too.
+/// Each direction is registered with tokio separately: otherwise a waiting writer would be woken by received bytes, too.
 struct Ends {
     reading: Arc<TcpStream>,
-    /// How whoever reads hears of what comes.
-    hearing: Mutex<Armed>,
-    /// Whoever reads comes again by itself.
-    is_looked_at: AtomicBool,
-    /// Another descriptor, because tokio takes each only once.
+    /// The read readiness.
+    read_readiness: Mutex<ReadReadiness>,
+    /// Whether the reader is being busy-polled, and needs no wake.
+    is_busy_polled: AtomicBool,
+    /// A duplicate descriptor, because tokio registers each only once.
     writing: AsyncFd<TcpStream>,
 }
 
 #[derive(Default)]
-struct Armed {
-    /// Says when it can be read; none while somebody looks, while it is disarmed, and until somebody reads.
+struct ReadReadiness {
+    /// The registration with tokio; none during a busy-poll, while disarmed, and before the first read.
     readable: Option<AsyncFd<Arc<TcpStream>>>,
-    /// It is disarmed until this is over.
+    /// The timeout until which the socket is disarmed.
     disarmed: Option<Pin<Box<Sleep>>>,
-    /// Somebody has looked since then: it stays disarmed for as long again.
-    has_looked: bool,
+    /// Whether a busy-poll took place since the timeout began, which then restarts.
+    was_busy_polled: bool,
 }
 
-impl Armed {
-    /// Waits until it is disarmed no more.
+impl ReadReadiness {
+    /// Waits until it is not disarmed.
     fn poll_disarmed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while let Some(disarmed) = &mut self.disarmed {
             ready!(disarmed.as_mut().poll(context));
-            match std::mem::take(&mut self.has_looked) {
+            match std::mem::take(&mut self.was_busy_polled) {
                 true => disarmed.as_mut().reset(Instant::now() + DISARMED_MAX),
                 false => self.disarmed = None,
             }
@@ -61,54 +62,54 @@ impl Armed {
     }
 }
 
-/// Lets tokio tell of a socket.
+/// Registers a socket with tokio.
 #[expect(
     deprecated,
-    reason = "what comes after it is unsafe, because others than a socket might change their descriptor"
+    reason = "the replacement is unsafe, because types other than sockets might change their descriptor"
 )]
-fn told<S: std::os::fd::AsRawFd>(socket: S, interest: Interest) -> io::Result<AsyncFd<S>> {
+fn register<S: std::os::fd::AsRawFd>(socket: S, interest: Interest) -> io::Result<AsyncFd<S>> {
     AsyncFd::with_interest(socket, interest)
 }
 
 impl OutgoingSocket {
-    /// A connection that is open.
+    /// Wraps an open connection.
     pub(crate) fn new(stream: tokio::net::TcpStream) -> io::Result<Self> {
         let stream = stream.into_std()?;
         let ends = Ends {
-            writing: told(stream.try_clone()?, Interest::WRITABLE)?,
+            writing: register(stream.try_clone()?, Interest::WRITABLE)?,
             reading: Arc::new(stream),
-            hearing: Mutex::default(),
-            is_looked_at: AtomicBool::new(false),
+            read_readiness: Mutex::default(),
+            is_busy_polled: AtomicBool::new(false),
         };
         Ok(Self { ends: Arc::new(ends) })
     }
 
-    /// The same connection, for those who write without waiting.
+    /// A duplicate for senders, which write without blocking.
     pub(crate) fn direct(&self) -> io::Result<TcpStream> {
         self.ends.reading.try_clone()
     }
 
-    /// From now on whoever reads comes again by itself, and nobody is woken by what comes. Only for whoever has the reader.
+    /// Begins a busy-poll: received bytes wake no task until it ends. Only the thread that holds the reader may call this.
     pub(super) fn begin_busy_poll(&self) {
-        self.ends.is_looked_at.store(true, Ordering::Relaxed);
-        self.ends.hearing.lock().readable = None;
+        self.ends.is_busy_polled.store(true, Ordering::Relaxed);
+        self.ends.read_readiness.lock().readable = None;
     }
 
-    /// From now on whoever reads does not come by itself. If it `stays_disarmed` that one is woken by what comes only after a moment in
-    /// which nobody has looked. Whether it has to ask to read, so that it is woken at all.
+    /// Ends a busy-poll. If the socket `stays_disarmed`, received bytes wake the reader only after [`DISARMED_MAX`] without a
+    /// busy-poll. Returns whether the reader must be polled to register its waker.
     pub(super) fn end_busy_poll(&self, stays_disarmed: bool) -> bool {
-        self.ends.is_looked_at.store(false, Ordering::Relaxed);
-        let mut hearing = self.ends.hearing.lock();
-        let was_disarmed = hearing.disarmed.is_some();
-        hearing.has_looked = stays_disarmed;
+        self.ends.is_busy_polled.store(false, Ordering::Relaxed);
+        let mut readiness = self.ends.read_readiness.lock();
+        let was_disarmed = readiness.disarmed.is_some();
+        readiness.was_busy_polled = stays_disarmed;
         match stays_disarmed {
             true if was_disarmed => false,
             true => {
-                hearing.disarmed = Some(Box::pin(sleep(DISARMED_MAX)));
+                readiness.disarmed = Some(Box::pin(sleep(DISARMED_MAX)));
                 true
             }
             false => {
-                hearing.disarmed = None;
+                readiness.disarmed = None;
                 true
             }
         }
@@ -117,20 +118,20 @@ impl OutgoingSocket {
     /// Whether it is disarmed.
     #[cfg(test)]
     pub(super) fn is_disarmed(&self) -> bool {
-        self.ends.hearing.lock().disarmed.is_some()
+        self.ends.read_readiness.lock().disarmed.is_some()
     }
 
-    /// From now on whoever reads is woken by what comes, once it has asked to read. Whether it was disarmed.
+    /// Rearms it: received bytes wake the reader after its next poll. Returns whether it was disarmed.
     pub(super) fn rearm(&self) -> bool {
-        self.ends.hearing.lock().disarmed.take().is_some()
+        self.ends.read_readiness.lock().disarmed.take().is_some()
     }
 }
 
 impl Ends {
-    /// Reads what is there; says whether that was all.
+    /// Reads the available bytes. Returns whether the socket is drained.
     fn read(&self, buffer: &mut ReadBuf<'_>) -> io::Result<bool> {
         let room = buffer.initialize_unfilled();
-        let most = room.len();
+        let capacity = room.len();
         let read = loop {
             match (&*self.reading).read(room) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -138,7 +139,7 @@ impl Ends {
             }
         };
         buffer.advance(read);
-        Ok(0 < read && read < most)
+        Ok(0 < read && read < capacity)
     }
 }
 
@@ -150,28 +151,28 @@ fn is_empty<T>(read: &io::Result<T>) -> bool {
 impl AsyncRead for OutgoingSocket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let ends = &*self.ends;
-        if ends.is_looked_at.load(Ordering::Relaxed) {
+        if ends.is_busy_polled.load(Ordering::Relaxed) {
             let read = ends.read(buffer);
             return match is_empty(&read) {
                 true => Poll::Pending,
                 false => Poll::Ready(read.map(drop)),
             };
         }
-        let mut hearing = ends.hearing.lock();
-        ready!(hearing.poll_disarmed(context));
-        let told = match &mut hearing.readable {
-            Some(told) => told,
-            none => none.insert(told(Arc::clone(&ends.reading), Interest::READABLE)?),
+        let mut readiness = ends.read_readiness.lock();
+        ready!(readiness.poll_disarmed(context));
+        let registered = match &mut readiness.readable {
+            Some(registered) => registered,
+            none => none.insert(register(Arc::clone(&ends.reading), Interest::READABLE)?),
         };
         loop {
-            let mut ready = ready!(told.poll_read_ready(context))?;
+            let mut ready = ready!(registered.poll_read_ready(context))?;
             let read = ends.read(buffer);
             if is_empty(&read) {
                 ready.clear_ready();
                 continue;
             }
             if matches!(read, Ok(true)) {
-                // Of more one is told.
+                // Drained: further bytes set readiness again.
                 ready.clear_ready();
             }
             return Poll::Ready(read.map(drop));
@@ -190,7 +191,7 @@ impl AsyncWrite for OutgoingSocket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was written is the system's.
+        // Written bytes are in the kernel's buffer: there is nothing to flush.
         Poll::Ready(Ok(()))
     }
 
@@ -209,8 +210,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn more_than_fits_waits_until_it_is_read_and_comes_back_whole() {
-        // More than the system keeps of a connection that nobody reads.
+    async fn writes_beyond_the_socket_buffer_wait_and_arrive_whole() {
+        // More than the kernel buffers of a connection that is not read.
         let bytes: Vec<u8> = (0..32_usize << 20).map(|at| (at % 251) as u8).collect();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -221,17 +222,17 @@ mod tests {
             our_writer.write_all(&sent).await.unwrap();
             our_writer.shutdown().await.unwrap();
         });
-        // The writer gets stuck before anybody reads.
+        // The writer blocks until the remote end reads.
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(!writer.is_finished());
         let echo = tokio::spawn(async move { tokio::io::copy(&mut reads, &mut writes).await });
-        let mut came = Vec::new();
-        let read = tokio::time::timeout(Duration::from_secs(20), our_reader.read_to_end(&mut came));
-        // The echo's end follows its writer's.
+        let mut received = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(20), our_reader.read_to_end(&mut received));
+        // The echo ends after its writer has.
         let (read, echoed) = tokio::join!(read, echo);
-        read.expect("it does not get stuck").unwrap();
+        read.expect("the echo arrives in time").unwrap();
         assert_eq!(echoed.unwrap().unwrap(), bytes.len() as u64);
-        assert!(came == bytes);
+        assert!(received == bytes);
         writer.await.unwrap();
     }
 }

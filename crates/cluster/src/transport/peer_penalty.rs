@@ -1,46 +1,46 @@
-//! Peers that talked nonsense. What a peer says is numbered and said again until it is acknowledged, so the next connection
-//! with one most likely brings the same nonsense: it is read only after a pause, which grows.
+//! Penalties for peers that sent malformed frames. A peer retransmits each frame until it is acknowledged, so its next connection
+//! most likely brings the same frame. That connection is read only after a pause, with exponential backoff.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use elastin_types::NodeId;
 
-/// The pause after the first nonsense; after each that follows it is twice as long.
+/// The pause after the first malformed frame. Each further one doubles it.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// A peer is heard again after so long at the latest. One that has talked sense for as long is trusted again.
+/// The longest pause. A penalty is forgotten after as long a time without malformed frames.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// The peers that talked nonsense not long ago.
+/// The peers that have recently sent malformed frames.
 #[derive(Debug, Default)]
-pub(super) struct PeerPenalty {
-    peers: BTreeMap<NodeId, Suspect>,
+pub(super) struct PeerPenalties {
+    peers: BTreeMap<NodeId, Penalty>,
 }
 
 #[derive(Debug)]
-struct Suspect {
+struct Penalty {
     pause: Duration,
     until: Instant,
 }
 
-impl PeerPenalty {
-    /// A peer has talked nonsense.
-    pub(super) fn note(&mut self, peer: NodeId, now: Instant) {
-        self.peers.retain(|_, suspect| now < suspect.until + PAUSE_MAX);
-        let before = self.peers.get(&peer).map(|suspect| suspect.pause);
+impl PeerPenalties {
+    /// Records a malformed frame of a peer.
+    pub(super) fn record(&mut self, peer: NodeId, now: Instant) {
+        self.peers.retain(|_, penalty| now < penalty.until + PAUSE_MAX);
+        let before = self.peers.get(&peer).map(|penalty| penalty.pause);
         let pause = before.map_or(PAUSE_MIN, |pause| PAUSE_MAX.min(2 * pause));
         let until = now + pause;
-        self.peers.insert(peer, Suspect { pause, until });
+        self.peers.insert(peer, Penalty { pause, until });
     }
 
-    /// How long a connection with a peer is not read from now on.
+    /// The rest of a peer's pause, in which its connections are not read.
     pub(super) fn pause(&self, peer: NodeId, now: Instant) -> Duration {
-        let suspect = self.peers.get(&peer);
-        suspect.map_or(Duration::ZERO, |suspect| suspect.until.saturating_duration_since(now))
+        let penalty = self.peers.get(&peer);
+        penalty.map_or(Duration::ZERO, |penalty| penalty.until.saturating_duration_since(now))
     }
 
-    /// A peer has left.
+    /// Forgets a peer that has left.
     pub(super) fn forget(&mut self, peer: NodeId) {
         self.peers.remove(&peer);
     }
@@ -53,24 +53,24 @@ mod tests {
     const PEER: NodeId = NodeId(2);
 
     #[test]
-    fn pauses_grow_and_end() {
-        let mut peer_penalty = PeerPenalty::default();
+    fn pauses_back_off_and_expire() {
+        let mut penalties = PeerPenalties::default();
         let mut now = Instant::now();
-        assert_eq!(peer_penalty.pause(PEER, now), Duration::ZERO);
+        assert_eq!(penalties.pause(PEER, now), Duration::ZERO);
         let mut pauses = Vec::new();
         for _ in 0..9 {
-            peer_penalty.note(PEER, now);
-            pauses.push(peer_penalty.pause(PEER, now).as_millis());
-            now += peer_penalty.pause(PEER, now);
+            penalties.record(PEER, now);
+            pauses.push(penalties.pause(PEER, now).as_millis());
+            now += penalties.pause(PEER, now);
         }
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
-        assert_eq!(peer_penalty.pause(PEER, now), Duration::ZERO);
-        assert_eq!(peer_penalty.pause(NodeId(3), now), Duration::ZERO, "only the one");
+        assert_eq!(penalties.pause(PEER, now), Duration::ZERO);
+        assert_eq!(penalties.pause(NodeId(3), now), Duration::ZERO, "another peer");
 
         now += PAUSE_MAX;
-        peer_penalty.note(PEER, now);
-        assert_eq!(peer_penalty.pause(PEER, now), PAUSE_MIN, "it has talked sense for long");
-        peer_penalty.forget(PEER);
-        assert_eq!(peer_penalty.pause(PEER, now), Duration::ZERO);
+        penalties.record(PEER, now);
+        assert_eq!(penalties.pause(PEER, now), PAUSE_MIN, "the penalty was forgotten");
+        penalties.forget(PEER);
+        assert_eq!(penalties.pause(PEER, now), Duration::ZERO);
     }
 }

@@ -1,37 +1,37 @@
-//! What has been read of a connection and not been taken in.
+//! The read buffer of a connection: received bytes that are not parsed yet.
 
 use super::link::KEPT_BYTES_MAX;
 use crate::frame;
 
-/// How much is read at once; large enough that one system call carries many small frames.
+/// The least room for a read, so that one system call can return many small frames.
 const READ_BYTES: usize = 64 << 10;
 
-/// Bytes in the order in which they came, with room for more.
+/// Received bytes in order, with room for more.
 #[derive(Default)]
 pub(super) struct ReadBuffer {
-    /// Its bytes are written once when it grows, so that what reads into it need not care.
+    /// Initialized as a whole when it grows, so that it can be read into.
     buffer: Vec<u8>,
-    /// Where what is unread begins and ends.
+    /// The range of the unread bytes.
     begin: usize,
     end: usize,
 }
 
 impl ReadBuffer {
-    /// What was not taken in.
+    /// The bytes that are not consumed yet.
     pub(super) fn unread(&self) -> &[u8] {
         &self.buffer[self.begin..self.end]
     }
 
-    /// So many bytes were taken in.
-    pub(super) fn pass(&mut self, bytes: usize) {
+    /// Removes bytes from the front.
+    pub(super) fn consume(&mut self, bytes: usize) {
         self.begin += bytes;
-        assert!(self.begin <= self.end, "nobody takes in what has not come");
+        assert!(self.begin <= self.end, "only received bytes are consumed");
         if self.begin == self.end {
             (self.begin, self.end) = (0, 0);
         }
     }
 
-    /// Room for what comes next: for the rest of a frame that has come in part, and never for little.
+    /// Room for the next read: at least for the rest of an incomplete frame, and never less than [`READ_BYTES`].
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.unread().is_empty() && self.buffer.len() > KEPT_BYTES_MAX {
             self.buffer = Vec::new();
@@ -47,15 +47,15 @@ impl ReadBuffer {
         &mut self.buffer[self.end..]
     }
 
-    /// Whether there was no room for more.
+    /// Whether the last read has filled the room, so that more bytes may be available.
     pub(super) fn is_full(&self) -> bool {
         self.end == self.buffer.len()
     }
 
-    /// So many bytes came into the room.
+    /// Appends bytes that were read into the room.
     pub(super) fn filled(&mut self, bytes: usize) {
         self.end += bytes;
-        assert!(self.end <= self.buffer.len(), "nothing comes where there is no room");
+        assert!(self.end <= self.buffer.len(), "a read fits into the room");
     }
 }
 
@@ -64,38 +64,38 @@ mod tests {
     use super::*;
     use crate::frame::{Class, Frames};
 
-    /// Frames of these lengths, in pieces of so many bytes each.
+    /// Receives frames of these lengths, in pieces of so many bytes each.
     fn check(lengths: &[usize], piece: usize) {
         let mut sent = Vec::new();
         for (number, length) in lengths.iter().enumerate() {
             frame::put(&mut sent, Class::Control, &vec![number as u8; *length]).unwrap();
         }
-        let (mut input, mut came) = (ReadBuffer::default(), Vec::new());
+        let (mut buffer, mut received) = (ReadBuffer::default(), Vec::new());
         for piece in sent.chunks(piece) {
-            let room = input.room();
+            let room = buffer.room();
             assert!(room.len() >= READ_BYTES);
             room[..piece.len()].copy_from_slice(piece);
-            input.filled(piece.len());
-            let mut frames = Frames::new(input.unread(), usize::MAX);
-            came.extend(
+            buffer.filled(piece.len());
+            let mut frames = Frames::new(buffer.unread(), usize::MAX);
+            received.extend(
                 frames
                     .by_ref()
                     .map(|(_, payload)| (payload.len(), payload.first().copied())),
             );
             let taken = frames.end().unwrap();
-            input.pass(taken.bytes);
+            buffer.consume(taken.bytes);
         }
         let expected: Vec<_> = lengths
             .iter()
             .enumerate()
             .map(|(number, length)| (*length, Some(number as u8)))
             .collect();
-        assert_eq!(came, expected, "in pieces of {piece}");
-        assert!(input.unread().is_empty());
+        assert_eq!(received, expected, "in pieces of {piece}");
+        assert!(buffer.unread().is_empty());
     }
 
     #[test]
-    fn frames_come_as_they_were_sent_however_they_were_cut() {
+    fn frames_survive_any_fragmentation() {
         for piece in [1, 7, 1_000, READ_BYTES] {
             check(&[1, 20, 300], piece);
         }
@@ -104,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn what_one_large_frame_took_is_given_back() {
-        let mut input = ReadBuffer {
+    fn memory_of_a_large_frame_is_released() {
+        let mut buffer = ReadBuffer {
             buffer: vec![0; KEPT_BYTES_MAX + 1],
             ..ReadBuffer::default()
         };
-        assert_eq!(input.room().len(), READ_BYTES);
+        assert_eq!(buffer.room().len(), READ_BYTES);
     }
 }

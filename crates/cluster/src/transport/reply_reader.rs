@@ -1,18 +1,18 @@
-//! The task that reads a connection which this process has opened, and callers who look for what it is about to read.
+//! The task that reads a connection opened by this process, which callers may busy-poll.
 //!
-//! A lone call is quickest if nobody has to be woken for its reply. So who has made one, and waits for it alone, goes on with the
-//! task that reads on its own thread for a moment. If the reply does not come in that time, the task waits for it as ever.
+//! A lone call is fastest if its reply wakes no thread. A caller that is the only one waiting therefore polls the read task on
+//! its own thread for a short time. If the reply takes longer, the task waits for it on tokio as usual.
 //!
 //! ```text
-//!   call ──► looks: the task goes on here, of which tokio knows nothing ──► the reply ──► disarmed: most likely it calls again
-//!                 └── not there in time ──► tokio wakes the task ──► the task wakes the caller
+//!   call ──► busy-polls the read task, bypassing tokio ──► reply ──► disarmed: the next call most likely follows
+//!                 └── timeout ──► tokio wakes the task ──► the task wakes the caller
 //! ```
 //!
-//! While it is disarmed nobody is woken by what comes either, because nobody waits for it. That ends as soon as somebody else sends
-//! something, and by itself after a moment.
+//! While the socket is disarmed, received bytes wake no thread, because no caller waits for them. It is rearmed as soon as another
+//! caller sends, or by a timeout.
 //!
-//! The task itself looks for replies when it has just sent what many callers left to it: a thread of tokio's that sleeps and is woken
-//! has another one woken, which takes half of the callers to its core.
+//! The task itself busy-polls for replies after it has sent a batch of calls. If it parked instead, tokio would unpark a second
+//! worker on the wake, which would move half of the callers to another core.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,148 +28,148 @@ use tokio::task::coop::unconstrained;
 use super::busy_poll::BusyPoller;
 use super::outgoing_socket::OutgoingSocket;
 
-/// The task that reads a connection. It lives as long as tokio keeps it.
+/// The task that reads a connection. Tokio owns it.
 pub(super) struct ReplyReader {
-    // Whoever has the lock goes on with the task. Tokio's thread waits for it if somebody looks, which takes a moment.
-    task: Mutex<Task>,
-    /// It is to be disarmed no more. Whoever has had the task sees to that.
-    rearms: AtomicBool,
+    // The holder of the lock polls the task. Tokio's worker blocks on it while a caller busy-polls, which is short.
+    task: Mutex<ReadTask>,
+    /// A request to rearm the socket. The holder of the task's lock carries it out.
+    rearm_requested: AtomicBool,
     socket: OutgoingSocket,
     read_hint: Arc<ReadHint>,
     handle: Handle,
 }
 
-/// What the task has to expect, as it says itself.
+/// A hint of the read task about the frames that it expects.
 #[derive(Default)]
 pub(crate) struct ReadHint(AtomicU8);
 
 impl ReadHint {
-    /// Something may come or not.
-    const ANYTHING: u8 = 0;
-    /// PendingCalls were told: it gives way to them, and goes on as soon as they have had their turn.
-    pub(super) const CALLERS: u8 = 1;
-    /// They have sent what they had, and replies to many calls are worth a look.
-    const REPLIES: u8 = 2;
-    /// Others may wait, but a look is of no use: it has to be told of what comes.
-    pub(super) const READINESS: u8 = 3;
+    /// No expectation.
+    const NONE: u8 = 0;
+    /// Callers were completed: the task yields to them, and is polled again once they have run.
+    pub(super) const CALLERS_RUN: u8 = 1;
+    /// A batch of calls was written: their replies are worth busy-polling for.
+    const REPLIES_DUE: u8 = 2;
+    /// Other callers may wait, but busy-polling does not pay: the socket must be armed.
+    pub(super) const ARM: u8 = 3;
 
-    pub(super) fn set(&self, expected: u8) {
-        self.0.store(expected, Ordering::Relaxed);
+    pub(super) fn set(&self, hint: u8) {
+        self.0.store(hint, Ordering::Relaxed);
     }
 
-    /// It waits for what comes from now on. What callers have sent `has_left`, or another task has to write it first.
-    pub(super) fn callers_have_sent(&self, has_left: bool) {
-        if self.is(Self::CALLERS) {
-            self.set(if has_left { Self::REPLIES } else { Self::READINESS });
+    /// The callers have run. Their calls are `written`, or the writer task has to write them first.
+    pub(super) fn callers_have_sent(&self, written: bool) {
+        if self.is(Self::CALLERS_RUN) {
+            self.set(if written { Self::REPLIES_DUE } else { Self::ARM });
         }
     }
 
-    fn is(&self, what: u8) -> bool {
-        self.0.load(Ordering::Relaxed) == what
+    fn is(&self, hint: u8) -> bool {
+        self.0.load(Ordering::Relaxed) == hint
     }
 }
 
-struct Task {
-    /// None when it is over.
+struct ReadTask {
+    /// None when it has completed.
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Lets tokio go on with it; none before tokio has begun.
+    /// Tokio's waker; none before the first poll by tokio.
     waker: Option<Waker>,
     busy_poller: BusyPoller,
 }
 
 impl ReplyReader {
-    /// Runs the task that reads this socket.
+    /// Spawns the task that reads this socket.
     pub(super) fn spawn(
         handle: &Handle,
         socket: OutgoingSocket,
         read_hint: Arc<ReadHint>,
         future: impl Future<Output = ()> + Send + 'static,
     ) -> Weak<ReplyReader> {
-        let replies = Arc::new(ReplyReader {
-            task: Mutex::new(Task {
+        let reply_reader = Arc::new(ReplyReader {
+            task: Mutex::new(ReadTask {
                 future: Some(Box::pin(future)),
                 waker: None,
                 busy_poller: BusyPoller::default(),
             }),
-            rearms: AtomicBool::new(false),
+            rearm_requested: AtomicBool::new(false),
             socket,
             read_hint,
             handle: handle.clone(),
         });
-        let known_as = Arc::downgrade(&replies);
+        let weak = Arc::downgrade(&reply_reader);
         handle.spawn(poll_fn(move |context| {
-            let polled = replies.go_on(context.waker());
-            replies.rearm_if_requested();
+            let polled = reply_reader.poll_on_tokio(context.waker());
+            reply_reader.rearm_if_requested();
             polled
         }));
-        known_as
+        weak
     }
 
-    /// Goes on with the task on tokio's thread. If replies to many calls are on their way it looks for them.
-    fn go_on(&self, waker: &Waker) -> Poll<()> {
+    /// Polls the task on tokio's worker, and busy-polls if the replies to a batch of calls are due.
+    fn poll_on_tokio(&self, waker: &Waker) -> Poll<()> {
         let mut task = self.task.lock();
-        if task.go_on(waker).is_pending() {
-            if self.read_hint.is(ReadHint::REPLIES) {
-                let is_there = || !self.read_hint.is(ReadHint::REPLIES);
-                self.busy_poll_with(&mut task, is_there, || self.read_hint.is(ReadHint::CALLERS));
-                if !is_there() {
-                    self.read_hint.set(ReadHint::ANYTHING);
+        if task.poll_and_keep_waker(waker).is_pending() {
+            if self.read_hint.is(ReadHint::REPLIES_DUE) {
+                let is_done = || !self.read_hint.is(ReadHint::REPLIES_DUE);
+                self.busy_poll_with(&mut task, is_done, || self.read_hint.is(ReadHint::CALLERS_RUN));
+                if !is_done() {
+                    self.read_hint.set(ReadHint::NONE);
                 }
-            } else if self.read_hint.is(ReadHint::READINESS) {
-                self.read_hint.set(ReadHint::ANYTHING);
+            } else if self.read_hint.is(ReadHint::ARM) {
+                self.read_hint.set(ReadHint::NONE);
                 if self.socket.rearm() {
-                    task.ask(waker.clone());
+                    task.register(waker.clone());
                 }
             }
         }
-        task.is_over()
+        task.completion()
     }
 
-    /// Goes on with the task on this thread for a moment, until `is_there`. Stays disarmed after that if `nobody_waits`.
-    pub(super) fn busy_poll(&self, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
+    /// Busy-polls the task on this thread until `is_done`. The socket stays disarmed afterwards if `none_pending`.
+    pub(super) fn busy_poll(&self, is_done: impl Fn() -> bool, none_pending: impl FnOnce() -> bool) {
         match self.task.try_lock() {
-            Some(mut task) => self.busy_poll_with(&mut task, is_there, nobody_waits),
-            // Somebody else is at it, who does not know of this one.
-            None => self.rearms.store(true, Ordering::SeqCst),
+            Some(mut task) => self.busy_poll_with(&mut task, is_done, none_pending),
+            // The thread that polls the task does not know of this caller.
+            None => self.rearm_requested.store(true, Ordering::SeqCst),
         }
         self.rearm_if_requested();
     }
 
-    fn busy_poll_with(&self, task: &mut Task, is_there: impl Fn() -> bool, nobody_waits: impl FnOnce() -> bool) {
+    fn busy_poll_with(&self, task: &mut ReadTask, is_done: impl Fn() -> bool, none_pending: impl FnOnce() -> bool) {
         let Some(waker) = task.waker.clone() else { return };
         let _within = self.handle.enter();
         let mut busy_poller = std::mem::take(&mut task.busy_poller);
-        let mut has_looked = false;
+        let mut has_polled = false;
         let found = busy_poller.busy_poll(|| {
-            if !std::mem::replace(&mut has_looked, true) {
+            if !std::mem::replace(&mut has_polled, true) {
                 self.socket.begin_busy_poll();
             }
-            task.poll(&waker).is_ready() || is_there()
+            task.poll(&waker).is_ready() || is_done()
         });
         task.busy_poller = busy_poller;
-        let asks = match has_looked {
-            true => self.socket.end_busy_poll(found && nobody_waits()),
+        let must_register = match has_polled {
+            true => self.socket.end_busy_poll(found && none_pending()),
             false => self.socket.rearm(),
         };
-        // If it gives way to callers it has been woken, and asks when it goes on.
-        if asks && !self.read_hint.is(ReadHint::CALLERS) {
-            task.ask(waker);
+        // A task that yields to callers has been woken, and registers with its next poll.
+        if must_register && !self.read_hint.is(ReadHint::CALLERS_RUN) {
+            task.register(waker);
         }
     }
 
-    /// Somebody may wait for what comes: it is disarmed no more.
+    /// Rearms the socket, because a caller may wait for it without busy-polling.
     pub(super) fn rearm(&self) {
-        self.rearms.store(true, Ordering::SeqCst);
+        self.rearm_requested.store(true, Ordering::SeqCst);
         self.rearm_if_requested();
     }
 
-    /// Ends what should have ended while this thread had the task.
+    /// Carries out requests that were made while this thread held the task's lock.
     fn rearm_if_requested(&self) {
-        // Looked at again when the task is free, because whoever could not have it has left it to this thread.
-        while self.rearms.load(Ordering::SeqCst) {
+        // Checked again after the lock is released: a thread that could not take it has left its request to this one.
+        while self.rearm_requested.load(Ordering::SeqCst) {
             let Some(task) = self.task.try_lock() else { return };
-            self.rearms.store(false, Ordering::SeqCst);
-            // It goes on somewhere else: what comes is taken in, for which this thread may not be free.
+            self.rearm_requested.store(false, Ordering::SeqCst);
+            // Woken instead of polled here: polling handles received frames, and this thread may hold locks needed for that.
             if self.socket.rearm()
                 && let Some(waker) = &task.waker
             {
@@ -179,24 +179,24 @@ impl ReplyReader {
     }
 }
 
-impl Task {
-    /// Goes on with it, so that this waker is woken when there is more to do.
-    fn go_on(&mut self, waker: &Waker) -> Poll<()> {
+impl ReadTask {
+    /// Polls it, and keeps tokio's waker for busy-polls.
+    fn poll_and_keep_waker(&mut self, waker: &Waker) -> Poll<()> {
         if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.waker = Some(waker.clone());
         }
         self.poll(waker)
     }
 
-    fn is_over(&self) -> Poll<()> {
+    fn completion(&self) -> Poll<()> {
         match self.future {
             Some(_) => Poll::Pending,
             None => Poll::Ready(()),
         }
     }
 
-    /// Goes on with it, so that it is woken by all that it waits for.
-    fn ask(&mut self, waker: Waker) {
+    /// Polls it, so that the waker is registered with everything that it waits for.
+    fn register(&mut self, waker: Waker) {
         if self.poll(&waker).is_ready() {
             waker.wake();
         }
@@ -206,13 +206,13 @@ impl Task {
         let Some(future) = &mut self.future else {
             return Poll::Ready(());
         };
-        // It gives way by itself, and what it does is no part of what its caller may do.
+        // The task yields by itself, and must not consume the cooperative budget of the caller's task.
         let mut future = unconstrained(future.as_mut());
         let polled = catch_unwind(AssertUnwindSafe(|| {
             Pin::new(&mut future).poll(&mut Context::from_waker(waker))
         }));
         if polled.is_err() {
-            tracing::error!("a panic has ended the task that reads a connection");
+            tracing::error!("the task that reads a connection panicked");
         }
         match polled {
             Ok(Poll::Pending) => Poll::Pending,
@@ -235,9 +235,9 @@ mod tests {
 
     use super::*;
 
-    /// A connection whose bytes are counted as they are read, and its other end.
+    /// A connection that counts the bytes read, and its remote end.
     struct Counted {
-        replies: Weak<ReplyReader>,
+        reply_reader: Weak<ReplyReader>,
         bytes: Arc<AtomicUsize>,
         other: TcpStream,
     }
@@ -257,56 +257,60 @@ mod tests {
             let socket = OutgoingSocket::new(ours).unwrap();
             let bytes = Arc::new(AtomicUsize::new(0));
             let (mut reads, count) = (socket.clone(), Arc::clone(&bytes));
-            let replies = ReplyReader::spawn(&Handle::current(), socket, Arc::default(), async move {
+            let reply_reader = ReplyReader::spawn(&Handle::current(), socket, Arc::default(), async move {
                 let mut room = [0; 1000];
                 while let Ok(read @ 1..) = reads.read(&mut room).await {
                     count.fetch_add(read, Ordering::SeqCst);
                 }
             });
-            Self { replies, bytes, other }
+            Self {
+                reply_reader,
+                bytes,
+                other,
+            }
         }
 
-        fn came(&self) -> usize {
+        fn received(&self) -> usize {
             self.bytes.load(Ordering::SeqCst)
         }
 
         async fn wait_for(&self, bytes: usize) {
-            let came = async {
-                while self.came() < bytes {
+            let received = async {
+                while self.received() < bytes {
                     tokio::task::yield_now().await;
                 }
             };
-            let in_time = timeout(Duration::from_secs(10), came).await;
-            assert!(in_time.is_ok(), "{} of {bytes} bytes came", self.came());
+            let in_time = timeout(Duration::from_secs(10), received).await;
+            assert!(in_time.is_ok(), "received {} of {bytes} bytes", self.received());
         }
 
         fn socket(&self) -> OutgoingSocket {
-            self.replies.upgrade().unwrap().socket.clone()
+            self.reply_reader.upgrade().unwrap().socket.clone()
         }
 
-        /// Has another byte sent, and looks until that many have come.
-        async fn find(&mut self, bytes: usize) {
-            // Tokio goes on with the task, which asks to read.
+        /// Sends another byte, and busy-polls until that many were received.
+        async fn send_and_find(&mut self, bytes: usize) {
+            // Tokio polls the task, which registers for reads.
             tokio::task::yield_now().await;
             self.other.write_all(&[0]).await.unwrap();
-            while self.came() < bytes {
+            while self.received() < bytes {
                 self.busy_poll(bytes);
             }
         }
 
         fn busy_poll(&self, bytes: usize) {
-            if let Some(replies) = self.replies.upgrade() {
-                replies.busy_poll(|| self.came() >= bytes, || true);
+            if let Some(reply_reader) = self.reply_reader.upgrade() {
+                reply_reader.busy_poll(|| self.received() >= bytes, || true);
             }
         }
     }
 
     #[tokio::test]
-    async fn nothing_is_lost_between_looks_and_tokio() {
+    async fn no_bytes_are_lost_between_busy_polls_and_tokio() {
         let mut counted = Counted::start().await;
         let mut sent = 0;
         for round in 1..2_000 {
-            // Now and then more than is read at once.
+            // Sometimes more than one read returns.
             let bytes = if round % 100 == 0 { 2_500 } else { round % 7 + 1 };
             if round % 3 == 0 {
                 counted.busy_poll(sent + 1);
@@ -321,74 +325,74 @@ mod tests {
             }
         }
         counted.wait_for(sent).await;
-        assert_eq!(counted.came(), sent);
+        assert_eq!(counted.received(), sent);
     }
 
     #[tokio::test]
-    async fn who_looks_finds_what_is_there_without_tokio() {
+    async fn a_busy_poll_reads_without_tokio() {
         let mut counted = Counted::start().await;
         counted.other.write_all(&[0]).await.unwrap();
         counted.wait_for(1).await;
         counted.other.write_all(&[0; 10]).await.unwrap();
-        // Nothing is awaited from here on, so this runtime's only thread reads nothing.
+        // There is no await from here on, so this runtime's only thread does not poll the task.
         for _ in 0..1_000 {
             counted.busy_poll(11);
         }
-        assert_eq!(counted.came(), 11);
+        assert_eq!(counted.received(), 11);
     }
 
     #[tokio::test]
-    async fn what_comes_unasked_after_a_look_is_read_in_the_end() {
+    async fn a_disarmed_socket_is_rearmed_by_the_timeout() {
         let mut counted = Counted::start().await;
         for round in 1..=5 {
-            counted.find(2 * round - 1).await;
-            assert!(counted.socket().is_disarmed(), "most likely somebody looks again");
+            counted.send_and_find(2 * round - 1).await;
+            assert!(counted.socket().is_disarmed(), "disarmed after a busy-poll");
             counted.other.write_all(&[0]).await.unwrap();
             counted.wait_for(2 * round).await;
         }
     }
 
     #[tokio::test]
-    async fn a_muted_connection_is_heard_as_soon_as_somebody_waits() {
+    async fn a_disarmed_socket_is_rearmed_for_a_waiting_caller() {
         let mut counted = Counted::start().await;
-        counted.find(1).await;
-        // Whoever is told so while another goes on with the task leaves it to that one.
-        for is_at_it in [false, true] {
-            let replies = counted.replies.upgrade().unwrap();
-            counted.find(counted.came() + 1).await;
+        counted.send_and_find(1).await;
+        // A request made while another thread polls the task is left to that thread.
+        for is_polled in [false, true] {
+            let reply_reader = counted.reply_reader.upgrade().unwrap();
+            counted.send_and_find(counted.received() + 1).await;
             assert!(counted.socket().is_disarmed());
-            let task = is_at_it.then(|| replies.task.lock());
-            replies.rearm();
-            assert_eq!(counted.socket().is_disarmed(), is_at_it);
+            let task = is_polled.then(|| reply_reader.task.lock());
+            reply_reader.rearm();
+            assert_eq!(counted.socket().is_disarmed(), is_polled);
             if let Some(task) = task {
                 drop(task);
-                replies.busy_poll(|| false, || true);
+                reply_reader.busy_poll(|| false, || true);
             }
             assert!(!counted.socket().is_disarmed());
         }
     }
 
     #[tokio::test]
-    async fn who_has_a_connection_heard_does_not_take_in_what_came() {
+    async fn rearming_does_not_poll_on_the_calling_thread() {
         let mut counted = Counted::start().await;
-        counted.find(1).await;
+        counted.send_and_find(1).await;
         counted.other.write_all(&[0]).await.unwrap();
-        counted.replies.upgrade().unwrap().rearm();
-        assert_eq!(counted.came(), 1, "it may have a lock that is needed for that");
+        counted.reply_reader.upgrade().unwrap().rearm();
+        assert_eq!(counted.received(), 1, "the thread may hold a lock that the task needs");
         counted.wait_for(2).await;
     }
 
     #[tokio::test]
-    async fn who_looks_for_replies_in_vain_is_told_of_them() {
+    async fn late_replies_wake_the_task_after_a_failed_busy_poll() {
         let (ours, mut other) = connection().await;
         let socket = OutgoingSocket::new(ours).unwrap();
         let (read_hint, bytes) = (Arc::new(ReadHint::default()), Arc::new(AtomicUsize::new(0)));
-        let (mut reads, says, count) = (socket.clone(), Arc::clone(&read_hint), Arc::clone(&bytes));
-        let replies = ReplyReader::spawn(&Handle::current(), socket.clone(), Arc::clone(&read_hint), async move {
+        let (mut reads, hint, count) = (socket.clone(), Arc::clone(&read_hint), Arc::clone(&bytes));
+        let reply_reader = ReplyReader::spawn(&Handle::current(), socket.clone(), Arc::clone(&read_hint), async move {
             loop {
-                // As if callers had just sent something.
-                says.set(ReadHint::CALLERS);
-                says.callers_have_sent(true);
+                // As if callers had just sent a batch.
+                hint.set(ReadHint::CALLERS_RUN);
+                hint.callers_have_sent(true);
                 match reads.read(&mut [0]).await {
                     Ok(read @ 1..) => count.fetch_add(read, Ordering::SeqCst),
                     _ => break,
@@ -396,9 +400,9 @@ mod tests {
             }
         });
         for round in 1..100 {
-            // It has looked, and waits.
+            // It has busy-polled, and waits.
             tokio::task::yield_now().await;
-            assert!(read_hint.is(ReadHint::ANYTHING) && !socket.is_disarmed());
+            assert!(read_hint.is(ReadHint::NONE) && !socket.is_disarmed());
             other.write_all(&[0]).await.unwrap();
             while bytes.load(Ordering::SeqCst) < round {
                 tokio::task::yield_now().await;
@@ -406,7 +410,7 @@ mod tests {
         }
         drop(other);
         timeout(Duration::from_secs(10), async {
-            while replies.strong_count() > 0 {
+            while reply_reader.strong_count() > 0 {
                 tokio::task::yield_now().await;
             }
         })
@@ -415,50 +419,50 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_has_to_be_told_of_what_comes_is_not_muted() {
+    async fn the_arm_hint_rearms_the_socket() {
         let (ours, mut other) = connection().await;
         let socket = OutgoingSocket::new(ours).unwrap();
         let read_hint = Arc::new(ReadHint::default());
-        let (mut reads, says) = (socket.clone(), Arc::clone(&read_hint));
-        let replies = ReplyReader::spawn(&Handle::current(), socket.clone(), Arc::clone(&read_hint), async move {
+        let (mut reads, hint) = (socket.clone(), Arc::clone(&read_hint));
+        let reply_reader = ReplyReader::spawn(&Handle::current(), socket.clone(), Arc::clone(&read_hint), async move {
             while let Ok(1..) = reads.read(&mut [0]).await {
-                says.set(ReadHint::READINESS);
+                hint.set(ReadHint::ARM);
             }
         });
         tokio::task::yield_now().await;
         other.write_all(&[0]).await.unwrap();
-        let replies = replies.upgrade().unwrap();
-        while !read_hint.is(ReadHint::READINESS) {
-            replies.busy_poll(|| read_hint.is(ReadHint::READINESS), || true);
+        let reply_reader = reply_reader.upgrade().unwrap();
+        while !read_hint.is(ReadHint::ARM) {
+            reply_reader.busy_poll(|| read_hint.is(ReadHint::ARM), || true);
         }
         assert!(socket.is_disarmed());
-        let waker = replies.task.lock().waker.clone().unwrap();
-        assert!(replies.go_on(&waker).is_pending());
-        assert!(!socket.is_disarmed() && read_hint.is(ReadHint::ANYTHING));
+        let waker = reply_reader.task.lock().waker.clone().unwrap();
+        assert!(reply_reader.poll_on_tokio(&waker).is_pending());
+        assert!(!socket.is_disarmed() && read_hint.is(ReadHint::NONE));
     }
 
     #[tokio::test]
-    async fn who_looks_while_another_waits_leaves_nothing_muted() {
+    async fn a_busy_poll_with_pending_calls_leaves_the_socket_armed() {
         let mut counted = Counted::start().await;
         counted.other.write_all(&[0]).await.unwrap();
-        let replies = counted.replies.upgrade().unwrap();
+        let reply_reader = counted.reply_reader.upgrade().unwrap();
         tokio::task::yield_now().await;
-        replies.busy_poll(|| counted.came() == 1, || false);
+        reply_reader.busy_poll(|| counted.received() == 1, || false);
         assert!(!counted.socket().is_disarmed());
     }
 
     #[tokio::test]
-    async fn the_end_of_a_connection_ends_its_task_whoever_sees_it() {
-        for looks in [true, false] {
+    async fn the_end_of_a_connection_ends_its_task() {
+        for busy_polls in [true, false] {
             let mut counted = Counted::start().await;
             counted.other.write_all(&[0]).await.unwrap();
             counted.wait_for(1).await;
             counted.other.shutdown().await.unwrap();
-            if looks {
+            if busy_polls {
                 counted.busy_poll(2);
             }
             let ended = async {
-                while counted.replies.strong_count() > 0 {
+                while counted.reply_reader.strong_count() > 0 {
                     tokio::task::yield_now().await;
                 }
             };
@@ -467,11 +471,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_ends_the_task_and_not_who_looks() {
+    async fn a_panic_ends_the_task_and_not_the_busy_polling_caller() {
         let (ours, _other) = connection().await;
         let socket = OutgoingSocket::new(ours).unwrap();
         let mut polls = 0;
-        let replies = ReplyReader::spawn(
+        let reply_reader = ReplyReader::spawn(
             &Handle::current(),
             socket,
             Arc::default(),
@@ -482,7 +486,7 @@ mod tests {
             }),
         );
         tokio::task::yield_now().await;
-        replies.upgrade().unwrap().busy_poll(|| false, || true);
-        assert!(replies.upgrade().unwrap().task.lock().future.is_none());
+        reply_reader.upgrade().unwrap().busy_poll(|| false, || true);
+        assert!(reply_reader.upgrade().unwrap().task.lock().future.is_none());
     }
 }

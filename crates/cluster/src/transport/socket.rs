@@ -1,4 +1,4 @@
-//! A connection's socket, of which the threads that read connections say when it can be read and written.
+//! The socket of an accepted connection, whose readiness the I/O threads report.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
@@ -14,61 +14,61 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::io_threads::IoThreads;
 
-/// A socket. Its clones are the same one, which is closed with the last of them; one task reads and one writes.
+/// A shared handle of the socket, which is closed with the last clone. One task reads and one writes.
 #[derive(Clone)]
 pub(crate) struct Socket {
-    inner: Arc<Inner>,
+    inner: Arc<SocketInner>,
 }
 
-struct Inner {
+struct SocketInner {
     stream: mio::net::TcpStream,
     io_threads: &'static IoThreads,
     token: Token,
     readiness: Arc<Readiness>,
 }
 
-/// Whether a socket can be read and written, and who waits for it.
+/// The readiness of a socket, and the wakers of its reader and writer.
 ///
-/// The system tells of a change once. So it is noted that there may be something to read before whoever reads is woken, and
-/// forgotten before it reads.
+/// The system reports each change once (edge-triggered). So `readable` is set before the reader is woken, and cleared before it
+/// reads.
 #[derive(Default)]
 pub(super) struct Readiness {
     readable: AtomicBool,
-    /// Nothing more will come, so there is always something to be read: the end.
-    ends: AtomicBool,
-    reader: Waiting,
-    writer: Waiting,
+    /// The stream has ended or failed, so that a read never blocks.
+    ended: AtomicBool,
+    reader: WakerSlot,
+    writer: WakerSlot,
 }
 
-/// Who waits.
+/// The waker of a waiting task.
 #[derive(Default)]
-struct Waiting(Mutex<Option<Waker>>);
+struct WakerSlot(Mutex<Option<Waker>>);
 
-impl Waiting {
+impl WakerSlot {
     fn set(&self, waker: &Waker) {
-        let mut waiting = self.0.lock();
-        match &mut *waiting {
+        let mut slot = self.0.lock();
+        match &mut *slot {
             Some(same) if same.will_wake(waker) => {}
             other => *other = Some(waker.clone()),
         }
     }
 
     fn wake(&self) {
-        let waiting = self.0.lock().clone();
-        if let Some(waker) = waiting {
+        let waker = self.0.lock().clone();
+        if let Some(waker) = waker {
             waker.wake();
         }
     }
 }
 
 impl Readiness {
-    /// Something has happened at the socket.
-    pub(super) fn tell(&self, event: &Event) {
-        let ends = event.is_read_closed() || event.is_error();
-        if ends {
-            self.ends.store(true, Ordering::Release);
+    /// Records an event of the system, and wakes the tasks that wait for it.
+    pub(super) fn record(&self, event: &Event) {
+        let ended = event.is_read_closed() || event.is_error();
+        if ended {
+            self.ended.store(true, Ordering::Release);
         }
-        if ends || event.is_readable() {
+        if ended || event.is_readable() {
             self.readable.store(true, Ordering::Release);
             self.reader.wake();
         }
@@ -77,18 +77,18 @@ impl Readiness {
         }
     }
 
-    /// Whether there may be something to read. If there is, that is forgotten.
+    /// Takes the read readiness.
     fn take_readable(&self) -> bool {
-        self.readable.swap(false, Ordering::AcqRel) || self.ends.load(Ordering::Acquire)
+        self.readable.swap(false, Ordering::AcqRel) || self.ended.load(Ordering::Acquire)
     }
 
-    /// Waits until there may be something to read.
+    /// Waits for read readiness, and takes it.
     fn poll_readable(&self, context: &Context<'_>) -> Poll<()> {
         if self.take_readable() {
             return Poll::Ready(());
         }
         self.reader.set(context.waker());
-        // It may have happened before anybody could be woken.
+        // The event may have been recorded before the waker was set.
         match self.take_readable() {
             true => Poll::Ready(()),
             false => Poll::Pending,
@@ -97,13 +97,13 @@ impl Readiness {
 }
 
 impl Socket {
-    /// A connection that is open and does not block.
+    /// Wraps an open connection in non-blocking mode.
     pub(crate) fn new(stream: std::net::TcpStream) -> io::Result<Self> {
         let io_threads = IoThreads::of_process()?;
         let mut stream = mio::net::TcpStream::from_std(stream);
         let readiness = Arc::new(Readiness::default());
         let token = io_threads.register(&mut stream, &readiness)?;
-        let inner = Inner {
+        let inner = SocketInner {
             stream,
             io_threads,
             token,
@@ -112,13 +112,13 @@ impl Socket {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The threads that it is known to.
+    /// The I/O threads that it is registered with.
     pub(crate) fn io_threads(&self) -> &'static IoThreads {
         self.inner.io_threads
     }
 
-    /// Writes, or waits until it can.
-    fn poll_writing(
+    /// Writes, or waits for write readiness.
+    fn poll_write_with(
         &self,
         context: &Context<'_>,
         mut write: impl FnMut(&mut &mio::net::TcpStream) -> io::Result<usize>,
@@ -134,12 +134,12 @@ impl Socket {
             return Poll::Ready(done);
         }
         self.inner.readiness.writer.set(context.waker());
-        // It may have become possible before anybody could be woken.
+        // The socket may have become writable before the waker was set.
         attempt()
     }
 }
 
-impl Drop for Inner {
+impl Drop for SocketInner {
     fn drop(&mut self) {
         self.io_threads.deregister(&mut self.stream, self.token);
     }
@@ -147,14 +147,14 @@ impl Drop for Inner {
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Inner { stream, readiness, .. } = &*self.inner;
+        let SocketInner { stream, readiness, .. } = &*self.inner;
         loop {
             ready!(readiness.poll_readable(context));
             let room = buffer.initialize_unfilled();
             match (&mut &*stream).read(room) {
                 Ok(read) => {
                     if read == room.len() {
-                        // There may be more, of which nobody would tell.
+                        // There may be more bytes, which the system does not report again.
                         readiness.readable.store(true, Ordering::Release);
                     }
                     buffer.advance(read);
@@ -163,9 +163,9 @@ impl AsyncRead for Socket {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                     readiness.readable.store(true, Ordering::Release);
                 }
-                // What was told of had been read already.
+                // The reported bytes had already been read.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    readiness.ends.store(false, Ordering::Release);
+                    readiness.ended.store(false, Ordering::Release);
                 }
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -175,7 +175,7 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_writing(context, |stream| stream.write(bytes))
+        self.poll_write_with(context, |stream| stream.write(bytes))
     }
 
     fn poll_write_vectored(
@@ -183,7 +183,7 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_writing(context, |stream| stream.write_vectored(parts))
+        self.poll_write_with(context, |stream| stream.write_vectored(parts))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -191,7 +191,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was written is the system's.
+        // Written bytes are in the kernel's buffer: there is nothing to flush.
         Poll::Ready(Ok(()))
     }
 
@@ -210,10 +210,10 @@ mod tests {
 
     use super::*;
 
-    /// More than the system keeps of a connection that nobody reads.
-    const MUCH: usize = 32 << 20;
+    /// More bytes than the kernel buffers of a connection that is not read.
+    const PAYLOAD_BYTES: usize = 32 << 20;
 
-    /// A socket of ours, and the other end.
+    /// A [`Socket`], and its remote end.
     async fn pair() -> (Socket, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let other = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -222,49 +222,47 @@ mod tests {
     }
 
     async fn in_time<T>(future: impl Future<Output = T>) -> T {
-        timeout(Duration::from_secs(20), future)
-            .await
-            .expect("it does not get stuck")
+        timeout(Duration::from_secs(20), future).await.expect("no timeout")
     }
 
     fn bytes() -> Vec<u8> {
-        (0..MUCH).map(|at| (at % 251) as u8).collect()
+        (0..PAYLOAD_BYTES).map(|at| (at % 251) as u8).collect()
     }
 
     #[tokio::test]
-    async fn more_than_fits_waits_until_it_is_read() {
+    async fn writes_beyond_the_socket_buffer_wait_for_the_reader() {
         let (mut ours, mut other) = pair().await;
         let writes = tokio::spawn(async move { ours.write_all(&bytes()).await });
-        // The writer gets stuck before anybody reads.
+        // The writer blocks until the remote end reads.
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(!writes.is_finished());
-        let mut came = vec![0; MUCH];
-        in_time(other.read_exact(&mut came)).await.unwrap();
-        assert!(came == bytes());
+        let mut received = vec![0; PAYLOAD_BYTES];
+        in_time(other.read_exact(&mut received)).await.unwrap();
+        assert!(received == bytes());
         in_time(writes).await.unwrap().unwrap();
     }
 
     #[tokio::test]
-    async fn everything_is_read_and_then_the_end() {
+    async fn all_bytes_are_read_before_the_end() {
         for piece in [1_000, 64 << 10] {
             let (mut ours, mut other) = pair().await;
             let writes = tokio::spawn(async move {
                 other.write_all(&bytes()).await.unwrap();
             });
-            let (mut came, mut room) = (Vec::new(), vec![0; piece]);
+            let (mut received, mut room) = (Vec::new(), vec![0; piece]);
             loop {
                 match in_time(ours.read(&mut room)).await.unwrap() {
                     0 => break,
-                    read => came.extend_from_slice(&room[..read]),
+                    read => received.extend_from_slice(&room[..read]),
                 }
             }
-            assert!(came == bytes());
+            assert!(received == bytes());
             writes.await.unwrap();
         }
     }
 
     #[tokio::test]
-    async fn who_reads_hears_of_a_connection_that_breaks() {
+    async fn a_broken_connection_fails_the_read() {
         let (mut ours, other) = pair().await;
         let reads = tokio::spawn(async move { ours.read(&mut [0]).await });
         other.set_zero_linger().unwrap();

@@ -16,10 +16,10 @@ use elastin_protocol::Frame;
 use elastin_types::Time;
 
 /// What an [`InboundHandler`] can't make sense of.
-const NONSENSE: &[u8] = b"nonsense";
+const MALFORMED: &[u8] = b"malformed";
 
 /// ReplyReader to callers who call again. An [`InboundHandler`] can't make sense of the second either.
-const REPLIES: [&[u8]; 2] = [b"replies", b"replies and nonsense"];
+const REPLIES: [&[u8]; 2] = [b"replies", b"replies and malformed"];
 
 #[derive(Debug, PartialEq)]
 enum Received {
@@ -27,7 +27,7 @@ enum Received {
     Up(NodeId),
     Down(NodeId),
     /// What callers have left is to be sent; whether somebody comes again for more.
-    SendGathered(bool),
+    FlushBatch(bool),
 }
 
 struct InboundHandler(mpsc::UnboundedSender<Received>);
@@ -40,7 +40,7 @@ impl Receiver for InboundHandler {
                 task.wake_by_ref();
                 following = Some(ReceiveOutcome::Calls);
             }
-            if [NONSENSE, REPLIES[1]].contains(&payload) {
+            if [MALFORMED, REPLIES[1]].contains(&payload) {
                 frames.refuse(FrameError::Undecodable("on purpose".into()));
             } else {
                 let _ = self.0.send(Received::Frame(from, Bytes::copy_from_slice(payload)));
@@ -54,7 +54,7 @@ impl Receiver for InboundHandler {
     fn catch_up(&self) {}
 
     fn flush_batch(&self, comes_again: bool) -> bool {
-        let _ = self.0.send(Received::SendGathered(comes_again));
+        let _ = self.0.send(Received::FlushBatch(comes_again));
         false
     }
 
@@ -69,7 +69,7 @@ impl Receiver for InboundHandler {
 
 struct Node {
     transport: Transport,
-    heard: mpsc::UnboundedReceiver<Received>,
+    received: mpsc::UnboundedReceiver<Received>,
     address: Option<SocketAddr>,
 }
 
@@ -79,7 +79,7 @@ impl Node {
     }
 
     async fn start_secured(id: u64, dialable: bool, security: Security) -> Node {
-        let (ear, heard) = mpsc::unbounded_channel();
+        let (receiver, received) = mpsc::unbounded_channel();
         let listener = match dialable {
             true => Some(TcpListener::bind("127.0.0.1:0").await.unwrap()),
             false => None,
@@ -90,20 +90,20 @@ impl Node {
             me: NodeId(id),
             security,
             listener,
-            looks: true,
+            busy_poll: true,
             versions: WIRE_VERSIONS,
         };
-        let transport = Transport::start(config, Arc::new(InboundHandler(ear)));
+        let transport = Transport::start(config, Arc::new(InboundHandler(receiver)));
         Node {
             transport,
-            heard,
+            received,
             address,
         }
     }
 
-    async fn hears(&mut self, expected: Received) {
-        let heard = timeout(Duration::from_secs(10), self.heard.recv()).await;
-        assert_eq!(heard.ok().flatten(), Some(expected));
+    async fn receives(&mut self, expected: Received) {
+        let received = timeout(Duration::from_secs(10), self.received.recv()).await;
+        assert_eq!(received.ok().flatten(), Some(expected));
     }
 
     fn sends(&self, to: u64, text: &str) {
@@ -115,8 +115,8 @@ impl Node {
     /// Opens a connection by a frame that is dropped, and waits until it is there.
     async fn connects(&mut self, to: &mut Node, id: u64, own_id: u64) {
         self.sends(id, "dropped");
-        self.hears(Received::Up(NodeId(id))).await;
-        to.hears(Received::Up(NodeId(own_id))).await;
+        self.receives(Received::Up(NodeId(id))).await;
+        to.receives(Received::Up(NodeId(own_id))).await;
     }
 }
 
@@ -156,8 +156,8 @@ async fn frames_arrive_in_order_both_ways() {
         far.sends(1, &number.to_string());
     }
     for number in 0..1000 {
-        near.hears(frame_from(2, &number.to_string())).await;
-        far.hears(frame_from(1, &number.to_string())).await;
+        near.receives(frame_from(2, &number.to_string())).await;
+        far.receives(frame_from(1, &number.to_string())).await;
     }
 }
 
@@ -171,7 +171,7 @@ fn numbered(number: u64) -> Frame {
     }
 }
 
-/// Such a frame, as it is heard.
+/// Such a frame, as it is received.
 fn numbered_from(id: u64, number: u64) -> Received {
     Received::Frame(NodeId(id), postcard::to_stdvec(&numbered(number)).unwrap().into())
 }
@@ -184,9 +184,9 @@ async fn what_is_put_into_an_outbox_leaves_together_and_in_order() {
     for number in 0..100 {
         outbox.put(&near.transport, NodeId(2), &numbered(number)).unwrap();
     }
-    outbox.send_off(FlushMode::Coalesce);
+    outbox.flush(FlushMode::Coalesce);
     for number in 0..100 {
-        far.hears(numbered_from(1, number)).await;
+        far.receives(numbered_from(1, number)).await;
     }
     let batches = near.transport.measures().sent.batches - batches_before;
     assert!((1..=2).contains(&batches), "{batches} writes");
@@ -199,11 +199,11 @@ async fn what_a_lone_caller_waits_for_leaves_at_once_however_often_it_calls() {
     let mut outbox = Outbox::default();
     for number in 0..10 {
         outbox.put(&near.transport, NodeId(2), &numbered(number)).unwrap();
-        outbox.send_off(FlushMode::NowAwaited);
+        outbox.flush(FlushMode::NowAwaited);
     }
     assert_eq!(near.transport.measures().sent.batches - batches_before, 10);
     for number in 0..10 {
-        far.hears(numbered_from(1, number)).await;
+        far.receives(numbered_from(1, number)).await;
     }
 }
 
@@ -221,10 +221,10 @@ async fn an_outbox_keeps_the_frames_of_several_peers_together() {
             outbox.put(&near.transport, NodeId(peer), &numbered(number)).unwrap();
         }
     }
-    outbox.send_off(FlushMode::Now);
+    outbox.flush(FlushMode::Now);
     for number in 0..30 {
-        far.hears(numbered_from(1, number)).await;
-        third.hears(numbered_from(1, number)).await;
+        far.receives(numbered_from(1, number)).await;
+        third.receives(numbered_from(1, number)).await;
     }
     let batches = near.transport.measures().sent.batches - batches_before;
     assert_eq!(batches, 2, "one write for each");
@@ -236,34 +236,34 @@ async fn an_outbox_goes_on_with_the_link_that_follows_a_broken_one() {
     let mut outbox = Outbox::default();
     outbox.put(&near.transport, NodeId(2), &numbered(1)).unwrap();
     far.transport.close();
-    near.hears(Received::Down(NodeId(2))).await;
+    near.receives(Received::Down(NodeId(2))).await;
     let mut again = Node::start(2, true).await;
     again.transport.learn_address(NodeId(1), near.address.unwrap());
     near.transport.learn_address(NodeId(2), again.address.unwrap());
     // There is no connection yet: it is dropped, and one is opened.
     outbox.put(&near.transport, NodeId(2), &numbered(2)).unwrap();
-    near.hears(Received::Up(NodeId(2))).await;
-    again.hears(Received::Up(NodeId(1))).await;
+    near.receives(Received::Up(NodeId(2))).await;
+    again.receives(Received::Up(NodeId(1))).await;
     outbox.put(&near.transport, NodeId(2), &numbered(3)).unwrap();
-    outbox.send_off(FlushMode::Coalesce);
-    again.hears(numbered_from(1, 3)).await;
+    outbox.flush(FlushMode::Coalesce);
+    again.receives(numbered_from(1, 3)).await;
 }
 
 #[tokio::test]
-async fn what_callers_leave_to_who_reads_their_replies_is_sent_however_that_ends() {
+async fn batched_calls_are_sent_however_the_reader_ends() {
     let mut client = Node::start(1, false).await;
     let mut server = Node::start(2, true).await;
     client.transport.learn_address(NodeId(2), server.address.unwrap());
-    client.hears(Received::Up(NodeId(2))).await;
-    server.hears(Received::Up(NodeId(1))).await;
+    client.receives(Received::Up(NodeId(2))).await;
+    server.receives(Received::Up(NodeId(1))).await;
     let replies = REPLIES.map(|replies| str::from_utf8(replies).unwrap());
     server.sends(1, replies[0]);
-    client.hears(frame_from(2, replies[0])).await;
-    client.hears(Received::SendGathered(true)).await;
-    client.hears(Received::SendGathered(false)).await;
+    client.receives(frame_from(2, replies[0])).await;
+    client.receives(Received::FlushBatch(true)).await;
+    client.receives(Received::FlushBatch(false)).await;
     server.sends(1, replies[1]);
-    client.hears(Received::SendGathered(false)).await;
-    client.hears(Received::Down(NodeId(2))).await;
+    client.receives(Received::FlushBatch(false)).await;
+    client.receives(Received::Down(NodeId(2))).await;
 }
 
 #[tokio::test]
@@ -273,13 +273,13 @@ async fn what_goes_through_the_stages_is_counted() {
         near.sends(2, &number.to_string());
     }
     for number in 1000..2000 {
-        far.hears(frame_from(1, &number.to_string())).await;
+        far.receives(frame_from(1, &number.to_string())).await;
     }
-    // What comes later is in a batch of its own, so the batches before it have been counted when it is heard.
+    // What comes later is in a batch of its own, so the batches before it have been counted when it is received.
     near.sends(2, "last");
-    far.hears(frame_from(1, "last")).await;
+    far.receives(frame_from(1, "last")).await;
     far.sends(1, "back");
-    near.hears(frame_from(2, "back")).await;
+    near.receives(frame_from(2, "back")).await;
     let frame_bytes = frame::length_with(b"1000") as u64;
     for stage in [near.transport.measures().sent, far.transport.measures().received] {
         assert!((1000..=1001).contains(&stage.frames), "{stage:?}");
@@ -297,25 +297,25 @@ async fn what_goes_through_the_stages_is_counted() {
 async fn a_client_is_answered_on_its_own_connection() {
     let (mut client, mut node) = (Node::start(1, false).await, Node::start(2, true).await);
     client.transport.learn_address(NodeId(2), node.address.unwrap());
-    client.hears(Received::Up(NodeId(2))).await;
-    node.hears(Received::Up(NodeId(1))).await;
+    client.receives(Received::Up(NodeId(2))).await;
+    node.receives(Received::Up(NodeId(1))).await;
     client.sends(2, "ask");
-    node.hears(frame_from(1, "ask")).await;
+    node.receives(frame_from(1, "ask")).await;
     node.sends(1, "answer");
-    client.hears(frame_from(2, "answer")).await;
+    client.receives(frame_from(2, "answer")).await;
     client.transport.close();
-    node.hears(Received::Down(NodeId(1))).await;
+    node.receives(Received::Down(NodeId(1))).await;
 }
 
 #[tokio::test]
 async fn a_peer_that_is_not_there_is_reported_and_can_come_back() {
     let (mut near, mut far) = (Node::start(1, true).await, Node::start(2, true).await);
     near.sends(2, "lost");
-    near.hears(Received::Down(NodeId(2))).await;
+    near.receives(Received::Down(NodeId(2))).await;
     near.transport.learn_address(NodeId(2), far.address.unwrap());
     near.connects(&mut far, 2, 1).await;
     near.sends(2, "arrives");
-    far.hears(frame_from(1, "arrives")).await;
+    far.receives(frame_from(1, "arrives")).await;
 }
 
 #[tokio::test]
@@ -323,15 +323,15 @@ async fn control_frames_wait_for_the_connection() {
     let (near, mut far) = (Node::start(1, true).await, Node::start(2, true).await);
     near.transport.learn_address(NodeId(2), far.address.unwrap());
     near.transport.send(NodeId(2), Class::Control, b"report").unwrap();
-    far.hears(Received::Up(NodeId(1))).await;
-    far.hears(frame_from(1, "report")).await;
+    far.receives(Received::Up(NodeId(1))).await;
+    far.receives(frame_from(1, "report")).await;
 }
 
 #[tokio::test]
 async fn both_directions_fall_together() {
     let (mut near, far) = pair().await;
     far.transport.close();
-    near.hears(Received::Down(NodeId(2))).await;
+    near.receives(Received::Down(NodeId(2))).await;
 }
 
 #[tokio::test]
@@ -363,29 +363,29 @@ async fn garbage_ends_its_own_connection_only() {
         assert_eq!(said, b"");
     }
     near.sends(2, "still there");
-    far.hears(frame_from(1, "still there")).await;
+    far.receives(frame_from(1, "still there")).await;
 }
 
 #[tokio::test]
-async fn nonsense_ends_the_connection_and_the_next_one_is_read_after_a_pause() {
+async fn a_malformed_frame_ends_the_connection_and_delays_the_next() {
     let (mut client, mut node) = (Node::start(1, false).await, Node::start(2, true).await);
     client.transport.learn_address(NodeId(2), node.address.unwrap());
-    client.hears(Received::Up(NodeId(2))).await;
-    node.hears(Received::Up(NodeId(1))).await;
+    client.receives(Received::Up(NodeId(2))).await;
+    node.receives(Received::Up(NodeId(1))).await;
     let mut pause = peer_penalty::PAUSE_MIN;
     for _ in 0..3 {
         let began = Instant::now();
-        for text in ["before", "nonsense", "behind"] {
+        for text in ["before", "malformed", "behind"] {
             client.sends(2, text);
         }
-        node.hears(frame_from(1, "before")).await;
-        node.hears(Received::Down(NodeId(1))).await;
-        client.hears(Received::Down(NodeId(2))).await;
+        node.receives(frame_from(1, "before")).await;
+        node.receives(Received::Down(NodeId(1))).await;
+        client.receives(Received::Down(NodeId(2))).await;
         // It dials again by itself.
-        client.hears(Received::Up(NodeId(2))).await;
-        node.hears(Received::Up(NodeId(1))).await;
+        client.receives(Received::Up(NodeId(2))).await;
+        node.receives(Received::Up(NodeId(1))).await;
         client.sends(2, "again");
-        node.hears(frame_from(1, "again")).await;
+        node.receives(frame_from(1, "again")).await;
         assert!(began.elapsed() >= pause, "{:?} is too soon", began.elapsed());
         pause *= 2;
     }

@@ -1,21 +1,21 @@
-//! Numbers and bytes as postcard has them, written to and read from where they lie.
+//! Varints and byte slices in postcard's encoding, written and read in place.
 
-/// The bytes of the longest number: seven bits in each, and a mark if more follow.
+/// The bytes of the longest varint. Each byte has seven bits, and a continuation bit if more follow.
 const NUMBER_BYTES_MAX: usize = 10;
 
 /// The first number that takes more than eight bytes.
 const EIGHT_BYTES: u64 = 1 << 56;
 
-/// The marks of eight bytes.
-const MARKS: u64 = 0x8080_8080_8080_8080;
+/// The continuation bits of eight bytes.
+const CONTINUATION_BITS: u64 = 0x8080_8080_8080_8080;
 
-/// The bytes that go before, or after, what is copied as a whole.
-pub(super) struct Head<const MAX: usize> {
+/// A fixed-size buffer for the bytes before or after the arguments of a call, which are copied as a whole.
+pub(super) struct HeadBuffer<const MAX: usize> {
     bytes: [u8; MAX],
     length: usize,
 }
 
-impl<const MAX: usize> Head<MAX> {
+impl<const MAX: usize> HeadBuffer<MAX> {
     #[inline]
     pub(super) fn new() -> Self {
         Self {
@@ -39,14 +39,15 @@ impl<const MAX: usize> Head<MAX> {
         }
     }
 
-    /// A number of up to eight groups of seven bits, all at once: they are moved apart, and all but the last get their mark.
+    /// Appends a number of two to eight groups of seven bits: spreads the groups to bytes, and sets the continuation bits of all
+    /// but the last.
     fn eight_bytes(&mut self, number: u64) {
-        let apart = (number & 0x0fff_ffff) | ((number & 0x00ff_ffff_f000_0000) << 4);
-        let apart = (apart & 0x0000_3fff_0000_3fff) | ((apart & 0x0fff_c000_0fff_c000) << 2);
-        let apart = (apart & 0x007f_007f_007f_007f) | ((apart & 0x3f80_3f80_3f80_3f80) << 1);
+        let spread = (number & 0x0fff_ffff) | ((number & 0x00ff_ffff_f000_0000) << 4);
+        let spread = (spread & 0x0000_3fff_0000_3fff) | ((spread & 0x0fff_c000_0fff_c000) << 2);
+        let spread = (spread & 0x007f_007f_007f_007f) | ((spread & 0x3f80_3f80_3f80_3f80) << 1);
         let groups = (70 - number.leading_zeros() as usize) / 7;
-        let marks = MARKS & !(u64::MAX << (8 * (groups - 1)));
-        self.bytes[self.length..self.length + 8].copy_from_slice(&(apart | marks).to_le_bytes());
+        let continued = CONTINUATION_BITS & !(u64::MAX << (8 * (groups - 1)));
+        self.bytes[self.length..self.length + 8].copy_from_slice(&(spread | continued).to_le_bytes());
         self.length += groups;
     }
 
@@ -71,10 +72,10 @@ impl<const MAX: usize> Head<MAX> {
     }
 }
 
-/// What is left to be read. Nothing is given of what postcard would not take.
-pub(super) struct Reading<'a>(&'a [u8]);
+/// The bytes that are not decoded yet. It rejects all input that postcard rejects.
+pub(super) struct Decoder<'a>(&'a [u8]);
 
-impl<'a> Reading<'a> {
+impl<'a> Decoder<'a> {
     #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -87,7 +88,7 @@ impl<'a> Reading<'a> {
         Some(*first)
     }
 
-    /// The next byte, if it is this one.
+    /// Takes the next byte if it is this one.
     #[inline]
     pub(super) fn expect(&mut self, byte: u8) -> Option<()> {
         (self.byte()? == byte).then_some(())
@@ -113,19 +114,19 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A number of several bytes; of up to eight, all at once.
+    /// Takes a number of several bytes; up to eight of them at once.
     fn long_number(&mut self) -> Option<u64> {
         let Some(next) = self.0.first_chunk() else {
             return self.any_number();
         };
         let next = u64::from_le_bytes(*next);
-        let last = !next & MARKS;
+        let last = !next & CONTINUATION_BITS;
         if last == 0 {
             return self.any_number();
         }
-        // The bits up to the mark that is missing.
-        let apart = next & (last ^ (last - 1)) & !MARKS;
-        let number = (apart & 0x007f_007f_007f_007f) | ((apart & 0x7f00_7f00_7f00_7f00) >> 1);
+        // The bits up to the first byte without a continuation bit.
+        let spread = next & (last ^ (last - 1)) & !CONTINUATION_BITS;
+        let number = (spread & 0x007f_007f_007f_007f) | ((spread & 0x7f00_7f00_7f00_7f00) >> 1);
         let number = (number & 0x0000_3fff_0000_3fff) | ((number & 0x3fff_0000_3fff_0000) >> 2);
         let number = (number & 0x0fff_ffff) | ((number & 0x0fff_ffff_0000_0000) >> 4);
         self.0 = &self.0[last.trailing_zeros() as usize / 8 + 1..];
@@ -139,14 +140,14 @@ impl<'a> Reading<'a> {
             let byte = self.byte()?;
             number |= u64::from(byte & 0x7f) << (7 * place);
             if byte < 0x80 {
-                // Of the last byte only one bit has room.
+                // Only one bit of the last byte fits into 64 bits.
                 return (place + 1 < NUMBER_BYTES_MAX || byte <= 1).then_some(number);
             }
         }
         None
     }
 
-    /// A number of 32 bits, in no more bytes than these may take.
+    /// Takes a number of 32 bits, encoded in at most five bytes.
     #[inline]
     pub(super) fn short_number(&mut self) -> Option<u32> {
         let before = self.0.len();
@@ -155,7 +156,7 @@ impl<'a> Reading<'a> {
         u32::try_from(number).ok()
     }
 
-    /// So many bytes.
+    /// Takes so many bytes.
     #[inline]
     pub(super) fn slice(&mut self, length: u64) -> Option<&'a [u8]> {
         let (slice, rest) = self.0.split_at_checked(usize::try_from(length).ok()?)?;

@@ -1,8 +1,7 @@
-//! How a frame of the protocol is encoded: as postcard does it.
+//! The codec of protocol frames, compatible with postcard.
 //!
-//! Nearly all frames are calls and their replies, and nearly all calls carry nothing unusual. These are written and read by hand, to
-//! and from the very same bytes: through serde, field by field, that took a fifth of all that two nodes do for a call. Whatever is
-//! unusual is left to postcard.
+//! Nearly all frames are calls and replies without optional fields. A hand-written codec encodes and decodes these to the same
+//! bytes, because serde's field-by-field code is too slow for the hot path. Postcard handles all other frames.
 
 mod bytes;
 #[cfg(test)]
@@ -18,18 +17,18 @@ use elastin_types::{
 };
 use postcard::ser_flavors::Flavor;
 
-use bytes::{Head, Reading};
+use bytes::{Decoder, HeadBuffer};
 
-/// Longer keys are left to postcard.
+/// The longest key of the hand-written codec; postcard handles longer ones.
 const KEY_BYTES_MAX: usize = 40;
 
-/// What is before the arguments of a call: fewer than 25 numbers and tags of at most 10 bytes, nearly all of 5 or fewer, and two keys.
+/// The most bytes before the arguments of a call: fewer than 25 numbers and tags, nearly all of at most 5 bytes, and two keys.
 const HEAD_BYTES_MAX: usize = 256;
 
-/// The same behind them.
+/// The most bytes after the arguments.
 const TAIL_BYTES_MAX: usize = 16;
 
-// The places of variants in their enums, by which they are encoded.
+// Indexes of variants in their enums, which encode them.
 const NONE: u8 = 0;
 const SOME: u8 = 1;
 const OK: u8 = 0;
@@ -57,9 +56,9 @@ pub(crate) fn get(bytes: &[u8]) -> postcard::Result<Frame> {
     }
 }
 
-/// Appends a frame if it is a usual call or its reply; else nothing.
+/// Appends a frame if the hand-written codec supports it; otherwise appends nothing.
 fn put_call(out: &mut Vec<u8>, frame: &Frame) -> Option<()> {
-    let mut head = Head::<HEAD_BYTES_MAX>::new();
+    let mut head = HeadBuffer::<HEAD_BYTES_MAX>::new();
     head.number(frame.number);
     head.number(frame.acknowledged);
     head.number(frame.sent_at.0);
@@ -71,7 +70,7 @@ fn put_call(out: &mut Vec<u8>, frame: &Frame) -> Option<()> {
             put_header(&mut head, &message.header)?;
             head.number(message.method.number().into());
             head.number(message.body.len() as u64);
-            let mut tail = Head::<TAIL_BYTES_MAX>::new();
+            let mut tail = HeadBuffer::<TAIL_BYTES_MAX>::new();
             put_epoch(&mut tail, *epoch);
             put_all(out, [head.bytes(), &message.body, tail.bytes()]);
         }
@@ -97,7 +96,7 @@ fn put_all<const PARTS: usize>(out: &mut Vec<u8>, parts: [&[u8]; PARTS]) {
 }
 
 #[inline]
-fn put_actor(head: &mut Head<HEAD_BYTES_MAX>, actor: &ActorId) -> Option<()> {
+fn put_actor(head: &mut HeadBuffer<HEAD_BYTES_MAX>, actor: &ActorId) -> Option<()> {
     head.number(actor.tenant.0.into());
     head.number(actor.kind.number().into());
     match &actor.key {
@@ -120,7 +119,7 @@ fn put_actor(head: &mut Head<HEAD_BYTES_MAX>, actor: &ActorId) -> Option<()> {
 }
 
 #[inline]
-fn put_header(head: &mut Head<HEAD_BYTES_MAX>, header: &Header) -> Option<()> {
+fn put_header(head: &mut HeadBuffer<HEAD_BYTES_MAX>, header: &Header) -> Option<()> {
     let Header {
         call,
         chain,
@@ -167,22 +166,22 @@ fn put_header(head: &mut Head<HEAD_BYTES_MAX>, header: &Header) -> Option<()> {
 }
 
 #[inline]
-fn put_call_id(head: &mut Head<HEAD_BYTES_MAX>, call: CallId) {
+fn put_call_id(head: &mut HeadBuffer<HEAD_BYTES_MAX>, call: CallId) {
     head.number(call.origin.0);
     head.number(call.sequence);
 }
 
 #[inline]
-fn put_epoch(tail: &mut Head<TAIL_BYTES_MAX>, epoch: Option<ActivationEpoch>) {
+fn put_epoch(tail: &mut HeadBuffer<TAIL_BYTES_MAX>, epoch: Option<ActivationEpoch>) {
     let Some(epoch) = epoch else { return tail.byte(NONE) };
     tail.byte(SOME);
     tail.number(epoch.slot.0.into());
     tail.number(epoch.counter.into());
 }
 
-/// Decodes a frame if it is a usual call or its reply.
+/// Decodes a frame if the hand-written codec supports it.
 fn get_call(bytes: &[u8]) -> Option<Frame> {
-    let mut from = Reading::new(bytes);
+    let mut from = Decoder::new(bytes);
     let (number, acknowledged, sent_at) = (from.number()?, from.number()?, Time(from.number()?));
     from.expect(SOME)?;
     let body = match from.byte()? {
@@ -215,7 +214,7 @@ fn get_call(bytes: &[u8]) -> Option<Frame> {
 }
 
 #[inline]
-fn get_actor(from: &mut Reading<'_>) -> Option<ActorId> {
+fn get_actor(from: &mut Decoder<'_>) -> Option<ActorId> {
     Some(ActorId {
         tenant: TenantId(from.short_number()?),
         kind: ActorType::from_number(from.short_number()?),
@@ -232,7 +231,7 @@ fn get_actor(from: &mut Reading<'_>) -> Option<ActorId> {
 }
 
 #[inline]
-fn get_header(from: &mut Reading<'_>) -> Option<Header> {
+fn get_header(from: &mut Decoder<'_>) -> Option<Header> {
     let call = get_call_id(from)?;
     let chain = ChainId(get_call_id(from)?);
     let caller = match from.byte()? {
@@ -265,7 +264,7 @@ fn get_header(from: &mut Reading<'_>) -> Option<Header> {
 }
 
 #[inline]
-fn get_call_id(from: &mut Reading<'_>) -> Option<CallId> {
+fn get_call_id(from: &mut Decoder<'_>) -> Option<CallId> {
     Some(CallId {
         origin: NodeId(from.number()?),
         sequence: from.number()?,
@@ -273,13 +272,13 @@ fn get_call_id(from: &mut Reading<'_>) -> Option<CallId> {
 }
 
 #[inline]
-fn get_bytes(from: &mut Reading<'_>) -> Option<Bytes> {
+fn get_bytes(from: &mut Decoder<'_>) -> Option<Bytes> {
     let length = from.number()?;
     from.slice(length).map(Bytes::copy_from_slice)
 }
 
 #[inline]
-fn get_epoch(from: &mut Reading<'_>) -> Option<Option<ActivationEpoch>> {
+fn get_epoch(from: &mut Decoder<'_>) -> Option<Option<ActivationEpoch>> {
     if !from.bool()? {
         return Some(None);
     }
@@ -289,7 +288,7 @@ fn get_epoch(from: &mut Reading<'_>) -> Option<Option<ActivationEpoch>> {
     }))
 }
 
-/// Lets postcard encode onto the end of a buffer.
+/// A postcard flavor that appends to a buffer.
 struct Onto<'a>(&'a mut Vec<u8>);
 
 impl Flavor for Onto<'_> {

@@ -1,4 +1,4 @@
-//! What is written by hand are the bytes that postcard writes, and what is read by hand is what postcard reads.
+//! The hand-written codec writes the same bytes as postcard, and decodes them to the same values.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use elastin_types::{CallError, Request, TraceContext};
 
 use super::*;
 
-/// Numbers of all lengths, the same in every run.
+/// A seeded generator of numbers of all lengths.
 struct Numbers(u64);
 
 impl Numbers {
@@ -61,7 +61,7 @@ impl Numbers {
         header.deadline = (self.below(2) == 0).then(|| Time(self.next()));
         header.one_way = self.below(2) == 0;
         header.source_time_ms = self.next();
-        // One in four has something unusual.
+        // One in four has an optional field.
         match self.below(16) {
             0 => header.expected_cost = Some(Duration::from_nanos(self.next())),
             1 => {
@@ -127,7 +127,7 @@ fn frames(count: usize) -> impl Iterator<Item = Frame> {
 }
 
 #[test]
-fn the_bytes_are_those_of_postcard() {
+fn the_encoding_equals_that_of_postcard() {
     let mut by_hand = 0;
     for frame in frames(20_000) {
         let theirs = postcard::to_stdvec(&frame).unwrap();
@@ -137,10 +137,10 @@ fn the_bytes_are_those_of_postcard() {
         assert_eq!(get(&theirs).unwrap(), frame);
         by_hand += usize::from(get_call(&theirs).is_some());
     }
-    assert!(by_hand > 10_000, "most are usual: {by_hand}");
+    assert!(by_hand > 10_000, "decoded by hand: {by_hand}");
 }
 
-/// What both make of some bytes is the same, where the quick way makes anything of them.
+/// Checks that postcard decodes the bytes to the same frame, if the hand-written codec decodes them.
 fn agree(bytes: &[u8]) {
     if let Some(ours) = get_call(bytes) {
         assert_eq!(postcard::from_bytes(bytes), Ok(ours), "{bytes:?}");
@@ -148,7 +148,7 @@ fn agree(bytes: &[u8]) {
 }
 
 #[test]
-fn nothing_is_read_that_postcard_would_not_read() {
+fn input_that_postcard_rejects_is_rejected() {
     let mut numbers = Numbers(11);
     for frame in frames(2_000) {
         let mut bytes = postcard::to_stdvec(&frame).unwrap();
@@ -164,12 +164,12 @@ fn nothing_is_read_that_postcard_would_not_read() {
 }
 
 #[test]
-fn numbers_end_where_postcard_ends_them() {
+fn varints_end_where_postcard_ends_them() {
     let ends: [&[u8]; 6] = [&[0], &[1], &[2], &[0x7f], &[0x80, 0], &[0x80, 1]];
     for length in 0..12 {
         for end in ends {
             let bytes = [vec![0xff; length], end.to_vec()].concat();
-            let (mut long, mut short) = (Reading::new(&bytes), Reading::new(&bytes));
+            let (mut long, mut short) = (Decoder::new(&bytes), Decoder::new(&bytes));
             assert_eq!(long.number(), postcard::from_bytes::<u64>(&bytes).ok(), "{bytes:?}");
             assert_eq!(
                 short.short_number(),
@@ -181,7 +181,7 @@ fn numbers_end_where_postcard_ends_them() {
 }
 
 #[test]
-fn the_longest_head_has_room() {
+fn the_longest_head_fits() {
     let long = || ActorId {
         tenant: TenantId(u32::MAX),
         kind: ActorType::from_number(u32::MAX),

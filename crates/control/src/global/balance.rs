@@ -11,23 +11,23 @@ use crate::limits::upper_limit;
 use crate::settings::HYSTERESIS_PERIODS;
 use crate::{Candidate, Cause, Change, Proposal, Purpose, Refusal, Unit};
 
-/// How many moves one `balance` plans in one round; what is left follows in the next ones.
+/// Number of moves that one `balance` plans per round; the rest follow in later rounds.
 const MOVES_MAX: usize = 1_024;
 
-/// The bytes of state that a move is taken to carry per second, which says how long the actors pause.
+/// Assumed transfer rate of actor state, which determines how long moving actors pause.
 const MOVE_BYTES_PER_SECOND: f64 = 64.0 * 1024.0 * 1024.0;
 
-/// How long the actors of a unit pause at least when it moves, in seconds.
+/// Minimum pause of a unit's actors during a move, in seconds.
 const PAUSE_SECONDS: f64 = 0.01;
 
-/// One `balance` rule with what it says in this round.
+/// One `balance` rule with its firings of this round.
 pub(crate) struct Rule {
     pub(crate) index: usize,
     pub(crate) balance: Balance,
     pub(crate) priority: i32,
-    /// Up to where servers may be filled.
+    /// The limit up to which servers may be filled.
     pub(crate) limit: f64,
-    /// Its firings, each for another server.
+    /// Its firings, one per server.
     pub(crate) fired: Vec<Cause>,
 }
 
@@ -46,12 +46,12 @@ impl Rule {
     }
 }
 
-/// A move that is considered.
+/// A candidate move.
 struct Step {
     lead: ActorId,
     from: NodeId,
     to: NodeId,
-    /// By how much the higher of the two gets lower, in percentage points.
+    /// Reduction of the higher of the two loads, in percentage points.
     gain: f64,
 }
 
@@ -69,8 +69,8 @@ impl Gem {
         }
     }
 
-    /// All `balance` rules with the servers that they fired for: those that only balance are evaluated here, the others came
-    /// with the reports.
+    /// All `balance` rules with the servers that they fired for. Rules that only balance are evaluated here; firings of
+    /// the others are in the reports.
     pub(super) fn balance_rules(&self, now: Time) -> Vec<Rule> {
         let snapshot = self.view.snapshot(now, self.settings.period);
         let evaluated = self.policy.evaluate(&Index::new(&snapshot), Scope::Global);
@@ -119,7 +119,7 @@ impl Gem {
             && (percent < lower - self.settings.noise_margin || server.streak(rule.index).below >= HYSTERESIS_PERIODS)
     }
 
-    /// Moves actors away from servers above the upper bound, the fullest first.
+    /// Moves actors away from servers above the upper bound, fullest first.
     fn relieve(&mut self, now: Time, rule: &Rule) {
         let mut over: Vec<(f64, NodeId)> = self
             .view
@@ -142,7 +142,7 @@ impl Gem {
         }
     }
 
-    /// The cheapest unit whose leaving is enough, else the largest that some server can take.
+    /// The cheapest unit whose departure is enough, else the largest that some server can take.
     fn relieving_step(&self, rule: &Rule, from: NodeId) -> Option<Step> {
         let source = self.view.get(from)?;
         let percent = source.percent(rule.resource())?;
@@ -185,7 +185,7 @@ impl Gem {
             })
     }
 
-    /// Moves actors to servers below the lower bound, the emptiest first, from the fullest.
+    /// Moves actors to servers below the lower bound, emptiest first, from the fullest servers.
     fn draw(&mut self, now: Time, rule: &Rule) {
         let mut under: Vec<(f64, NodeId)> = self
             .view
@@ -208,8 +208,8 @@ impl Gem {
         }
     }
 
-    /// The move to a server that lowers the fullest other most. It must lower it by more than noise: a server that is
-    /// merely idle is no reason to shuffle actors.
+    /// The move to a server that lowers the fullest other one most. It must gain more than the noise margin: an idle
+    /// server alone does not justify moving actors.
     fn drawing_step(&self, rule: &Rule, to: NodeId) -> Option<Step> {
         let resource = rule.resource();
         let target = self.view.get(to)?;
@@ -250,7 +250,7 @@ impl Gem {
             .collect()
     }
 
-    /// Whether the load that a move relieves within a period is more than the work that its pause costs.
+    /// Whether the load relieved within a period exceeds the work lost to the pause.
     fn is_worth_it(&self, unit: &Unit, source: &Server, resource: Resource, gain_points: f64) -> bool {
         let Some(capacity) = source.capacity(resource) else {
             return false;
@@ -303,14 +303,14 @@ impl Gem {
     }
 }
 
-/// The part of a server that a unit uses, in percent.
+/// The unit's share of a server's capacity, in percent.
 pub(crate) fn share(server: &Server, unit: &Unit, resource: Resource) -> f64 {
     server
         .capacity(resource)
         .map_or(0.0, |capacity| 100.0 * unit.used[resource] / capacity)
 }
 
-/// The actor that a record speaks of: one of the types that the rule names.
+/// The actor that represents the unit in a record: one of the rule's types.
 fn main_actor(rule: &Rule, unit: &Unit) -> ActorId {
     let named = unit.actors.iter().find(|actor| rule.balance.moves(actor.kind));
     named.unwrap_or(&unit.lead).clone()

@@ -1,4 +1,4 @@
-//! Servers that are being emptied: their actors go where there is room, whatever rules say.
+//! Draining servers: their actors move wherever there is room, regardless of rules.
 
 use elastin_types::{ActorId, NodeId, Resource, Time};
 
@@ -8,7 +8,7 @@ use super::room::{Terms, best, candidates_under};
 use crate::{Candidate, Change, Outcome, Proposal, Purpose, Refusal, Unit};
 
 impl Gem {
-    /// Proposes a place for every unit of the servers that are being emptied.
+    /// Proposes a target for every unit on the servers that are being drained.
     pub(super) fn plan_drains(&mut self, now: Time, out: &mut Vec<GemCommand>) {
         let leaving: Vec<(NodeId, ActorId)> = self
             .view
@@ -47,10 +47,10 @@ impl Gem {
         }
     }
 
-    /// Where a unit can go that has to leave: under the bounds that rules name, else to where most room is.
+    /// Targets for a unit that must leave: within the bounds of rules, else wherever most room is.
     fn refuges(&self, unit: &Unit, from: NodeId) -> Vec<Candidate> {
         let resource = self.policy.critical_resource(unit.lead.kind).unwrap_or(Resource::Cpu);
-        // A refusal of a period ago does not count: the actor has to go somewhere.
+        // Ignore refusals of the previous period: the actor must go somewhere.
         let unit = Unit {
             refused_by: Vec::new(),
             ..unit.clone()
@@ -64,7 +64,7 @@ impl Gem {
         units.iter().find(|unit| unit.lead == *lead).cloned()
     }
 
-    /// The actor of a unit that a record speaks of: the reserved one, if there is one.
+    /// The actor that represents the unit in a record: the reserved one, if any.
     fn main_actor(&self, node: NodeId, unit: &Unit) -> ActorId {
         let reserved = self.view.get(node).and_then(|server| {
             let actors = server.reservations.iter().map(|reservation| &reservation.actor);

@@ -1,4 +1,4 @@
-//! What a global manager is told, and what it wants done.
+//! Events that a global manager handles, and commands that it returns.
 
 use std::sync::Arc;
 
@@ -8,67 +8,66 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Capacity, ControlMessage, Decision, Member};
 
-/// Something that a global manager must know. Events are plain data, so that a recorded run can be replayed.
+/// An input of a global manager. Events are plain data, so that a recorded run can be replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GemEvent {
     /// A message from a manager on another node, or on this one.
     Message {
-        /// The node it comes from.
+        /// The sender's node.
         from: NodeId,
         /// The message.
         message: ControlMessage,
     },
-    /// Who is in the cluster now.
+    /// The current cluster members.
     Members(Vec<Member>),
-    /// The servers that were asked for have been provided: they are members, or will be in a moment.
+    /// The requested servers have been provided: they are members, or will be shortly.
     Provisioned {
-        /// The number of the asking.
+        /// The number of the request.
         request: u64,
         /// The servers.
         nodes: Vec<NodeId>,
     },
-    /// The servers that were asked for do not come, or another manager has changed the cluster's size in this period.
+    /// The request for servers failed, or another manager has changed the cluster's size in this period.
     ProvisionFailed {
-        /// The number of the asking.
+        /// The number of the request.
         request: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Another policy is in force from now on.
+    /// A new policy is in force.
     PolicyChanged(Arc<Policy>),
-    /// Time has passed: at the latest due when `next_timer` says.
+    /// Time has passed. Due at the time that `next_timer` returns, at the latest.
     Tick,
 }
 
-/// Something that a global manager wants done.
+/// An output of a global manager.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GemCommand {
-    /// Send a message to the manager on this node. An adjustment and a vote go to its global manager, the others to its
-    /// local one; the receiver can be this node itself.
+    /// Send a message to a manager on this node. An adjustment and a vote go to its global manager, the others to its
+    /// local one. The receiver can be this node itself.
     Send {
         /// The node.
         to: NodeId,
         /// The message.
         message: ControlMessage,
     },
-    /// Get more servers from the provisioner, and tell the end.
+    /// Request servers from the provisioner and report the result.
     AddServers {
-        /// Counts the askings of this manager.
+        /// Request number, counted per manager.
         request: u64,
-        /// How many.
+        /// Number of servers.
         count: u32,
-        /// They are for reserved actors, which does not count as the one change of size that a period may have.
+        /// They are for reserved actors; this does not count as the one size change allowed per period.
         for_reserve: bool,
     },
-    /// Let a server leave: from now on it is draining. Managers move its actors away, and its local manager says when it
-    /// is empty.
+    /// Drain a server so that it leaves. Managers move its actors away; its local manager reports when it is empty.
     RemoveServer {
         /// The server.
         node: NodeId,
     },
-    /// Keep this measurement; there is one in each round.
+    /// Store this measurement, one per round.
     Measured(Capacity),
-    /// Keep this record, in place of an earlier one with the same id.
+    /// Store this record, replacing an earlier one with the same id.
     Record(Box<Decision>),
 }
 

@@ -1,4 +1,4 @@
-//! The global manager itself: its state, and how a round of reports becomes answers.
+//! The global manager: its state, and the round that turns reports into replies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use elastin_types::{ActorId, NodeId, ServerState, Time};
 use super::event::{GemCommand, GemEvent};
 use super::provision::Provisions;
 use super::view::{Server, View};
-use super::vote::Asking;
+use super::vote::PendingVote;
 use crate::decision::CANDIDATES_MAX;
 use crate::place::{Placed, place, place_blindly};
 use crate::random::Random;
@@ -20,11 +20,11 @@ use crate::{
     Placement, Proposal, Report, ReportReply, Reservation, Settings,
 };
 
-/// How many servers one manager looks after at most; more need more managers.
+/// Maximum number of servers per global manager; larger clusters run several.
 const SERVERS_MAX: usize = 1_024;
 
-/// The elasticity manager of a group of servers: those that reported to it lately. A pure state machine: [`Gem::handle`]
-/// takes an event and appends commands. It can be lost at any time: all that must outlive it comes with the reports.
+/// The elasticity manager of a group of servers: those that reported recently. A pure state machine: [`Gem::handle`]
+/// takes an event and appends commands. It may fail at any time: the reports carry all state that must survive.
 #[derive(Clone, Debug)]
 pub struct Gem {
     pub(super) node: NodeId,
@@ -34,15 +34,15 @@ pub struct Gem {
     random: Random,
     pub(super) members: Vec<Member>,
     pub(super) view: View,
-    /// When to decide at the latest, once a report waits for its answer.
-    gather_until: Option<Time>,
+    /// Deadline for the decision while reports await their reply.
+    decide_by: Option<Time>,
     pub(super) proposals: BTreeMap<NodeId, Vec<Proposal>>,
-    /// Servers that are to be dedicated, until they have been told.
+    /// Servers to dedicate, until the next reply informs them.
     pub(super) dedications: BTreeMap<NodeId, Vec<Reservation>>,
     pub(super) provisions: Provisions,
-    pub(super) asking: Option<Asking>,
+    pub(super) pending_vote: Option<PendingVote>,
     pub(super) last_size_change: Option<Time>,
-    /// Servers that this manager has asked to leave, until the members say so.
+    /// Servers that this manager has asked to leave, until the membership confirms it.
     pub(super) leaving: BTreeMap<NodeId, Time>,
     placed: Placed,
     decisions: u64,
@@ -61,11 +61,11 @@ impl Gem {
             random: Random::new(config.seed),
             members: Vec::new(),
             view: View::default(),
-            gather_until: None,
+            decide_by: None,
             proposals: BTreeMap::new(),
             dedications: BTreeMap::new(),
             provisions: Provisions::default(),
-            asking: None,
+            pending_vote: None,
             last_size_change: None,
             leaving: BTreeMap::new(),
             placed: Placed::new(),
@@ -74,7 +74,7 @@ impl Gem {
         }
     }
 
-    /// Takes an event in and appends what is to be done. `now` never goes back.
+    /// Handles an event and appends the resulting commands. `now` never goes back.
     pub fn handle(&mut self, now: Time, event: GemEvent, out: &mut Vec<GemCommand>) {
         self.expire(now, out);
         match event {
@@ -87,17 +87,17 @@ impl Gem {
         }
     }
 
-    /// When a [`GemEvent::Tick`] is due at the latest, if nothing else happens before.
+    /// When a [`GemEvent::Tick`] is due, if no other event arrives before.
     pub fn next_timer(&self) -> Option<Time> {
-        let asking = self.asking.as_ref().map(|asking| asking.until);
-        self.gather_until
+        let vote = self.pending_vote.as_ref().map(|vote| vote.until);
+        self.decide_by
             .into_iter()
-            .chain(asking)
+            .chain(vote)
             .chain(self.provisions.next_timer())
             .min()
     }
 
-    /// Where a new actor goes; `None` if there is no server that takes actors.
+    /// Places a new actor; `None` if no server accepts actors.
     pub fn place(&mut self, now: Time, new: &NewActor) -> Option<Placement> {
         self.forget_silent(now);
         let digests = self.view.digests();
@@ -119,7 +119,7 @@ impl Gem {
                     message: ControlMessage::Placed { request, placement },
                 });
             }
-            // These are meant for local managers; one that strays here is dropped, and its sender's limit runs out.
+            // Messages for local managers: a misrouted one is dropped, and its sender times out.
             ControlMessage::ReportReply(_)
             | ControlMessage::Settle(_)
             | ControlMessage::SettleReply(_)
@@ -136,7 +136,7 @@ impl Gem {
             return;
         }
         let mut server = Server::new(report, now);
-        // A server that is still not draining after some periods was not cordoned, and has to be asked again.
+        // A server that is still not draining after some periods was not cordoned, and must be asked again.
         let limit = self.settings.period * PROMISE_PERIODS;
         self.leaving.retain(|_, asked| now.since(*asked) <= limit);
         if self.leaving.contains_key(&from) {
@@ -157,8 +157,8 @@ impl Gem {
         if self.all_have_reported() {
             self.decide(now, out);
         } else {
-            let until = now + self.settings.limit(part::GATHER);
-            self.gather_until.get_or_insert(until);
+            let until = now + self.settings.limit(part::COLLECT);
+            self.decide_by.get_or_insert(until);
         }
     }
 
@@ -169,9 +169,9 @@ impl Gem {
             .all(|member| self.view.get(member.node).is_some_and(|server| server.is_open))
     }
 
-    /// One round: decides on all that is known, and answers every report that waits.
+    /// One round: decides on the current view and replies to every pending report.
     fn decide(&mut self, now: Time, out: &mut Vec<GemCommand>) {
-        self.gather_until = None;
+        self.decide_by = None;
         self.forget_silent(now);
         out.push(GemCommand::Measured(self.view.capacity(now)));
         self.plan_drains(now, out);
@@ -192,7 +192,11 @@ impl Gem {
             .map(Server::node)
             .collect();
         for node in open {
-            let server = self.view.servers.get_mut(&node).expect("it was there a moment ago");
+            let server = self
+                .view
+                .servers
+                .get_mut(&node)
+                .expect("the node was taken from the view");
             server.is_open = false;
             let reply = ReportReply {
                 round: server.report.round,
@@ -210,7 +214,7 @@ impl Gem {
         self.proposals.clear();
     }
 
-    /// A server that has not reported for a period and a half reports to another manager, or is gone.
+    /// A server that has not reported for one and a half periods reports to another manager, or is gone.
     fn forget_silent(&mut self, now: Time) {
         let limit = self.settings.period * 3 / 2;
         self.view.servers.retain(|_, server| now.since(server.at) <= limit);
@@ -218,8 +222,8 @@ impl Gem {
 
     fn expire(&mut self, now: Time, out: &mut Vec<GemCommand>) {
         self.expire_provisions(now, out);
-        self.expire_asking(now, out);
-        if self.gather_until.is_some_and(|until| until <= now) {
+        self.expire_vote(now, out);
+        if self.decide_by.is_some_and(|until| until <= now) {
             self.decide(now, out);
         }
     }
@@ -243,7 +247,7 @@ impl Gem {
             }
         }
         self.dedications.retain(|node, _| state(*node).is_some());
-        if self.gather_until.is_some() && self.all_have_reported() {
+        if self.decide_by.is_some() && self.all_have_reported() {
             self.decide(now, out);
         }
     }
@@ -257,11 +261,11 @@ impl Gem {
         };
         self.settings = config.effective_settings();
         self.policy = policy;
-        // The reports rest on the old rules.
+        // The reports were computed under the old rules.
         self.view = View::default();
-        self.gather_until = None;
+        self.decide_by = None;
         self.dedications.clear();
-        self.asking = None;
+        self.pending_vote = None;
     }
 
     /// The elasticity period in force.
@@ -297,7 +301,7 @@ impl Gem {
         }
     }
 
-    /// Adds a move to the answer for the server that the actors are on.
+    /// Adds a move to the reply for the actors' server.
     pub(super) fn propose(&mut self, proposal: Proposal, lead: &ActorId) {
         let Change::Move { from, to: Some(to), .. } = proposal.decision.change else {
             unreachable!("only moves with a target are proposed");
@@ -307,8 +311,8 @@ impl Gem {
     }
 }
 
-/// The actors on a server that a server of their own is on the way for.
+/// The actors on a server for which a dedicated server is being provisioned.
 fn awaiting(server: &Server, provisions: &Provisions) -> Vec<ActorId> {
-    let wished = |actor: &&ActorId| server.report.wishes.iter().any(|wish| wish.actor == **actor);
-    provisions.awaiting().filter(wished).cloned().collect()
+    let requested = |actor: &&ActorId| server.report.wishes.iter().any(|request| request.actor == **actor);
+    provisions.awaiting().filter(requested).cloned().collect()
 }

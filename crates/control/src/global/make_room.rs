@@ -1,4 +1,4 @@
-//! Dedicated servers take no others: those that are there have to leave.
+//! Making room on dedicated servers: units that do not belong there have to leave.
 
 use elastin_policy::Action;
 use elastin_types::{NodeId, Time};
@@ -14,7 +14,7 @@ use crate::{Change, Held, Outcome, Proposal, Purpose, Refusal, Reservation, Unit
 impl Gem {
     /// The units on a dedicated server that do not belong there.
     pub(super) fn foreign_units(&self, server: &Server) -> Vec<Unit> {
-        // Companions may arrive before the reserved actor does, and then have nobody to belong to yet.
+        // Companions may arrive before the reserved actor and cannot be matched to it yet.
         let awaits = server.reservations.iter().any(|reservation| !reservation.arrived);
         let may_be_companion = |unit: &Unit| awaits && matches!(unit.held, Some(Held::Recent(_)));
         let units = server.report.units.iter();
@@ -24,7 +24,7 @@ impl Gem {
             .collect()
     }
 
-    /// Moves all that do not belong there away from dedicated servers.
+    /// Moves all foreign units away from dedicated servers.
     pub(super) fn plan_room(&mut self, now: Time, out: &mut Vec<GemCommand>) {
         let dedicated: Vec<NodeId> = self
             .view
@@ -34,7 +34,7 @@ impl Gem {
             .map(Server::node)
             .collect();
         for node in dedicated {
-            let server = self.view.get(node).expect("it was there a moment ago");
+            let server = self.view.get(node).expect("the node was taken from the view");
             let reservation = server.reservations[0].clone();
             let mut homeless = false;
             for unit in self.foreign_units(server) {
@@ -53,14 +53,14 @@ impl Gem {
         }
     }
 
-    /// Whether another server is allowed at present, and those that have none of their own to go to could use it.
+    /// Whether the cluster may grow now and a new server would give the displaced units a target.
     fn a_server_would_help(&self, now: Time) -> bool {
         let on_the_way = self.provisions.has_common();
         let has_empty = self.view.common().any(Server::is_empty);
         !on_the_way && !has_empty && self.may_grow() && !self.changed_recently(now)
     }
 
-    /// Proposes a place for a unit that has to leave a dedicated server; `false` if there is none.
+    /// Proposes a target for a unit that has to leave a dedicated server; `false` if there is none.
     fn make_room(
         &mut self,
         now: Time,
@@ -77,11 +77,11 @@ impl Gem {
         let named = Terms::named(&self.policy);
         let mut terms = vec![named, Terms::WHOLE];
         if separation_priority(&self.policy).is_some_and(|separate| priority > separate) {
-            // A server that is dedicated can't take either, so there is none that can.
+            // The dedicated server must be cleared even if no server can keep the actors apart.
             terms.extend([named.together(), Terms::WHOLE.together()]);
         }
         if !reservation.arrived {
-            // It was chosen because there is room once the actor has left for it: until then, the others crowd together.
+            // The server was chosen for the room left once the actor departs; until then, the others may be overfilled.
             terms.push(Terms::FORCED);
         }
         let candidates = candidates_under(&self.policy, &self.view, unit, node, resource, &terms);

@@ -1,11 +1,11 @@
-//! The global elasticity manager (GEM). Paper 000, section 4.2, algorithm 2.
+//! The global elasticity manager (GEM). PLASMA (EuroSys 2020), section 4.2, algorithm 2.
 //!
 //! ```text
 //!  Report … ─► view ─► drain ─► reserve ─► make room ─► balance ─► scale
 //!                          └──────── proposals ────────┘       └─► vote ─► AddServers, RemoveServer
 //!                                      ReportReply …
 //! ```
-//! All steps work on one view, each on what the earlier ones have left of it, so that no room is given away twice.
+//! All steps share one view. Each step sees the plans of the earlier ones, so that no room is assigned twice.
 
 mod balance;
 mod drain;

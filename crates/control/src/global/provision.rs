@@ -1,4 +1,4 @@
-//! Servers that were asked for: until they have come and reported, nothing more is asked for on the same account.
+//! Requested servers. Until they have joined and reported, no further ones are requested for the same reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use super::event::GemCommand;
 use crate::settings::PROMISE_PERIODS;
 use crate::{Cause, Change, Decision, Outcome};
 
-/// How many askings are open at a time.
+/// Maximum number of open requests.
 const PROVISIONS_MAX: usize = 64;
 
-/// The servers that were asked for.
+/// The open requests for servers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Provisions {
     open: BTreeMap<u64, Provision>,
-    /// Servers that were added for reserved actors, with the actor, and how long they are kept for it.
+    /// Servers added for reserved actors, with the actor and the time until which they are kept for it.
     added_for_reserve: BTreeMap<NodeId, (ActorId, Time)>,
 }
 
@@ -26,23 +26,23 @@ struct Provision {
     count: u32,
     reserved: Option<ActorId>,
     until: Time,
-    /// The servers, once the provisioner has named them: those that have not reported yet.
+    /// Once the provisioner has named the servers: those that have not reported yet.
     awaited: Option<BTreeSet<NodeId>>,
 }
 
-/// Servers that are wanted.
+/// A request for servers.
 pub(crate) struct Wanted {
     pub(crate) cause: Option<Cause>,
     pub(crate) count: u32,
     /// The actor whose reservation is the reason.
     pub(crate) reserved: Option<ActorId>,
-    /// Whether they are kept for that actor; otherwise they are for those that make room for it.
+    /// Whether they are kept for that actor; otherwise they take the actors that make room for it.
     pub(crate) keep: bool,
 }
 
 impl Provisions {
-    /// How many servers are on the way.
-    pub(crate) fn on_the_way(&self) -> u32 {
+    /// Number of servers being provisioned.
+    pub(crate) fn pending(&self) -> u32 {
         let awaited = |provision: &Provision| match &provision.awaited {
             Some(nodes) => u32::try_from(nodes.len()).unwrap_or(u32::MAX),
             None => provision.count,
@@ -50,42 +50,42 @@ impl Provisions {
         self.open.values().map(awaited).sum()
     }
 
-    /// How many servers are on the way that are not members yet.
+    /// Number of servers being provisioned that are not members yet.
     pub(crate) fn unnamed(&self) -> u32 {
         let unnamed = self.open.values().filter(|provision| provision.awaited.is_none());
         unnamed.map(|provision| provision.count).sum()
     }
 
-    /// Whether a server for this actor is on the way.
+    /// Whether a server for this actor is being provisioned.
     pub(crate) fn is_awaited_by(&self, actor: &ActorId) -> bool {
         self.open
             .values()
             .any(|provision| provision.reserved.as_ref() == Some(actor))
     }
 
-    /// The actors that servers are on the way for.
+    /// The actors for which servers are being provisioned.
     pub(crate) fn awaiting(&self) -> impl Iterator<Item = &ActorId> {
         self.open.values().filter_map(|provision| provision.reserved.as_ref())
     }
 
-    /// Whether servers are on the way that are not meant for one actor.
+    /// Whether servers that are not meant for a single actor are being provisioned.
     pub(crate) fn has_common(&self) -> bool {
         self.open.values().any(|provision| provision.reserved.is_none())
     }
 
-    /// The actor that a server was asked for and is still kept for.
+    /// The actor that a server was added for and is still kept for.
     pub(crate) fn kept_for(&self, node: NodeId, now: Time) -> Option<ActorId> {
         let (actor, until) = self.added_for_reserve.get(&node)?;
         (*until > now).then(|| actor.clone())
     }
 
-    /// A server is dead.
+    /// Forgets a dead server.
     pub(crate) fn forget_dead(&mut self, node: NodeId) {
         self.has_reported(node);
         self.added_for_reserve.remove(&node);
     }
 
-    /// A server has reported for the first time: it is no longer on the way.
+    /// Records a server's first report: it is no longer pending.
     pub(crate) fn has_reported(&mut self, node: NodeId) {
         for provision in self.open.values_mut() {
             if let Some(nodes) = &mut provision.awaited {
@@ -106,7 +106,7 @@ impl Provisions {
 }
 
 impl Gem {
-    /// Asks for servers; whether the asking went out.
+    /// Requests servers; returns whether the request was sent.
     pub(super) fn add_servers(&mut self, now: Time, wanted: Wanted, out: &mut Vec<GemCommand>) -> bool {
         if self.provisions.open.len() >= PROVISIONS_MAX {
             return false;
@@ -143,7 +143,7 @@ impl Gem {
         true
     }
 
-    /// The provisioner has answered.
+    /// Handles the provisioner's answer.
     pub(super) fn end_provision(
         &mut self,
         now: Time,
@@ -175,7 +175,7 @@ impl Gem {
         }
     }
 
-    /// Servers that do not come are not waited for any longer; whoever needs them asks again.
+    /// Drops requests whose servers did not arrive in time; they are requested again if still needed.
     pub(super) fn expire_provisions(&mut self, now: Time, out: &mut Vec<GemCommand>) {
         let late: Vec<u64> = self
             .provisions
@@ -189,9 +189,9 @@ impl Gem {
                 .provisions
                 .open
                 .remove(&request)
-                .expect("it was there a moment ago");
+                .expect("the request was taken from the map");
             if provision.awaited.is_some() {
-                // They were provided, which is recorded; that they never reported is not the provisioner's fault.
+                // The provisioner delivered, which is recorded; that the servers never reported is not its failure.
                 continue;
             }
             let why = "they did not come in time".to_owned();

@@ -1,4 +1,4 @@
-//! `reserve`: a server of its own for an actor. An empty one, else the one that is emptied at the least cost, else a new one.
+//! `reserve`: a dedicated server for an actor. An empty one, else the cheapest one to empty, else a new one.
 
 use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
 
@@ -10,135 +10,138 @@ use super::view::Server;
 use crate::{Candidate, Change, Held, Outcome, Proposal, Purpose, Refusal, Reservation, Unit, Wish};
 
 /// How a `reserve` can be fulfilled.
-enum Way {
+enum Plan {
     /// The actor stays, and its server is dedicated to it.
-    Here,
+    Stay,
     /// It moves to this server, which is empty or was emptied for it.
-    Go(NodeId),
+    MoveTo(NodeId),
     /// This server is dedicated to it and has to be emptied first.
     Empty(NodeId),
-    /// It moves to a server that another reserved actor has, because there can't be more servers.
+    /// It moves to the server of another reserved actor, because the cluster is at its maximum size.
     Share(NodeId, ActorId),
     /// A new server is needed.
-    Add,
+    AddServer,
     /// Nothing can be done at present.
-    No(Refusal),
+    Refuse(Refusal),
 }
 
 impl Gem {
-    /// Fulfils the `reserve` wishes of the servers that have just reported: the highest priority first, then the earlier
-    /// rule, then the greatest use.
+    /// Handles the `reserve` requests of the servers that have just reported: highest priority first, then earlier
+    /// rule, then greatest use.
     pub(super) fn plan_reserves(&mut self, now: Time, out: &mut Vec<GemCommand>) {
-        let mut wishes: Vec<(NodeId, Wish)> = self
+        let mut requests: Vec<(NodeId, Wish)> = self
             .view
             .servers
             .values()
             .filter(|server| server.is_open && !server.is_draining())
             .flat_map(|server| {
                 let node = server.node();
-                server.report.wishes.iter().map(move |wish| (node, wish.clone()))
+                server.report.wishes.iter().map(move |request| (node, request.clone()))
             })
             .collect();
-        wishes.sort_by(|(_, one), (_, other)| {
-            let used = |wish: &Wish| wish.unit.used[wish.resource];
+        requests.sort_by(|(_, one), (_, other)| {
+            let used = |request: &Wish| request.unit.used[request.resource];
             (other.priority.cmp(&one.priority))
                 .then(one.cause.rule.cmp(&other.cause.rule))
                 .then(used(other).total_cmp(&used(one)))
                 .then_with(|| one.actor.cmp(&other.actor))
         });
-        for (node, wish) in wishes {
-            // Another wish may have taken its unit along already.
-            if self.unit(node, &wish.unit.lead).is_some() {
-                self.plan_reserve(now, node, wish, out);
+        for (node, request) in requests {
+            // Another request may already have moved its unit.
+            if self.unit(node, &request.unit.lead).is_some() {
+                self.plan_reserve(now, node, request, out);
             }
         }
     }
 
-    fn plan_reserve(&mut self, now: Time, from: NodeId, wish: Wish, out: &mut Vec<GemCommand>) {
-        let (way, candidates) = self.way(from, &wish);
-        match way {
-            Way::Here => self.dedicate(now, from, wish, None, out),
-            Way::Go(to) => self.propose_reserve(now, from, to, wish, None, candidates),
-            Way::Share(to, other) => self.propose_reserve(now, from, to, wish, Some(other), candidates),
-            Way::Empty(node) => {
+    fn plan_reserve(&mut self, now: Time, from: NodeId, request: Wish, out: &mut Vec<GemCommand>) {
+        let (plan, candidates) = self.choose_plan(from, &request);
+        match plan {
+            Plan::Stay => self.dedicate(now, from, request, None, out),
+            Plan::MoveTo(to) => self.propose_reserve(now, from, to, request, None, candidates),
+            Plan::Share(to, other) => self.propose_reserve(now, from, to, request, Some(other), candidates),
+            Plan::Empty(node) => {
                 let refusal = Refusal::AwaitingRoom;
-                self.refuse_reserve(now, from, &wish, refusal, candidates, out);
-                self.keep(node, self.reservation(&wish, None));
+                self.refuse_reserve(now, from, &request, refusal, candidates, out);
+                self.keep(node, self.reservation(&request, None));
             }
-            Way::Add => {
+            Plan::AddServer => {
                 let wanted = Wanted {
-                    cause: Some(wish.cause.clone()),
+                    cause: Some(request.cause.clone()),
                     count: 1,
-                    reserved: Some(wish.actor.clone()),
+                    reserved: Some(request.actor.clone()),
                     keep: true,
                 };
                 let asked = self.add_servers(now, wanted, out);
                 if asked {
-                    self.refuse_reserve(now, from, &wish, Refusal::AwaitingServer, candidates, out);
+                    self.refuse_reserve(now, from, &request, Refusal::AwaitingServer, candidates, out);
                 }
             }
-            Way::No(refusal) => self.refuse_reserve(now, from, &wish, refusal, candidates, out),
+            Plan::Refuse(refusal) => self.refuse_reserve(now, from, &request, refusal, candidates, out),
         }
     }
 
-    /// How a wish can be fulfilled, and which servers were considered for it.
-    fn way(&self, from: NodeId, wish: &Wish) -> (Way, Vec<Candidate>) {
-        let server = self.view.get(from).expect("a wish comes from a server in view");
-        let own = |reservation: &&Reservation| reservation.actor == wish.actor;
+    /// How a request can be fulfilled, with the servers considered.
+    fn choose_plan(&self, from: NodeId, request: &Wish) -> (Plan, Vec<Candidate>) {
+        let server = self
+            .view
+            .get(from)
+            .expect("a reserve request comes from a server in view");
+        let own = |reservation: &&Reservation| reservation.actor == request.actor;
         let is_alone = server.report.rest.actors == 0 && server.report.units.len() == 1;
-        let nowhere = |way| (way, Vec::new());
-        match (&wish.unit.held, server.reservations.iter().find(own)) {
-            (Some(Held::Recent(_)), _) => nowhere(Way::No(Refusal::CameRecently)),
-            (_, Some(reservation)) if reservation.shares_with.is_none() => nowhere(Way::No(Refusal::AwaitingRoom)),
-            (Some(Held::Pinned(_, priority)), None) if *priority >= wish.priority => nowhere(Way::Here),
-            (_, None) if is_alone && !server.is_reserved() => nowhere(Way::Here),
-            (_, own) => match self.dedicated_to(&wish.actor) {
-                Some(dedicated) if self.is_made_ready(dedicated) => nowhere(Way::Go(dedicated.node())),
-                Some(_) => nowhere(Way::No(Refusal::AwaitingRoom)),
-                None if server.report.unsettled => nowhere(Way::No(Refusal::Unsettled)),
-                None => self.way_to_another(from, wish, own.is_some()),
+        let nowhere = |plan| (plan, Vec::new());
+        match (&request.unit.held, server.reservations.iter().find(own)) {
+            (Some(Held::Recent(_)), _) => nowhere(Plan::Refuse(Refusal::CameRecently)),
+            (_, Some(reservation)) if reservation.shares_with.is_none() => nowhere(Plan::Refuse(Refusal::AwaitingRoom)),
+            (Some(Held::Pinned(_, priority)), None) if *priority >= request.priority => nowhere(Plan::Stay),
+            (_, None) if is_alone && !server.is_reserved() => nowhere(Plan::Stay),
+            (_, own) => match self.dedicated_to(&request.actor) {
+                Some(dedicated) if self.is_made_ready(dedicated) => nowhere(Plan::MoveTo(dedicated.node())),
+                Some(_) => nowhere(Plan::Refuse(Refusal::AwaitingRoom)),
+                None if server.report.unsettled => nowhere(Plan::Refuse(Refusal::Unsettled)),
+                None => self.plan_elsewhere(from, request, own.is_some()),
             },
         }
     }
 
-    /// Another server for the actor: an empty one, else the one that is emptied at the least cost, else a new one, else one
-    /// that it shares. One that `shares` a server already waits for one of its own, and empties none for it.
-    fn way_to_another(&self, from: NodeId, wish: &Wish, shares: bool) -> (Way, Vec<Candidate>) {
-        let (empty, mut candidates) = self.empty_server(wish);
+    /// Another server for the actor: an empty one, else the cheapest one to empty, else a new one, else a shared one.
+    /// An actor that already `shares` a server waits for a new one; no server is emptied for it.
+    fn plan_elsewhere(&self, from: NodeId, request: &Wish, shares: bool) -> (Plan, Vec<Candidate>) {
+        let (empty, mut candidates) = self.empty_server(request);
         if let Some(node) = empty {
-            return (Way::Go(node), candidates);
+            return (Plan::MoveTo(node), candidates);
         }
-        if wish.awaiting || self.provisions.is_awaited_by(&wish.actor) {
-            return (Way::No(Refusal::AwaitingServer), candidates);
+        if request.awaiting || self.provisions.is_awaited_by(&request.actor) {
+            return (Plan::Refuse(Refusal::AwaitingServer), candidates);
         }
         let unfit = candidates.iter().find_map(|candidate| match &candidate.refused {
-            // Where an empty server does not do, another one of the kind will not, either.
+            // If an empty server is unfit, another one of the same kind is, too.
             Some(refusal @ (Refusal::NoRoom { .. } | Refusal::RefusedBefore)) => Some(refusal.clone()),
             _ => None,
         });
-        let way = if shares {
+        let plan = if shares {
             match unfit {
-                None if self.may_grow() => Way::Add,
-                _ => Way::No(Refusal::AtMaximum),
+                None if self.may_grow() => Plan::AddServer,
+                _ => Plan::Refuse(Refusal::AtMaximum),
             }
         } else {
-            match (self.cheapest_to_empty(from, wish, &mut candidates), unfit) {
-                (Some(node), _) if node == from => Way::Here,
-                (Some(node), _) => Way::Empty(node),
-                (None, Some(refusal)) => Way::No(refusal),
-                (None, None) if self.may_grow() => Way::Add,
-                (None, None) => self.way_to_share(wish),
+            match (self.cheapest_to_empty(from, request, &mut candidates), unfit) {
+                (Some(node), _) if node == from => Plan::Stay,
+                (Some(node), _) => Plan::Empty(node),
+                (None, Some(refusal)) => Plan::Refuse(refusal),
+                (None, None) if self.may_grow() => Plan::AddServer,
+                (None, None) => self.plan_sharing(request),
             }
         };
-        (way, candidates)
+        (plan, candidates)
     }
 
-    /// Whether a server that is dedicated to an actor to come has been emptied for it.
+    /// Whether a server dedicated to an actor has been emptied for its arrival.
     fn is_made_ready(&self, dedicated: &Server) -> bool {
         self.foreign_units(dedicated).is_empty() && dedicated.report.rest.actors == 0
     }
 
-    /// The server that is dedicated to an actor which is not there yet.
+    /// The server dedicated to an actor that has not arrived yet.
     fn dedicated_to(&self, actor: &ActorId) -> Option<&Server> {
         self.view.servers.values().find(|server| {
             let awaited = |reservation: &Reservation| reservation.actor == *actor && !reservation.arrived;
@@ -146,18 +149,17 @@ impl Gem {
         })
     }
 
-    /// An empty server: one that was added for the actor first, then the smallest that has enough of the resource, then
-    /// the largest.
-    fn empty_server(&self, wish: &Wish) -> (Option<NodeId>, Vec<Candidate>) {
+    /// An empty server: one added for the actor first, then the smallest with enough of the resource, then the largest.
+    fn empty_server(&self, request: &Wish) -> (Option<NodeId>, Vec<Candidate>) {
         let mut candidates: Vec<Candidate> = self
             .view
             .servers
             .values()
-            .filter(|server| server.node() != wish.cause.server.unwrap_or(self.node) || server.is_empty())
+            .filter(|server| server.node() != request.cause.server.unwrap_or(self.node) || server.is_empty())
             .map(|server| Candidate {
                 node: server.node(),
-                score: suitability(wish, server),
-                refused: self.unfit_for(wish, server),
+                score: suitability(request, server),
+                refused: self.unfit_for(request, server),
             })
             .collect();
         candidates.sort_by(by_quality);
@@ -167,23 +169,23 @@ impl Gem {
         (best(&candidates), candidates)
     }
 
-    fn unfit_for(&self, wish: &Wish, server: &Server) -> Option<Refusal> {
+    fn unfit_for(&self, request: &Wish, server: &Server) -> Option<Refusal> {
         if server.is_draining() {
             return Some(Refusal::Draining);
         }
         if let Some(reservation) = server.reservations.first() {
             return Some(Refusal::ServerReserved(reservation.actor.clone()));
         }
-        if let Some(other) = server.kept_for.as_ref().filter(|other| **other != wish.actor) {
+        if let Some(other) = server.kept_for.as_ref().filter(|other| **other != request.actor) {
             return Some(Refusal::ServerReserved(other.clone()));
         }
         if !server.is_empty() {
             return Some(Refusal::AwaitingRoom);
         }
-        if wish.unit.refused_by.contains(&server.node()) {
+        if request.unit.refused_by.contains(&server.node()) {
             return Some(Refusal::RefusedBefore);
         }
-        let percent = server.percent_with(&wish.unit, Resource::Mem)?;
+        let percent = server.percent_with(&request.unit, Resource::Mem)?;
         let limit = Terms::WHOLE.limits.mem;
         (percent > limit).then_some(Refusal::NoRoom {
             resource: Resource::Mem,
@@ -192,9 +194,9 @@ impl Gem {
         })
     }
 
-    /// The server that is emptied with the fewest and smallest moves, if the others have room for what is on it. It may
-    /// be the actor's own.
-    fn cheapest_to_empty(&self, from: NodeId, wish: &Wish, candidates: &mut Vec<Candidate>) -> Option<NodeId> {
+    /// The server that can be emptied with the fewest and smallest moves, if the others have room for its actors. It
+    /// may be the actor's own.
+    fn cheapest_to_empty(&self, from: NodeId, request: &Wish, candidates: &mut Vec<Candidate>) -> Option<NodeId> {
         let terms = Terms::named(&self.policy);
         let mut cheapest: Option<(u64, f64, NodeId)> = None;
         for server in self.view.common().filter(|server| server.report.rest.actors == 0) {
@@ -203,19 +205,27 @@ impl Gem {
                 .report
                 .units
                 .iter()
-                .filter(|unit| unit.lead != wish.unit.lead)
+                .filter(|unit| unit.lead != request.unit.lead)
                 .collect();
             if others.iter().any(|unit| unit.held.is_some()) {
                 continue;
             }
-            // What the actor leaves behind is room for others, but where it stays there is none.
-            let without = (node != from).then_some((from, &wish.unit));
-            if !others_have_room(&self.policy, &self.view, node, &others, wish.resource, &terms, without) {
+            // The actor's departure leaves room for others on its server, unless it stays there.
+            let without = (node != from).then_some((from, &request.unit));
+            if !others_have_room(
+                &self.policy,
+                &self.view,
+                node,
+                &others,
+                request.resource,
+                &terms,
+                without,
+            ) {
                 continue;
             }
             let own_move = u64::from(node != from);
             let bytes: f64 = others.iter().map(|unit| unit.used.mem).sum();
-            let moves = others.iter().map(|unit| unit.count).sum::<u64>() + own_move * wish.unit.count;
+            let moves = others.iter().map(|unit| unit.count).sum::<u64>() + own_move * request.unit.count;
             if cheapest.is_none_or(|(least, least_bytes, _)| (moves, bytes) < (least, least_bytes)) {
                 cheapest = Some((moves, bytes, node));
             }
@@ -233,41 +243,45 @@ impl Gem {
         Some(node)
     }
 
-    /// At the maximum of servers, those with least use share servers with each other.
-    fn way_to_share(&self, wish: &Wish) -> Way {
+    /// At the maximum number of servers, reserved actors share the dedicated server with the least use.
+    fn plan_sharing(&self, request: &Wish) -> Plan {
         let least = self
             .view
             .servers
             .values()
-            .filter(|server| !server.is_draining() && !wish.unit.refused_by.contains(&server.node()))
+            .filter(|server| !server.is_draining() && !request.unit.refused_by.contains(&server.node()))
             .filter_map(|server| {
                 let reservation = server.reservations.iter().find(|reservation| reservation.arrived)?;
-                let percent = server.percent_with(&wish.unit, wish.resource)?;
-                (percent <= Terms::WHOLE.limits[wish.resource]).then_some((percent, server.node(), &reservation.actor))
+                let percent = server.percent_with(&request.unit, request.resource)?;
+                (percent <= Terms::WHOLE.limits[request.resource]).then_some((
+                    percent,
+                    server.node(),
+                    &reservation.actor,
+                ))
             })
             .min_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
         match least {
-            Some((_, node, actor)) => Way::Share(node, actor.clone()),
-            None => Way::No(Refusal::AtMaximum),
+            Some((_, node, actor)) => Plan::Share(node, actor.clone()),
+            None => Plan::Refuse(Refusal::AtMaximum),
         }
     }
 
-    /// Dedicates the server that an actor is on.
-    fn dedicate(&mut self, now: Time, node: NodeId, wish: Wish, shared: Option<ActorId>, out: &mut Vec<GemCommand>) {
+    /// Dedicates the server that an actor is already on.
+    fn dedicate(&mut self, now: Time, node: NodeId, request: Wish, shared: Option<ActorId>, out: &mut Vec<GemCommand>) {
         let there = self.view.get(node).and_then(|server| server.reservations.first());
         let shared_with = shared.or_else(|| there.map(|reservation| reservation.actor.clone()));
         let change = Change::Dedicate {
-            actor: wish.actor.clone(),
+            actor: request.actor.clone(),
             node,
-            resource: wish.resource,
+            resource: request.resource,
             shared_with: shared_with.clone(),
         };
-        let decision = self.decision(now, Some(wish.cause.clone()), change, Vec::new());
+        let decision = self.decision(now, Some(request.cause.clone()), change, Vec::new());
         out.push(GemCommand::record(decision.with_outcome(Outcome::Done)));
-        self.keep(node, self.reservation(&wish, shared_with));
+        self.keep(node, self.reservation(&request, shared_with));
     }
 
-    /// From now on the server is dedicated to the actor; its manager is told with its next answer.
+    /// Dedicates the server to the actor; its local manager is notified with the next reply.
     fn keep(&mut self, node: NodeId, reservation: Reservation) {
         if let Some(server) = self.view.servers.get_mut(&node) {
             server.reservations.push(reservation.clone());
@@ -276,12 +290,12 @@ impl Gem {
         self.dedications.entry(node).or_default().push(reservation);
     }
 
-    fn reservation(&self, wish: &Wish, shares_with: Option<ActorId>) -> Reservation {
+    fn reservation(&self, request: &Wish, shares_with: Option<ActorId>) -> Reservation {
         Reservation {
-            actor: wish.actor.clone(),
-            resource: wish.resource,
-            cause: wish.cause.clone(),
-            used: wish.used,
+            actor: request.actor.clone(),
+            resource: request.resource,
+            cause: request.cause.clone(),
+            used: request.used,
             shares_with,
             arrived: false,
         }
@@ -292,49 +306,49 @@ impl Gem {
         now: Time,
         from: NodeId,
         to: NodeId,
-        wish: Wish,
+        request: Wish,
         shares_with: Option<ActorId>,
         candidates: Vec<Candidate>,
     ) {
         let change = Change::Move {
-            actor: wish.actor.clone(),
+            actor: request.actor.clone(),
             with: Vec::new(),
             from,
             to: Some(to),
-            purpose: Purpose::Reserve(wish.resource),
+            purpose: Purpose::Reserve(request.resource),
         };
-        let decision = self.decision(now, Some(wish.cause.clone()), change, candidates);
-        let reservation = self.reservation(&wish, shares_with);
+        let decision = self.decision(now, Some(request.cause.clone()), change, candidates);
+        let reservation = self.reservation(&request, shares_with);
         if let Some(target) = self.view.servers.get_mut(&to) {
             target.reservations.push(reservation.clone());
             target.kept_for = None;
         }
         let proposal = Proposal {
             decision,
-            priority: wish.priority,
-            score: wish.unit.used[wish.resource],
+            priority: request.priority,
+            score: request.unit.used[request.resource],
             reservation: Some(reservation),
         };
-        self.propose(proposal, &wish.unit.lead);
+        self.propose(proposal, &request.unit.lead);
     }
 
     fn refuse_reserve(
         &mut self,
         now: Time,
         from: NodeId,
-        wish: &Wish,
+        request: &Wish,
         refusal: Refusal,
         candidates: Vec<Candidate>,
         out: &mut Vec<GemCommand>,
     ) {
         let change = Change::Move {
-            actor: wish.actor.clone(),
+            actor: request.actor.clone(),
             with: Vec::new(),
             from,
             to: None,
-            purpose: Purpose::Reserve(wish.resource),
+            purpose: Purpose::Reserve(request.resource),
         };
-        let decision = self.decision(now, Some(wish.cause.clone()), change, candidates);
+        let decision = self.decision(now, Some(request.cause.clone()), change, candidates);
         out.push(GemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
     }
 
@@ -343,7 +357,7 @@ impl Gem {
         self.size() < self.settings.servers_max
     }
 
-    /// How many servers the cluster has or will have: those that leave do not count.
+    /// Current and pending servers of the cluster, not counting those that are leaving.
     pub(super) fn size(&self) -> u32 {
         let staying = self.members.iter().filter(|member| {
             let active = member.state == ServerState::Active;
@@ -353,15 +367,15 @@ impl Gem {
     }
 }
 
-/// How good an empty server is for a reserved actor.
-fn suitability(wish: &Wish, server: &Server) -> f64 {
-    let capacity = server.capacity(wish.resource).unwrap_or(f64::MAX);
-    if server.kept_for.as_ref() == Some(&wish.actor) {
+/// Score of an empty server for a reserved actor.
+fn suitability(request: &Wish, server: &Server) -> f64 {
+    let capacity = server.capacity(request.resource).unwrap_or(f64::MAX);
+    if server.kept_for.as_ref() == Some(&request.actor) {
         f64::MAX
-    } else if capacity >= wish.unit.used[wish.resource] {
-        // One that has too much is better than one that has too little.
-        wish.unit.used[wish.resource] / capacity
+    } else if capacity >= request.unit.used[request.resource] {
+        // A server that is too large is better than one that is too small.
+        request.unit.used[request.resource] / capacity
     } else {
-        capacity / wish.unit.used[wish.resource] - 1.0
+        capacity / request.unit.used[request.resource] - 1.0
     }
 }

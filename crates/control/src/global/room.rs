@@ -1,4 +1,4 @@
-//! Which server has room for a unit.
+//! Which servers have room for a unit.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,17 +10,17 @@ use super::view::{Server, View};
 use crate::place::separates_kinds;
 use crate::{Candidate, Refusal, Unit};
 
-/// What must hold for a unit to go to a server.
+/// Conditions for moving a unit to a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Up to where the server may be filled, in percent, for each resource.
+    /// Fill limit of the server in percent, for each resource.
     pub(crate) limits: PerResource<f64>,
-    /// Whether actors that rules keep apart are kept apart.
+    /// Whether `separate` rules are respected.
     pub(crate) apart: bool,
 }
 
 impl Terms {
-    /// All there is may be filled.
+    /// Servers may be filled completely.
     pub(crate) const WHOLE: Terms = Terms {
         limits: PerResource {
             cpu: 100.0,
@@ -30,8 +30,7 @@ impl Terms {
         apart: true,
     };
 
-    /// For actors that have to go somewhere: on a full processor or network they slow down, but memory that is not there
-    /// can't be used.
+    /// For actors that must leave: a saturated processor or network slows them down, but memory cannot be exceeded.
     pub(crate) const FORCED: Terms = Terms {
         limits: PerResource {
             cpu: f64::INFINITY,
@@ -41,7 +40,7 @@ impl Terms {
         apart: false,
     };
 
-    /// The lowest upper bounds that rules name may be filled; where none does, all there is.
+    /// Fill up to the lowest upper bounds that rules name, or completely where none does.
     pub(crate) fn named(policy: &Policy) -> Self {
         let mut terms = Self::WHOLE;
         for resource in Resource::ALL {
@@ -50,24 +49,24 @@ impl Terms {
         terms
     }
 
-    /// The same, with another limit for one resource.
+    /// The same terms with another limit for one resource.
     pub(crate) fn with_limit(mut self, resource: Resource, limit: f64) -> Self {
         self.limits[resource] = limit;
         self
     }
 
-    /// The same, with no regard to `separate`.
+    /// The same terms, ignoring `separate`.
     pub(crate) fn together(self) -> Self {
         Self { apart: false, ..self }
     }
 }
 
-/// Why a unit can't go to a server; `None` if it can.
+/// Why a unit cannot move to a server; `None` if it can.
 pub(crate) fn obstacle(policy: &Policy, unit: &Unit, target: &Server, terms: &Terms) -> Option<Refusal> {
     obstacle_with(policy, unit, target, terms, &PerResource::default())
 }
 
-/// The same, if more comes to the server than is planned so far.
+/// Like [`obstacle`], with extra load on the server.
 fn obstacle_with(
     policy: &Policy,
     unit: &Unit,
@@ -100,14 +99,14 @@ fn obstacle_with(
 
 fn separation(policy: &Policy, unit: &Unit, target: &Server) -> Option<Refusal> {
     for there in &target.report.units {
-        let told = unit.apart_from.iter().find(|other| there.actors.contains(other));
-        let told_there = || {
+        let separated_here = unit.apart_from.iter().find(|other| there.actors.contains(other));
+        let separated_there = || {
             there
                 .actors
                 .iter()
                 .find(|_| intersects(&there.apart_from, &unit.actors))
         };
-        if let Some(other) = told.or_else(told_there) {
+        if let Some(other) = separated_here.or_else(separated_there) {
             return Some(Refusal::KeptApart(other.clone()));
         }
     }
@@ -125,7 +124,7 @@ fn intersects(some: &[ActorId], others: &[ActorId]) -> bool {
 fn no_room(unit: &Unit, target: &Server, terms: &Terms, extra: &PerResource<f64>) -> Option<Refusal> {
     let is_first = target.is_empty() && Resource::ALL.into_iter().all(|resource| extra[resource] <= 0.0);
     Resource::ALL.into_iter().find_map(|resource| {
-        // A unit that is beyond the limit wherever it is may have a server that nobody else is on.
+        // A unit that exceeds the limit on any server may have an otherwise empty one.
         if is_first && resource != Resource::Mem {
             return None;
         }
@@ -140,8 +139,8 @@ fn no_room(unit: &Unit, target: &Server, terms: &Terms, extra: &PerResource<f64>
     })
 }
 
-/// All servers but one as candidates for a unit, the best first: those that can take it before the others, then by the room
-/// that is left there.
+/// All servers but one as candidates for a unit, best first: servers that can take it before the others, then by
+/// remaining room.
 pub(crate) fn candidates(
     policy: &Policy,
     view: &View,
@@ -175,7 +174,7 @@ pub(crate) fn by_quality(one: &Candidate, other: &Candidate) -> Ordering {
         .then(one.node.cmp(&other.node))
 }
 
-/// The candidates under the first terms that some server can meet; under the last ones if none can.
+/// The candidates under the first terms that some server can meet; under the last terms if none can.
 pub(crate) fn candidates_under(
     policy: &Policy,
     view: &View,
@@ -194,7 +193,7 @@ pub(crate) fn candidates_under(
     found
 }
 
-/// The best of some candidates, if it can take the unit.
+/// The best candidate, if it can take the unit.
 pub(crate) fn best(candidates: &[Candidate]) -> Option<NodeId> {
     candidates
         .first()
@@ -202,8 +201,8 @@ pub(crate) fn best(candidates: &[Candidate]) -> Option<NodeId> {
         .map(|candidate| candidate.node)
 }
 
-/// Whether the others have room for some units of a server. The largest go first, because they are the hardest to place.
-/// `without` is a unit that leaves its server anyway.
+/// Whether the other servers have room for some units of a server. The largest units are placed first, because they are
+/// the hardest. `without` is a unit that leaves its server anyway.
 pub(crate) fn others_have_room(
     policy: &Policy,
     view: &View,

@@ -1,4 +1,5 @@
-//! How many servers there are: more when moves can't bring all below the upper bound, fewer when all are below the lower one.
+//! The number of servers: grows when moves cannot bring all below the upper bound, shrinks when all are below the lower
+//! one.
 
 use elastin_types::{NodeId, Resource, ServerState, Time};
 
@@ -11,7 +12,7 @@ use crate::settings::RELEASE_PERIODS;
 use crate::{Cause, Change, Direction, Outcome, Refusal, Unit};
 
 impl Gem {
-    /// Asks for servers if some stay above the upper bound whatever is moved.
+    /// Requests servers if some stay above the upper bound after all planned moves.
     pub(super) fn plan_growth(&mut self, now: Time, rule: &Rule, out: &mut Vec<GemCommand>) {
         let Some(fullest) = self.still_over(rule) else { return };
         let cause = rule.cause(fullest).cloned();
@@ -41,7 +42,7 @@ impl Gem {
         if on_the_way {
             return Some(Refusal::AwaitingServer);
         }
-        if self.asking.is_some() || self.changed_recently(now) {
+        if self.pending_vote.is_some() || self.changed_recently(now) {
             return Some(Refusal::SizeChangedRecently);
         }
         if !self.may_grow() {
@@ -51,8 +52,8 @@ impl Gem {
         (!helps).then_some(Refusal::SizeDoesNotHelp)
     }
 
-    /// By how much an empty server beside it could lower a server at best, in percentage points: where one unit fills a
-    /// server alone, or nothing may move, by nothing.
+    /// The best relief that an empty server could give to this one, in percentage points. It is zero where one unit
+    /// fills the server alone, or nothing may move.
     fn relief_by_empty_server(&self, rule: &Rule, node: NodeId) -> Option<f64> {
         let server = self.view.get(node)?;
         let percent = server.percent(rule.resource())?;
@@ -66,9 +67,9 @@ impl Gem {
         Some(percent - at_best)
     }
 
-    /// A server has joined and not reported yet: what it will take is not known.
+    /// Whether a server has joined but not reported: the load it will take is unknown.
     fn has_silent_member(&self) -> bool {
-        // With several global managers, servers report to others; then only those on the way can be told.
+        // With several global managers, servers may report to others; then only pending servers are known.
         let alone = self.members.iter().filter(|member| member.global).count() <= 1;
         alone
             && self
@@ -82,8 +83,8 @@ impl Gem {
             .is_some_and(|change| now.since(change) < self.settings.period)
     }
 
-    /// How many servers more the demand needs to come under the upper bound: at least one, at most as many as there are, and
-    /// no more than there are units that could go there.
+    /// Number of servers needed to bring the demand below the upper bound: at least one, at most the current number,
+    /// and at most the number of units that could move there.
     fn missing_servers(&self, rule: &Rule) -> u32 {
         let resource = rule.resource();
         let servers: Vec<&Server> = self.view.common().collect();
@@ -113,13 +114,14 @@ impl Gem {
         out.push(GemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
     }
 
-    /// Lets the least used server leave if all are below the lower bound and the others have room; whether one leaves.
+    /// Removes the least used server if all are below the lower bound and the others have room; returns whether one
+    /// leaves.
     pub(super) fn plan_shrink(&mut self, now: Time, rule: &Rule, out: &mut Vec<GemCommand>) -> bool {
         let all_under = {
             let mut servers = self.view.common().peekable();
             servers.peek().is_some() && servers.all(|server| !server.report.unsettled && self.is_under(rule, server))
         };
-        let free = !self.changed_recently(now) && self.asking.is_none() && self.provisions.on_the_way() == 0;
+        let free = !self.changed_recently(now) && self.pending_vote.is_none() && self.provisions.pending() == 0;
         if !all_under || !free || self.size() <= self.settings.servers_min {
             return false;
         }
@@ -131,7 +133,7 @@ impl Gem {
         true
     }
 
-    /// The least used server without pinned or reserved actors that the others have room for.
+    /// The least used server without pinned or reserved actors whose units fit on the others.
     fn removable(&self, resource: Resource, limit: f64) -> Option<NodeId> {
         let mut servers: Vec<&Server> = self.view.common().filter(|server| self.may_leave(server)).collect();
         servers.sort_by(|one, other| {
@@ -140,7 +142,7 @@ impl Gem {
                 .total_cmp(&percent(other))
                 .then(one.node().cmp(&other.node()))
         });
-        // Filled up to the very bound, the others would soon be above it: there must be room for noise.
+        // Leave the noise margin free: filled up to the bound, the others would be above it shortly.
         let named = Terms::named(&self.policy);
         let terms = named.with_limit(resource, named.limits[resource].min(limit));
         servers
@@ -160,7 +162,7 @@ impl Gem {
     fn fits_elsewhere(&self, server: &Server, resource: Resource, terms: &Terms) -> bool {
         let units: Vec<&Unit> = server.report.units.iter().collect();
         let packed = others_have_room(&self.policy, &self.view, server.node(), &units, resource, terms, None);
-        // Actors that are not listed are small: they fit if the others have room for the sum of all.
+        // Unlisted actors are small: they fit if the others have room for the total.
         let (mut used, mut room) = (server.load[resource], 0.0);
         for other in self.view.common().filter(|other| other.node() != server.node()) {
             used += other.load[resource];
@@ -169,9 +171,9 @@ impl Gem {
         packed && (server.report.server.actors == 0 || used <= room)
     }
 
-    /// A server that was added for a reservation leaves when nobody needs it any more.
+    /// Removes a server that was added for a reservation and is no longer needed.
     pub(super) fn plan_surplus(&mut self, now: Time, out: &mut Vec<GemCommand>) {
-        if self.size() <= self.settings.servers_min || self.changed_recently(now) || self.asking.is_some() {
+        if self.size() <= self.settings.servers_min || self.changed_recently(now) || self.pending_vote.is_some() {
             return;
         }
         let terms = Terms::named(&self.policy);
@@ -187,7 +189,7 @@ impl Gem {
         }
     }
 
-    /// Lets a server leave.
+    /// Drains a server so that it leaves.
     pub(super) fn remove_server(&mut self, now: Time, cause: Option<Cause>, node: NodeId, out: &mut Vec<GemCommand>) {
         let decision = self.decision(now, cause, Change::RemoveServer { node }, Vec::new());
         out.push(GemCommand::record(decision.with_outcome(Outcome::Started)));

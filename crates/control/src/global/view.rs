@@ -1,4 +1,4 @@
-//! What a global manager sees: the servers that reported to it lately, with what it has planned for them since.
+//! A global manager's view: the servers that reported recently, with the changes planned for them since.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use elastin_types::{ActorId, ActorType, NodeId, PerResource, Resource, ServerSta
 use crate::limits::asked_for;
 use crate::{Capacity, Held, Report, Reservation, ServerDigest, Streak, Unit};
 
-/// How many servers an answer tells of: enough to find a place for an actor without asking again.
+/// Number of servers in a reply: enough to place an actor without another request.
 const DIGESTS_MAX: usize = 64;
 
-/// One server, as last reported and changed by what was planned since.
+/// One server as last reported, adjusted by later plans.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) report: Report,
-    /// When the report came.
+    /// Time the report arrived.
     pub(crate) at: Time,
-    /// The report is not answered yet: only such a server can be told to move actors.
+    /// Whether the report is still unanswered: moves can only be proposed in its reply.
     pub(crate) is_open: bool,
-    /// What will be asked for once everything promised and planned has happened.
+    /// Load once everything promised and planned has happened.
     pub(crate) load: PerResource<f64>,
-    /// Whom the server will be dedicated to.
+    /// Current and planned reservations.
     pub(crate) reservations: Vec<Reservation>,
-    /// An actor that the server is kept free for, because it was added for it.
+    /// The actor that the server was added for and is kept free for.
     pub(crate) kept_for: Option<ActorId>,
 }
 
@@ -52,18 +52,18 @@ impl Server {
             .filter(|capacity| *capacity > 0.0)
     }
 
-    /// What was measured, in percent.
+    /// Measured use, in percent.
     pub(crate) fn measured(&self, resource: Resource) -> Option<f64> {
         self.report.server.usage[resource].percent()
     }
 
-    /// What will be asked for, in percent; above 100 where a server is saturated.
+    /// Planned load, in percent; above 100 on a saturated server.
     pub(crate) fn percent(&self, resource: Resource) -> Option<f64> {
         self.capacity(resource)
             .map(|capacity| 100.0 * self.load[resource] / capacity)
     }
 
-    /// What would be asked for with a unit more, in percent.
+    /// Planned load with the unit added, in percent.
     pub(crate) fn percent_with(&self, unit: &Unit, resource: Resource) -> Option<f64> {
         self.capacity(resource)
             .map(|capacity| 100.0 * (self.load[resource] + unit.used[resource]) / capacity)
@@ -77,12 +77,12 @@ impl Server {
         !self.reservations.is_empty()
     }
 
-    /// Whether it takes part in balancing: reserved and leaving servers do not.
+    /// Whether it takes part in balancing; reserved and leaving servers do not.
     pub(crate) fn is_common(&self) -> bool {
         !self.is_draining() && !self.is_reserved() && self.kept_for.is_none()
     }
 
-    /// Whether no actor is on it, nor on the way to it.
+    /// Whether no actor is on it or on its way to it.
     pub(crate) fn is_empty(&self) -> bool {
         let promised = Resource::ALL
             .into_iter()
@@ -99,7 +99,7 @@ impl Server {
         })
     }
 
-    /// Whether a unit has a reserved actor of this server in it.
+    /// Whether the unit contains an actor that this server is reserved for.
     pub(crate) fn is_reserved_unit(&self, unit: &Unit) -> bool {
         self.reservations
             .iter()
@@ -107,7 +107,7 @@ impl Server {
     }
 }
 
-/// All servers that a global manager sees.
+/// The servers that a global manager sees.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
     pub(crate) servers: BTreeMap<NodeId, Server>,
@@ -133,7 +133,7 @@ impl View {
         };
         let mut unit = source.report.units.remove(index);
         source.report.server.actors = source.report.server.actors.saturating_sub(unit.count);
-        source.report.wishes.retain(|wish| wish.unit.lead != *lead);
+        source.report.wishes.retain(|request| request.unit.lead != *lead);
         for resource in Resource::ALL {
             source.load[resource] = (source.load[resource] - unit.used[resource]).max(0.0);
         }
@@ -141,7 +141,7 @@ impl View {
         let Some(target) = self.servers.get_mut(&to) else {
             return;
         };
-        // What is kept apart from others is kept apart from those that come next, too.
+        // The target inherits the separated types, so that later moves keep apart from this unit, too.
         let kinds = unit.actors.iter().map(|actor| actor.kind);
         target
             .report
@@ -155,7 +155,7 @@ impl View {
         target.report.units.push(unit);
     }
 
-    /// What was measured, as rules see it.
+    /// The measured values in the form that rules evaluate.
     pub(crate) fn snapshot(&self, at: Time, period: std::time::Duration) -> Snapshot {
         Snapshot {
             at,
@@ -169,7 +169,7 @@ impl View {
         }
     }
 
-    /// What the servers are asked for, and what they have.
+    /// Total required and provided capacity.
     pub(crate) fn capacity(&self, now: Time) -> Capacity {
         let mut capacity = Capacity {
             at: now,
@@ -186,12 +186,12 @@ impl View {
         capacity
     }
 
-    /// What others are told of the servers.
+    /// Digests of all servers.
     pub(crate) fn digests(&self) -> Vec<ServerDigest> {
         self.servers.values().map(digest).collect()
     }
 
-    /// The same, for an answer: only of the servers with most room, because every answer carries it.
+    /// Digests of the servers with most room; bounded because every reply carries them.
     pub(crate) fn digests_bounded(&self) -> Vec<ServerDigest> {
         let mut digests = self.digests();
         let percent = |digest: &ServerDigest| digest.server.usage.cpu.percent().unwrap_or(0.0);

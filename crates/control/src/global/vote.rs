@@ -1,4 +1,4 @@
-//! The adjustment vote: a change of the number of servers needs a majority of the global managers that answer in time.
+//! The adjustment vote: a size change needs a majority of the global managers that answer in time.
 
 use elastin_types::{NodeId, Time};
 
@@ -8,9 +8,9 @@ use super::provision::Wanted;
 use crate::settings::part;
 use crate::{Adjustment, Cause, Change, ControlMessage, Direction, Outcome, Refusal, Vote};
 
-/// A change of size that the other global managers were asked about.
+/// A size change that the other global managers are voting on.
 #[derive(Clone, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct PendingVote {
     number: u64,
     cause: Option<Cause>,
     direction: Direction,
@@ -24,10 +24,10 @@ pub(crate) struct Asking {
 }
 
 impl Gem {
-    /// Asks the other global managers whether the number of servers shall change. One that is alone decides alone.
+    /// Asks the other global managers to vote on a size change. A single manager decides alone.
     #[expect(
         clippy::too_many_arguments,
-        reason = "the parts of one asking, each named at its only two callers"
+        reason = "the fields of one vote, each named at its only two callers"
     )]
     pub(super) fn ask_others(
         &mut self,
@@ -46,7 +46,7 @@ impl Gem {
             .map(|member| member.node)
             .collect();
         let number = self.number();
-        self.asking = Some(Asking {
+        self.pending_vote = Some(PendingVote {
             number,
             cause,
             direction,
@@ -70,7 +70,7 @@ impl Gem {
         self.count_votes(now, false, out);
     }
 
-    /// Another manager asks: the answer is whether this one sees the same. One that sees no servers does not answer.
+    /// Votes on another manager's adjustment. A manager without servers abstains.
     pub(super) fn receive_adjustment(
         &mut self,
         now: Time,
@@ -108,58 +108,61 @@ impl Gem {
         })
     }
 
-    /// A vote has come.
     pub(super) fn receive_vote(&mut self, now: Time, vote: Vote, out: &mut Vec<GemCommand>) {
-        let Some(asking) = self.asking.as_mut().filter(|asking| asking.number == vote.asking) else {
+        let Some(pending) = self
+            .pending_vote
+            .as_mut()
+            .filter(|pending| pending.number == vote.asking)
+        else {
             return;
         };
-        asking.answered += 1;
-        asking.agreed += u32::from(vote.agrees);
+        pending.answered += 1;
+        pending.agreed += u32::from(vote.agrees);
         self.count_votes(now, false, out);
     }
 
-    pub(super) fn expire_asking(&mut self, now: Time, out: &mut Vec<GemCommand>) {
-        if self.asking.as_ref().is_some_and(|asking| asking.until <= now) {
+    pub(super) fn expire_vote(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+        if self.pending_vote.as_ref().is_some_and(|pending| pending.until <= now) {
             self.count_votes(now, true, out);
         }
     }
 
     fn count_votes(&mut self, now: Time, is_over: bool, out: &mut Vec<GemCommand>) {
-        let complete = |asking: &mut Asking| is_over || asking.answered > asking.others;
-        let Some(asking) = self.asking.take_if(complete) else {
+        let complete = |pending: &mut PendingVote| is_over || pending.answered > pending.others;
+        let Some(pending) = self.pending_vote.take_if(complete) else {
             return;
         };
-        if asking.agreed * 2 > asking.answered {
-            self.change_size(now, asking, out);
+        if pending.agreed * 2 > pending.answered {
+            self.change_size(now, pending, out);
             return;
         }
-        let change = match asking.node {
+        let change = match pending.node {
             Some(node) => Change::RemoveServer { node },
             None => Change::AddServers {
-                count: asking.count,
+                count: pending.count,
                 reserved: None,
             },
         };
-        let decision = self.decision(now, asking.cause, change, Vec::new());
+        let decision = self.decision(now, pending.cause, change, Vec::new());
         let refusal = Refusal::VotedDown {
-            agreed: asking.agreed,
-            answered: asking.answered,
+            agreed: pending.agreed,
+            answered: pending.answered,
         };
         out.push(GemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
     }
 
-    fn change_size(&mut self, now: Time, asking: Asking, out: &mut Vec<GemCommand>) {
-        match (asking.direction, asking.node) {
+    fn change_size(&mut self, now: Time, pending: PendingVote, out: &mut Vec<GemCommand>) {
+        match (pending.direction, pending.node) {
             (Direction::Shrink, Some(node)) => {
                 let still_there = self.view.get(node).is_some_and(super::view::Server::is_common);
                 if still_there {
-                    self.remove_server(now, asking.cause, node, out);
+                    self.remove_server(now, pending.cause, node, out);
                 }
             }
             _ => {
                 let wanted = Wanted {
-                    cause: asking.cause,
-                    count: asking.count,
+                    cause: pending.cause,
+                    count: pending.count,
                     reserved: None,
                     keep: false,
                 };

@@ -1,4 +1,4 @@
-//! Admission: whether this server takes actors that another one wants to send.
+//! Admission: whether this server accepts actors from another.
 
 use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
 
@@ -8,11 +8,11 @@ use crate::limits::{asked_for, balance_limit, separation_priority};
 use crate::settings::{PROMISE_PERIODS, part};
 use crate::{ControlMessage, Query, QueryReply, Refusal};
 
-/// How many queries wait at a time for an actor that has not been promised a place yet.
+/// Maximum number of deferred queries.
 const WAITING_MAX: usize = 256;
 
-/// A query for actors that go beside one which is not here yet: the query for that one may be a moment behind, because it
-/// comes from another server.
+/// A deferred query for actors that go beside one which is not here yet. The query for that actor may arrive shortly
+/// after, because another server sends it.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitingQuery {
     from: NodeId,
@@ -21,14 +21,14 @@ pub(crate) struct WaitingQuery {
 }
 
 impl Lem {
-    /// Another server asks whether this one takes actors.
+    /// Handles another server's query.
     pub(super) fn receive_query(&mut self, now: Time, from: NodeId, query: Query, out: &mut Vec<LemCommand>) {
         let waits = query
             .beside
             .as_ref()
             .is_some_and(|beside| !self.is_expected_here(beside));
         if waits && self.waiting.len() < WAITING_MAX {
-            // Half of the asker's limit: the answer must still reach it.
+            // Half of the requester's timeout, so that the reply still reaches it in time.
             let until = now + self.settings.limit(part::QUERY) / 2;
             self.waiting.push(WaitingQuery { from, query, until });
             return;
@@ -73,7 +73,7 @@ impl Lem {
         }
     }
 
-    /// The actors that were promised a place do not come.
+    /// Withdraws the promise: the actors will not arrive.
     pub(super) fn receive_withdraw(&mut self, from: NodeId, query: u64) {
         for actor in self.promises.withdraw(from, query) {
             let awaited = self
@@ -92,7 +92,7 @@ impl Lem {
         self.units.contains(actor) || self.promises.covers(actor)
     }
 
-    /// Why this server does not take the actors; `None` if it does.
+    /// Why this server refuses the actors; `None` if it accepts them.
     fn refusal(&self, query: &Query) -> Option<Refusal> {
         if self.state() == ServerState::Draining {
             return Some(Refusal::Draining);
@@ -114,7 +114,7 @@ impl Lem {
 
     fn refusal_by_reservation(&self, query: &Query) -> Option<Refusal> {
         let Some(dedicated) = self.reservations.iter().next() else {
-            // A server is dedicated only when nobody else is on it, or on the way to it.
+            // A server is dedicated only when no other actor is on it or on its way to it.
             let server = self.own_server();
             let empty = server.is_some_and(|server| server.actors == 0) && self.promises.is_empty();
             let wants_alone = query.reservation.is_some() && !query.must_leave;
@@ -146,7 +146,7 @@ impl Lem {
         if query.must_leave || outranked {
             return None;
         }
-        let told = query.apart_from.iter().find(|other| self.is_expected_here(other));
+        let separated = query.apart_from.iter().find(|other| self.is_expected_here(other));
         let own = || {
             query
                 .actors
@@ -154,7 +154,7 @@ impl Lem {
                 .flat_map(|actor| self.relations.apart_from(actor))
                 .find(|other| self.is_expected_here(other))
         };
-        if let Some(other) = told.or_else(own) {
+        if let Some(other) = separated.or_else(own) {
             return Some(Refusal::KeptApart(other.clone()));
         }
         let by_type = query.actors.iter().any(|actor| self.is_kept_apart_here(actor.kind));
@@ -166,7 +166,7 @@ impl Lem {
         let promised = self.promises.used();
         let is_first = server.actors == 0 && self.promises.is_empty();
         Resource::ALL.into_iter().find_map(|resource| {
-            // Actors that are beyond the limit wherever they are may have a server that nobody else is on.
+            // Actors that exceed the limit on any server may have an otherwise empty one.
             if is_first && resource != Resource::Mem {
                 return None;
             }
@@ -182,9 +182,9 @@ impl Lem {
         })
     }
 
-    /// How much of a resource may be used here once the actors have come, in percent; `None` for as much as there is.
+    /// The limit for a resource once the actors have arrived, in percent; `None` if unlimited.
     fn limit(&self, resource: Resource, query: &Query) -> Option<f64> {
-        // Actors on a full processor or network slow down; memory that is not there can't be used.
+        // A saturated processor or network slows actors down, but memory cannot be exceeded.
         let whole = match resource {
             Resource::Mem => Some(100.0),
             Resource::Cpu | Resource::Net => None,

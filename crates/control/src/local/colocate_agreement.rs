@@ -1,4 +1,4 @@
-//! Settling a `colocate` whose ends are on two servers: their managers agree on who moves, without a global one.
+//! Agreement on a `colocate` between two servers: their managers decide which actor moves, without a global manager.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::{
     Cause, Change, ControlMessage, End, Held, Outcome, Proposal, Purpose, Refusal, Settle, SettleAnswer, SettleReply,
 };
 
-/// How many pairs a server settles in one period; the others follow in the next ones.
+/// Number of pairs that a server settles per period; the others follow in later periods.
 const SETTLES_MAX: usize = 1_024;
 
-/// How many times more calls another pinned partner must have for an actor to leave the one it is with: counts differ a
-/// little from period to period.
+/// Factor by which the calls with another pinned partner must exceed those with the current one before an actor leaves.
+/// Call counts vary a little between periods.
 const MORE_CALLS: f64 = 1.25;
 
-/// The host of a related actor was asked who moves, and has not answered yet.
+/// A request to the host of a related actor that has not been answered yet.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenSettle {
     settle: Settle,
 }
 
-/// Which end of a pair moves.
+/// The end of a pair that moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mover {
     First,
@@ -34,7 +34,7 @@ enum Mover {
 }
 
 impl Lem {
-    /// Asks the hosts of all actors that a rule wants beside one of this server.
+    /// Asks the hosts of all actors that a rule colocates with an actor of this server.
     pub(super) fn start_settling(&mut self, now: Time, mut proposals: Vec<Proposal>, out: &mut Vec<LemCommand>) {
         self.propose_separation(now, &mut proposals);
         let mut open = BTreeMap::new();
@@ -68,7 +68,7 @@ impl Lem {
                 };
                 Some((mine.clone(), other.clone(), relation.cause.clone(), relation.priority))
             })
-            // One that has just left for another server together with its pair needs no settling.
+            // An actor that has just left together with its partner needs no agreement.
             .filter(|(_, other, ..)| !self.gone.contains(other))
             .take(SETTLES_MAX)
             .collect();
@@ -93,7 +93,7 @@ impl Lem {
     fn end(&self, now: Time, mine: &ActorId, other: &ActorId, proposals: &[Proposal]) -> Option<End> {
         let unit = self.units.of(mine)?;
         let (low, high) = if mine <= other { (mine, other) } else { (other, mine) };
-        // Both hosts must judge by the same resource, so it is looked up in the same order.
+        // Both hosts must compare the same resource, so the lookup order is fixed.
         let resource = self
             .policy
             .critical_resource(low.kind)
@@ -124,7 +124,7 @@ impl Lem {
         })
     }
 
-    /// Another server asks who moves.
+    /// Answers another server's request.
     pub(super) fn receive_settle(&mut self, now: Time, from: NodeId, settle: Settle, out: &mut Vec<LemCommand>) {
         let number = settle.settle;
         let answer = self.answer_settle(now, settle, out);
@@ -144,14 +144,14 @@ impl Lem {
             return SettleAnswer::Stay;
         }
         if let Some(weaker) = self.weaker_pinned_partners(&settle) {
-            // Of several pinned partners, the one with most calls wins.
+            // Among several pinned partners, the one with most calls wins.
             for pair in weaker {
                 self.relations.give_up(pair);
             }
             self.rebuild_units();
             return self.answer_settle(now, settle, out);
         }
-        match who_moves(&settle.mine, &own, settle.priority) {
+        match choose_mover(&settle.mine, &own, settle.priority) {
             Err(refusal) => SettleAnswer::Refuse(refusal),
             Ok(Mover::First) => SettleAnswer::Come(own.node),
             Ok(Mover::Second) => {
@@ -162,8 +162,8 @@ impl Lem {
         }
     }
 
-    /// The pairs that hold the asked actor beside pinned ones here, if it may leave them all for a pinned one elsewhere that
-    /// it has more calls with.
+    /// The pairs that keep the actor beside pinned ones here, if it may leave them all. That requires more calls with a
+    /// pinned partner on another server.
     fn weaker_pinned_partners(&self, settle: &Settle) -> Option<Vec<Pair>> {
         let asked = &settle.other;
         let unit = self.units.of(asked)?;
@@ -189,7 +189,7 @@ impl Lem {
         (!weaker.is_empty()).then_some(weaker)
     }
 
-    /// The host of the other end has answered.
+    /// Handles the reply of the other end's host.
     pub(super) fn receive_settle_reply(&mut self, now: Time, reply: SettleReply, out: &mut Vec<LemCommand>) {
         let Some(Round {
             phase: Phase::Settling(open),
@@ -242,16 +242,16 @@ impl Lem {
         Proposal {
             decision,
             priority: settle.priority,
-            // With several partners, the one with most calls wins.
+            // Among several partners, the one with most calls wins.
             score: settle.calls as f64,
             reservation: None,
         }
     }
 }
 
-/// Which of two ends moves: the one that uses less, unless it is held; of equals, the lower id stays. Both hosts come to the
-/// same result, because it depends on nothing but the two ends.
-fn who_moves(first: &End, second: &End, priority: i32) -> Result<Mover, Refusal> {
+/// Chooses the end that moves: the one with less use, unless it is held; on a tie, the lower id stays. The result
+/// depends only on the two ends, so both hosts reach the same one.
+fn choose_mover(first: &End, second: &End, priority: i32) -> Result<Mover, Refusal> {
     let pinned = |end: &End| end.pinned.is_some_and(|pinned| pinned >= priority);
     let fixed = |end: &End| pinned(end) || end.reserved;
     let mover = match (fixed(first), fixed(second)) {
@@ -298,12 +298,12 @@ mod tests {
     #[test]
     fn the_end_with_lower_use_moves_unless_it_is_held() {
         let check = |first: &End, second: &End, expected| {
-            assert_eq!(who_moves(first, second, 10), expected);
+            assert_eq!(choose_mover(first, second, 10), expected);
             let mirrored = expected.map(|mover| match mover {
                 Mover::First => Mover::Second,
                 Mover::Second => Mover::First,
             });
-            assert_eq!(who_moves(second, first, 10), mirrored, "both hosts agree");
+            assert_eq!(choose_mover(second, first, 10), mirrored, "both hosts agree");
         };
         let pinned = |end: End| End {
             pinned: Some(50),
@@ -338,6 +338,6 @@ mod tests {
             pinned: Some(5),
             ..end(1, 5.0)
         };
-        assert_eq!(who_moves(&weakly_pinned, &end(2, 9.0), 10), Ok(Mover::First));
+        assert_eq!(choose_mover(&weakly_pinned, &end(2, 9.0), 10), Ok(Mover::First));
     }
 }

@@ -1,4 +1,4 @@
-//! What a reservation keeps in force after its actor has moved: whether it is still needed, and who belongs to it.
+//! The lasting effects of a reservation: whether it is still needed, and which actors belong to it.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use elastin_types::{ActorId, Caller, Snapshot};
 
 use crate::Reservation;
 
-/// How many companions of one reserved actor are looked for.
+/// Maximum number of companions of one reserved actor.
 const COMPANIONS_MAX: usize = 4_096;
 
 /// Whether the part of the rule's condition that does not mention `server` holds for the reserved actor.
@@ -16,8 +16,8 @@ pub(crate) fn is_still_needed(policy: &Policy, facts: &impl Facts, reservation: 
     own.is_some_and(|own| policy.holds(facts, reservation.cause.rule, &[own], Part::WithoutServer))
 }
 
-/// The actors that the reservation's rule colocates with the reserved one, as firings of that rule. They hold without
-/// regard to `server`, which the rule speaks of to say when to reserve.
+/// The actors that the reservation's rule colocates with the reserved one, as firings of that rule. Conditions on
+/// `server` are ignored: they only decide when to reserve.
 pub(crate) fn companions(
     policy: &Policy,
     facts: &impl Facts,
@@ -72,7 +72,7 @@ fn partner_variables(rule: &Rule, own: &Bound) -> Vec<usize> {
     rule.behaviours.iter().filter_map(partner).collect()
 }
 
-/// The actors on this server, and those that the actor refers to or calls or is called by.
+/// The actors on this server, and those that the actor references, calls or is called by.
 fn neighbours(snapshot: &Snapshot, actor: &ActorId) -> BTreeSet<ActorId> {
     let local = snapshot.actors.iter().map(|stats| &stats.actor);
     let own = snapshot.actors.iter().filter(|stats| stats.actor == *actor);

@@ -1,4 +1,4 @@
-//! What a local manager is told, and what it wants done.
+//! Events that a local manager handles, and commands that it returns.
 
 use std::sync::Arc;
 
@@ -8,85 +8,86 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ControlMessage, Decision, Member, NewActor, Placement};
 
-/// One move that a local manager asked for, by number within that manager.
+/// A move that a local manager requested, numbered per manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MoveId(pub u64);
 
-/// Something that a local manager must know. Events are plain data, so that a recorded run can be replayed.
+/// An input of a local manager. Events are plain data, so that a recorded run can be replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LemEvent {
-    /// An elasticity period has ended with this result. The snapshot has this one server, and the actors on it that the
-    /// policy is interested in; all of them if [`Lem::wants_all_actors`](crate::Lem::wants_all_actors) says so. The first
-    /// is due as soon as the server has joined and knows the members, however short it is, so that a global manager
-    /// learns of the server at once.
+    /// An elasticity period has ended with this snapshot. It contains this server and the actors on it that the policy
+    /// is interested in, or all actors if [`Lem::wants_all_actors`](crate::Lem::wants_all_actors) is true.
+    ///
+    /// The first period ends when the server has joined and knows the members, however short it is. A global manager
+    /// thus sees a new server immediately.
     Period(Snapshot),
     /// A message from a manager on another node, or on this one.
     Message {
-        /// The node it comes from.
+        /// The sender's node.
         from: NodeId,
         /// The message.
         message: ControlMessage,
     },
-    /// A move that the manager asked for has ended.
+    /// A requested move has ended.
     MoveEnded {
-        /// Which move.
+        /// The move.
         id: MoveId,
-        /// Why the actor did not move, if it did not: it is then where it was.
+        /// The reason if the actor did not move; it is then still on this server.
         result: Result<(), String>,
     },
-    /// Who is in the cluster now.
+    /// The current cluster members.
     Members(Vec<Member>),
-    /// Another policy is in force from now on.
+    /// A new policy is in force.
     PolicyChanged(Arc<Policy>),
-    /// A new actor needs a place.
+    /// A new actor needs a server.
     Place {
-        /// The caller's number for this asking.
+        /// The driver's number for this request.
         request: u64,
         /// The actor.
         new: NewActor,
     },
-    /// Time has passed: at the latest due when `next_timer` says.
+    /// Time has passed. Due at the time that `next_timer` returns, at the latest.
     Tick,
 }
 
-/// Something that a local manager wants done.
+/// An output of a local manager.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LemCommand {
-    /// Send a message to the manager on this node. A report, a placement and a vote go to its global manager, the
-    /// others to its local one; the receiver can be this node itself.
+    /// Send a message to a manager on this node. A report, a placement and a vote go to its global manager, the others
+    /// to its local one. The receiver can be this node itself.
     Send {
         /// The node.
         to: NodeId,
         /// The message.
         message: ControlMessage,
     },
-    /// Send a message to the local manager of the server that this actor is on, as the directory has it. If it is on
-    /// none, drop the message.
+    /// Send a message to the local manager of the server that hosts this actor according to the directory. If none
+    /// does, drop the message.
     SendToHost {
         /// The actor.
         actor: ActorId,
         /// The message.
         message: ControlMessage,
     },
-    /// Move an actor of this server, and tell the end with [`LemEvent::MoveEnded`].
+    /// Move an actor of this server and report the result with [`LemEvent::MoveEnded`].
     Move {
-        /// Which move.
+        /// The move.
         id: MoveId,
         /// The actor.
         actor: ActorId,
-        /// Where to.
+        /// The target server.
         to: NodeId,
     },
-    /// The answer to [`LemEvent::Place`].
+    /// Reply to [`LemEvent::Place`].
     Placed {
-        /// The caller's number for the asking.
+        /// The driver's number for the request.
         request: u64,
-        /// Where the actor goes; `None` if no server that takes actors is known.
+        /// The chosen server; `None` if no server that accepts actors is known.
         placement: Option<Placement>,
     },
-    /// This server is being emptied and has no actors left: it may go.
+    /// This server has been drained and may leave.
     Leave,
-    /// Keep this record, in place of an earlier one with the same id.
+    /// Store this record, replacing an earlier one with the same id.
     Record(Box<Decision>),
 }
 

@@ -1,4 +1,4 @@
-//! Execution: the moves that are under way, and how they end.
+//! Execution: moves in flight and their results.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use super::Lem;
 use super::event::{LemCommand, MoveId};
 use crate::{ControlMessage, Decision, Outcome, Proposal};
 
-/// For how many periods a move may be under way before it is taken to be lost. The protocol ends every move long before.
+/// Periods after which a move in flight counts as lost. The protocol ends every move long before.
 const MOVE_PERIODS_MAX: u32 = 10;
 
-/// The moves of one server that are under way.
+/// The moves in flight from one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moves {
-    /// Which batch a move belongs to, and which actor it moves.
+    /// The batch and the actor of each move.
     by_id: BTreeMap<MoveId, (u64, ActorId)>,
-    /// Moves that were decided and admitted together, by the number of the query.
+    /// Moves that were decided and admitted together, by query number.
     batches: BTreeMap<u64, Batch>,
 }
 
@@ -31,12 +31,12 @@ struct Batch {
 }
 
 impl Moves {
-    /// Whether this actor is on the move.
+    /// Whether this actor is moving.
     pub(crate) fn contains(&self, actor: &ActorId) -> bool {
         self.by_id.values().any(|(_, moving)| moving == actor)
     }
 
-    /// How many actors are on the move.
+    /// Number of moving actors.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -55,7 +55,7 @@ impl Moves {
 }
 
 impl Lem {
-    /// The target has agreed: the actors start to move.
+    /// Starts the moves of an admitted unit.
     pub(super) fn start_moves(
         &mut self,
         now: Time,
@@ -83,7 +83,7 @@ impl Lem {
         }
     }
 
-    /// A move has ended; an end that is told twice, or of a move that was given up, changes nothing.
+    /// Ends a move. A repeated end, or the end of a move that was given up, has no effect.
     pub(super) fn end_move(&mut self, now: Time, id: MoveId, result: Result<(), String>, out: &mut Vec<LemCommand>) {
         let Some((query, actor)) = self.moves.by_id.remove(&id) else {
             return;
@@ -107,7 +107,7 @@ impl Lem {
         if batch.open > 0 {
             return;
         }
-        let batch = self.moves.batches.remove(&query).expect("it was there a moment ago");
+        let batch = self.moves.batches.remove(&query).expect("the batch was found above");
         if batch.moved.is_empty() {
             out.push(LemCommand::Send {
                 to: batch.to,
@@ -119,10 +119,10 @@ impl Lem {
         self.rebuild_units();
     }
 
-    /// Ends the moves whose end nobody ever told.
+    /// Fails moves whose end was never reported.
     pub(super) fn end_lost_moves(&mut self, now: Time, out: &mut Vec<LemCommand>) {
         for id in self.moves.lost(now, self.settings.period * MOVE_PERIODS_MAX) {
-            self.end_move(now, id, Err("its end was never told".into()), out);
+            self.end_move(now, id, Err("its end was never reported".into()), out);
         }
     }
 }
@@ -130,9 +130,9 @@ impl Lem {
 impl Batch {
     fn outcome(&self) -> Outcome {
         let main = self.decision.actor();
-        // Of several reasons, the one of the actor that the decision is about says most.
-        let told = self.failed.iter().find(|(actor, _)| Some(actor) == main);
-        let Some((_, why)) = told.or(self.failed.first()) else {
+        // Of several failures, report the one of the actor that the decision is about.
+        let reported = self.failed.iter().find(|(actor, _)| Some(actor) == main);
+        let Some((_, why)) = reported.or(self.failed.first()) else {
             return Outcome::Done;
         };
         match (self.failed.len(), self.failed.len() + self.moved.len()) {

@@ -1,4 +1,4 @@
-//! The local manager itself: its state, and which part of it an event goes to.
+//! The local manager: its state, and the dispatch of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,37 +34,37 @@ pub struct Lem {
     pub(super) members: Vec<Member>,
     /// The last period's statistics.
     pub(super) snapshot: Snapshot,
-    /// Where the actors stand in it.
+    /// Index of each actor in the snapshot.
     pub(super) listed: BTreeMap<ActorId, usize>,
     pub(super) relations: Relations,
     pub(super) units: Units,
     pub(super) reservations: Reservations,
     pub(super) promises: Promises,
     pub(super) streaks: BTreeMap<usize, Streak>,
-    /// The leads of units that were too large for any server in the last period.
+    /// Leads of the units that were too large for any server in the last period.
     pub(super) oversized: BTreeSet<ActorId>,
-    /// The servers that a global manager told of in its last answer.
+    /// The servers in the last reply of a global manager.
     pub(super) known: Vec<ServerDigest>,
-    /// The global manager that last answered: it decides where new actors go.
+    /// The global manager that replied last; it places new actors.
     pub(super) last_global: Option<NodeId>,
     pub(super) round: Option<Round>,
     pub(super) queries: BTreeMap<u64, OpenQuery>,
-    /// Queries of others that wait for an actor to be promised a place here.
+    /// Queries deferred until an actor on its way here is promised a place.
     pub(super) waiting: Vec<WaitingQuery>,
     pub(super) moves: Moves,
     pub(super) placing: Placing,
     /// Actors that have left since the last period's end.
     pub(super) gone: BTreeSet<ActorId>,
-    /// What has left by a move lately, and when.
+    /// Resources used by units that recently moved away, with the time.
     pub(super) departures: Vec<(Time, PerResource<f64>)>,
-    /// Actors that servers refused in the present and the last period.
+    /// Servers that refused an actor in this period or the last.
     pub(super) refused: BTreeMap<ActorId, BTreeSet<NodeId>>,
     pub(super) refused_before: BTreeMap<ActorId, BTreeSet<NodeId>>,
     pub(super) added_for_reserve: bool,
-    /// Actors that a server of their own has been asked for, and how long that counts.
+    /// Actors for which a dedicated server has been requested, with the request's expiry.
     pub(super) awaiting: BTreeMap<ActorId, Time>,
     pub(super) free_periods: u32,
-    /// For how many periods this server has been draining.
+    /// Number of periods this server has been draining.
     draining_periods: u32,
     decisions: u64,
     pub(super) rounds: u64,
@@ -72,7 +72,7 @@ pub struct Lem {
 }
 
 impl Lem {
-    /// A local manager that knows nothing of its server yet.
+    /// A local manager without statistics of its server.
     pub fn new(config: Config) -> Self {
         let settings = config.effective_settings();
         Self {
@@ -111,7 +111,7 @@ impl Lem {
         }
     }
 
-    /// Takes an event in and appends what is to be done. `now` never goes back.
+    /// Handles an event and appends the resulting commands. `now` never goes back.
     pub fn handle(&mut self, now: Time, event: LemEvent, out: &mut Vec<LemCommand>) {
         self.expire(now, out);
         match event {
@@ -125,7 +125,7 @@ impl Lem {
         }
     }
 
-    /// When a [`LemEvent::Tick`] is due at the latest, if nothing else happens before.
+    /// When a [`LemEvent::Tick`] is due, if no other event arrives before.
     pub fn next_timer(&self) -> Option<Time> {
         let round = self.round.as_ref().map(|round| round.until);
         let queries = self.queries.values().map(|open| open.until);
@@ -138,13 +138,13 @@ impl Lem {
             .min()
     }
 
-    /// Whether the next period's snapshot must list all actors of the server, not only those that the policy is interested
-    /// in: the server is being emptied, or dedicated to some of them, so that the others have to leave.
+    /// Whether the next snapshot must list all actors of the server, not only those that the policy is interested in.
+    /// That is the case while the server is drained, or dedicated to some actors so that the others have to leave.
     pub fn wants_all_actors(&self) -> bool {
         self.state() == ServerState::Draining || !self.reservations.is_empty()
     }
 
-    /// The elasticity period in force: how often a [`LemEvent::Period`] is due.
+    /// The elasticity period in force, the interval of [`LemEvent::Period`].
     pub fn period(&self) -> Duration {
         self.settings.period
     }
@@ -158,7 +158,7 @@ impl Lem {
             ControlMessage::QueryReply(reply) => self.receive_query_reply(now, from, reply, out),
             ControlMessage::Withdraw { query } => self.receive_withdraw(from, query),
             ControlMessage::Placed { request, placement } => self.receive_placed(request, placement, out),
-            // These are meant for global managers; one that strays here is dropped, and its sender's limit runs out.
+            // Messages for global managers: a misrouted one is dropped, and its sender times out.
             ControlMessage::Report(_)
             | ControlMessage::Adjustment(_)
             | ControlMessage::Vote(_)
@@ -189,15 +189,15 @@ impl Lem {
         };
         self.settings = config.effective_settings();
         self.policy = policy;
-        // What the old rules asked for is no longer asked for; their numbers mean other rules now. A reservation ends, too:
-        // if a new rule still wants it, it fires again with the actor already on a server of its own.
+        // Relations refer to the old rules by index, so they are dropped. A reservation ends, too: a new rule that
+        // still wants it fires again with the actor already on its own server.
         self.relations = Relations::default();
         self.reservations = Reservations::default();
         self.streaks.clear();
         self.round = None;
     }
 
-    /// Whether this server takes actors.
+    /// Whether this server accepts actors.
     pub(super) fn state(&self) -> ServerState {
         let announced = self.members.iter().find(|member| member.node == self.node);
         let reported = self.snapshot.servers.iter().find(|server| server.node == self.node);
@@ -210,8 +210,8 @@ impl Lem {
         }
     }
 
-    /// Says that this server may go, once it has been empty at the end of a whole period in which it took no actors: one
-    /// that was sent before everybody knew that it is being emptied has arrived by then.
+    /// Leaves once the server has been empty for a whole period in which it accepted no actors. Actors sent before all
+    /// nodes saw the drain have arrived by then.
     pub(super) fn leave_if_empty(&mut self, out: &mut Vec<LemCommand>) {
         if self.state() == ServerState::Active {
             self.draining_periods = 0;
@@ -252,20 +252,20 @@ impl Lem {
         }
     }
 
-    /// The statistics of an actor of this server in the last period.
+    /// Statistics of an actor on this server in the last period.
     pub(super) fn stats(&self, actor: &ActorId) -> Option<&ActorStats> {
         self.listed.get(actor).map(|index| &self.snapshot.actors[*index])
     }
 
-    /// How often two actors called each other in the last period, as far as it was recorded on this server.
+    /// Calls between two actors in the last period, as far as this server recorded them.
     pub(super) fn calls_between(&self, one: &ActorId, other: &ActorId) -> u64 {
-        // Calls between two actors of this server stand in the caller's table and in the callee's: they count once.
+        // Calls between two local actors appear in both actors' tables and must count once.
         let seen_by = |actor: &ActorId, peer: &ActorId| self.stats(actor).map_or(0, |stats| calls_with(stats, peer));
         seen_by(one, other).max(seen_by(other, one))
     }
 }
 
-/// How often an actor called another or was called by it.
+/// Calls between the actor and this peer, in both directions.
 fn calls_with(stats: &ActorStats, peer: &ActorId) -> u64 {
     let incoming = stats.calls_in.iter().filter_map(|call| match &call.caller {
         Caller::Actor(caller) if caller == peer => Some(call.count),

@@ -1,4 +1,4 @@
-//! The local elasticity manager (LEM): one per server. Paper 000, section 4.2, algorithm 1.
+//! The local elasticity manager (LEM): one per server. PLASMA (EuroSys 2020), section 4.2, algorithm 1.
 //!
 //! ```text
 //!  Period ─► evaluate rules ─► Report ─► (GEM) ─► ReportReply     propose

@@ -1,4 +1,4 @@
-//! The end of a period: rules are evaluated on the new statistics, and all that is remembered is brought up to date.
+//! The end of a period: evaluates rules on the new statistics and updates the remembered state.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use super::units::{Circumstances, Units};
 use crate::limits::demand;
 use crate::{Change, Outcome, ReleaseReason, Reservation, Streak};
 
-/// A backlog can make demand look arbitrarily large; beyond this it says no more than "far too much".
+/// Cap on the demand factor: a backlog can make demand arbitrarily large, and the excess carries no information.
 const DEMAND_FACTOR_MAX: f64 = 16.0;
 
 impl Lem {
-    /// Takes the statistics of a period in and starts its round.
+    /// Stores the statistics of a period and starts its round.
     pub(super) fn end_period(&mut self, now: Time, snapshot: Snapshot, out: &mut Vec<LemCommand>) {
         self.end_lost_moves(now, out);
         let listed = snapshot.actors.iter().enumerate();
@@ -31,7 +31,7 @@ impl Lem {
 
         let fired = self.evaluate(now, out);
         self.rebuild_units();
-        self.part_too_large(now, out);
+        self.split_oversized(now, out);
         self.count_streaks();
         self.free_periods = if self.reservations.is_empty() {
             self.free_periods.saturating_add(1)
@@ -42,7 +42,7 @@ impl Lem {
         self.start_round(now, &fired, out);
     }
 
-    /// Evaluates the rules, and renews or ends what rules have in force.
+    /// Evaluates the rules, and renews or ends their relations and reservations.
     fn evaluate(&mut self, now: Time, out: &mut Vec<LemCommand>) -> Vec<Fired> {
         let facts = Index::new(&self.snapshot);
         let fired = self.policy.evaluate(&facts, Scope::Local(self.node));
@@ -52,8 +52,8 @@ impl Lem {
             .filter(|reservation| is_still_needed(&self.policy, &facts, reservation))
             .map(|reservation| reservation.actor.clone())
             .collect();
-        // While a reservation holds, so do the relations of its rule: the server that it was reserved away from does not
-        // matter any more, and its companions must not drift off.
+        // The relations of a reservation's rule hold as long as it does, so that companions do not drift off. The load
+        // of the server that the actor left no longer matters.
         let companions: Vec<Fired> = self
             .reservations
             .iter()
@@ -95,7 +95,7 @@ impl Lem {
         out.push(LemCommand::record(decision.with_outcome(Outcome::Done)));
     }
 
-    /// Brings the units up to date with relations, moves and refusals.
+    /// Updates the units after changes of relations, moves and refusals.
     pub(super) fn rebuild_units(&mut self) {
         let mut refused = self.refused_before.clone();
         for (actor, nodes) in &self.refused {
@@ -113,7 +113,7 @@ impl Lem {
         );
     }
 
-    /// By how much the demand for this server's CPU time exceeds its use: one unless it is saturated.
+    /// Ratio of CPU demand to use on this server: 1.0 unless it is saturated.
     fn demand_factor(&self) -> f64 {
         let factor = self
             .own_server()
@@ -125,8 +125,8 @@ impl Lem {
         }
     }
 
-    /// Counts for how long this server has been beyond the bounds of `balance` rules. It is counted here, because the
-    /// server reports to another global manager in each period.
+    /// Updates the streaks beyond the bounds of `balance` rules. They are counted here, because the server reports to
+    /// another global manager in each period.
     fn count_streaks(&mut self) {
         let Some(server) = self.own_server() else { return };
         let bounds: Vec<_> = self
@@ -148,8 +148,8 @@ impl Lem {
         }
     }
 
-    /// Whether so much came or left by moves during the measured period that the use is not yet what it will be. A short
-    /// period, such as a new server's first, says too little, too.
+    /// Whether moves during the period were large enough to make the measured use unreliable. A very short period, such
+    /// as a new server's first, is unreliable, too.
     pub(super) fn is_unsettled(&self) -> bool {
         if self.snapshot.period < self.settings.period / 2 {
             return true;

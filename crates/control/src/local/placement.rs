@@ -1,4 +1,4 @@
-//! Places for new actors: asked of the global manager that last answered, and chosen here when it does not in time.
+//! Placement of new actors: requested from the global manager that replied last, with a local fallback on timeout.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use super::event::LemCommand;
 use crate::place::{Placed, place, place_blindly};
 use crate::{ControlMessage, NewActor, Placement, ServerDigest};
 
-/// How long a new actor, and with it its first caller, waits for the global manager's word.
+/// Timeout of a placement request; the new actor's first caller waits for it.
 const PLACE_LIMIT: Duration = Duration::from_millis(100);
 
-/// How many new actors wait at a time; further ones are placed at once on what is known here.
+/// Maximum number of pending placements; further actors are placed immediately with local knowledge.
 const PLACING_MAX: usize = 1_024;
 
-/// The new actors that wait for a place.
+/// The new actors that wait for a placement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placing {
     open: BTreeMap<u64, Waiting>,
-    /// Where this manager placed actors itself since it last heard of the servers.
+    /// Actors placed by this manager since the last digests arrived.
     pub(crate) placed: Placed,
 }
 
@@ -38,8 +38,7 @@ impl Placing {
 }
 
 impl Lem {
-    /// Chooses a place for a new actor on what this server knows, without asking anybody; `None` if it knows no server
-    /// that takes actors.
+    /// Places a new actor with local knowledge only; `None` if no server that accepts actors is known.
     pub fn place(&mut self, new: &NewActor) -> Option<Placement> {
         let mut servers = self.known.clone();
         if let Some(own) = self.own_digest() {
@@ -95,7 +94,7 @@ impl Lem {
         }
     }
 
-    /// What this server would tell of itself.
+    /// The digest of this server.
     fn own_digest(&self) -> Option<ServerDigest> {
         Some(ServerDigest {
             server: self.own_server()?,

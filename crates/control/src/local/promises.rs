@@ -1,4 +1,4 @@
-//! What a server has promised to actors that are on their way to it, so that two askers do not get the same room.
+//! Resources promised to actors on their way to this server, so that the same room is not promised twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use elastin_types::{ActorId, NodeId, PerResource, Resource, Snapshot, Time};
 use crate::Query;
 use crate::settings::PROMISE_PERIODS;
 
-/// How many promises a server makes at a time: far more than it admits in a few periods.
+/// Maximum number of open promises: far more than a server admits in a few periods.
 const PROMISES_MAX: usize = 4_096;
 
 /// The promises of one server.
@@ -30,7 +30,7 @@ impl Promises {
         self.by_query.len() < PROMISES_MAX
     }
 
-    /// Holds the resources that a query asks for until the actors count in the server's own statistics.
+    /// Holds the query's resources until the server's own statistics include the actors.
     pub(crate) fn make(&mut self, now: Time, period: Duration, from: NodeId, query: &Query) {
         let promise = Promise {
             actors: query.actors.iter().cloned().collect(),
@@ -40,7 +40,7 @@ impl Promises {
         self.by_query.insert((from, query.query), promise);
     }
 
-    /// The asker says that its actors do not come.
+    /// Withdraws a promise: the actors will not arrive. Returns them.
     pub(crate) fn withdraw(&mut self, from: NodeId, query: u64) -> Vec<ActorId> {
         let promise = self.by_query.remove(&(from, query));
         promise
@@ -48,7 +48,7 @@ impl Promises {
             .unwrap_or_default()
     }
 
-    /// New statistics have come: promises whose actors count in them in full are kept no longer.
+    /// Drops promises whose actors are fully included in the new statistics.
     pub(crate) fn review(&mut self, now: Time, snapshot: &Snapshot) {
         let settled: BTreeSet<&ActorId> = snapshot
             .actors
@@ -60,7 +60,7 @@ impl Promises {
             .retain(|_, promise| promise.expires > now && !promise.actors.iter().all(|actor| settled.contains(actor)));
     }
 
-    /// What is promised in all.
+    /// Total of the promised resources.
     pub(crate) fn used(&self) -> PerResource<f64> {
         let mut sum = PerResource::default();
         for promise in self.by_query.values() {
@@ -81,7 +81,7 @@ impl Promises {
         self.by_query.values().flat_map(|promise| &promise.actors)
     }
 
-    /// Whether nobody has been promised anything.
+    /// Whether there is no open promise.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_query.is_empty()
     }

@@ -8,8 +8,7 @@ use elastin_types::ActorId;
 use crate::Cause;
 use crate::settings::RELATION_PERIODS;
 
-/// How many relations of each kind a server keeps. Rules that relate more actors than this on one server are honoured for
-/// those that fired first.
+/// Maximum number of relations of each kind on a server. Beyond it, rules apply only to the actors that fired first.
 const RELATIONS_MAX: usize = 65_536;
 
 /// Two actors, the lower id first.
@@ -38,12 +37,12 @@ pub(crate) struct Relations {
     pub(crate) pins: BTreeMap<ActorId, Relation>,
     pub(crate) together: BTreeMap<Pair, Relation>,
     pub(crate) apart: BTreeMap<Pair, Relation>,
-    /// Pairs that are not kept together although a rule says so, because their group was too large for any server.
+    /// Pairs that are not kept together despite a rule, because their group was too large for any server.
     given_up: BTreeSet<Pair>,
 }
 
 impl Relations {
-    /// A period has passed: relations that have not fired for too long end, and so do those of actors that have gone.
+    /// Ages all relations by one period. Relations end when they have not fired for too long or an actor is gone.
     pub(crate) fn age(&mut self, is_here: impl Fn(&ActorId) -> bool) {
         let lives = |relation: &mut Relation| {
             relation.age += 1;
@@ -57,7 +56,7 @@ impl Relations {
         self.given_up.retain(|pair| self.together.contains_key(pair));
     }
 
-    /// A rule fired: its interaction behaviours are in force from now on.
+    /// Puts the interaction behaviours of a fired rule in force.
     pub(crate) fn refresh(&mut self, policy: &Policy, fired: &Fired) {
         let rule = &policy.rules()[fired.rule];
         for action in &fired.actions {
@@ -75,17 +74,17 @@ impl Relations {
         }
     }
 
-    /// The pairs to keep together, without those that were given up.
+    /// The pairs to keep together, except those given up.
     pub(crate) fn pairs_together(&self) -> impl Iterator<Item = (&Pair, &Relation)> {
         self.together.iter().filter(|(pair, _)| !self.given_up.contains(*pair))
     }
 
-    /// No longer keeps a pair together, until its rule has not fired for long enough to forget it.
+    /// Stops keeping a pair together until its rule has not fired for long enough to be forgotten.
     pub(crate) fn give_up(&mut self, pair: Pair) {
         self.given_up.insert(pair);
     }
 
-    /// The priority with which an actor is pinned.
+    /// The priority of the rule that pins an actor.
     pub(crate) fn pinned(&self, actor: &ActorId) -> Option<i32> {
         self.pins.get(actor).map(|relation| relation.priority)
     }
@@ -103,7 +102,7 @@ impl Relations {
         })
     }
 
-    /// The same for all actors at once.
+    /// Like [`Relations::apart_from`], for all actors at once.
     pub(crate) fn apart_by_actor(&self) -> BTreeMap<&ActorId, Vec<&ActorId>> {
         let mut by_actor: BTreeMap<&ActorId, Vec<&ActorId>> = BTreeMap::new();
         for (one, other) in self.apart.keys() {
@@ -114,7 +113,7 @@ impl Relations {
     }
 }
 
-/// Among several rules that ask for the same relation the highest priority counts, then the earlier rule.
+/// If several rules ask for the same relation, the highest priority counts, then the earlier rule.
 fn put<K: Ord>(relations: &mut BTreeMap<K, Relation>, key: K, relation: impl FnOnce() -> Relation) {
     let full = relations.len() >= RELATIONS_MAX;
     match relations.get_mut(&key) {

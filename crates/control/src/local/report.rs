@@ -1,4 +1,4 @@
-//! What a local manager tells a global one: bounded, whatever lives on the server.
+//! The report to a global manager, bounded regardless of the number of actors.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use crate::limits::asked_for;
 use crate::place::separates_kinds;
 use crate::{Cause, Held, Report, Rest, Unit, Wish};
 
-/// How many `reserve` wishes a report carries: those of the highest priority, then of the greatest use.
-const WISHES_MAX: usize = 32;
+/// Number of `reserve` requests in a report: those of the highest priority, then of the greatest use.
+const RESERVE_REQUESTS_MAX: usize = 32;
 
-/// How many actors of a unit a report names.
+/// Number of actors that a report lists per unit.
 const UNIT_ACTORS_MAX: usize = 256;
 
 impl Lem {
@@ -38,7 +38,7 @@ impl Lem {
             units,
             pinned: u32::try_from(self.relations.pins.len()).unwrap_or(u32::MAX),
             separated_kinds: self.separated_kinds(),
-            wishes: self.wishes(now, fired),
+            wishes: self.reserve_requests(now, fired),
             balances: self.balances(fired),
             streaks: self.streaks.values().copied().collect(),
             added_for_reserve: self.added_for_reserve,
@@ -47,7 +47,7 @@ impl Lem {
         })
     }
 
-    /// A unit as it is reported: bounded, and with why it can't move at present.
+    /// A unit in the form reported: bounded, and with the reason it cannot move.
     fn reported(&self, unit: &Unit, now: Time) -> Unit {
         let mut reported = Unit {
             held: self.held(unit, now),
@@ -62,19 +62,19 @@ impl Lem {
         reported
     }
 
-    /// Why a unit can't move at present.
+    /// Why a unit cannot move at present.
     pub(super) fn held(&self, unit: &Unit, now: Time) -> Option<Held> {
         let busy = unit.actors.iter().find(|actor| self.is_on_the_move(actor));
         let held = self.units.held(unit, now, self.settings.period);
         held.or_else(|| busy.map(|actor| Held::Recent(actor.clone())))
     }
 
-    /// Whether an actor is on the move, or a target has been asked to take it.
+    /// Whether an actor is moving, or a target has been queried for it.
     pub(super) fn is_on_the_move(&self, actor: &ActorId) -> bool {
         self.moves.contains(actor) || self.queries.values().any(|open| open.actors.contains(actor))
     }
 
-    /// This server's statistics, as of the end of the last period, without the actors that have left since.
+    /// This server's statistics at the end of the last period, without the actors that have left since.
     pub(super) fn own_server(&self) -> Option<ServerStats> {
         let mut server = self
             .snapshot
@@ -87,8 +87,8 @@ impl Lem {
         Some(server)
     }
 
-    /// A global manager wants to know of units that `balance` rules may move; of all units if the server is to be emptied,
-    /// be it for an actor that it is dedicated to, or because a reserved one may come.
+    /// Whether a global manager needs to know the unit: `balance` rules may move it, or the server may be emptied. A
+    /// server is emptied when it drains, is dedicated to an actor, or may become dedicated.
     fn is_reportable(&self, unit: &Unit) -> bool {
         let may_be_emptied = self.state() == ServerState::Draining
             || !self.reservations.is_empty()
@@ -100,7 +100,7 @@ impl Lem {
         may_be_emptied || self.policy.balances().any(|(_, balance)| unit.has_kind(&balance.kinds))
     }
 
-    /// How much a unit matters: the largest part that it uses of any resource.
+    /// The unit's weight: its largest share of any resource.
     fn weight(&self, unit: &Unit, server: &ServerStats) -> f64 {
         Resource::ALL
             .into_iter()
@@ -111,7 +111,7 @@ impl Lem {
             .fold(0.0, f64::max)
     }
 
-    /// The types on this server, or on the way to it, that a rule keeps apart from others.
+    /// The actor types on this server, or on their way to it, that a rule separates from others.
     pub(super) fn separated_kinds(&self) -> Vec<ActorType> {
         if self.policy.type_separations().next().is_none() {
             return Vec::new();
@@ -127,14 +127,14 @@ impl Lem {
         kinds.into_iter().filter(|kind| named(*kind)).collect()
     }
 
-    /// Whether a rule keeps actors of this type apart from one of the types here.
+    /// Whether a rule separates actors of this type from one of the types here.
     pub(super) fn is_kept_apart_here(&self, kind: ActorType) -> bool {
         self.separated_kinds()
             .into_iter()
             .any(|other| separates_kinds(&self.policy, kind, other))
     }
 
-    /// The rules that fired here and balance, besides what they do with actors.
+    /// Firings of rules that balance in addition to actions on actors.
     fn balances(&self, fired: &[Fired]) -> Vec<Cause> {
         let mut seen = BTreeSet::new();
         let balances = |firing: &&Fired| firing.actions.iter().any(|action| matches!(action, Action::Balance(_)));
@@ -150,13 +150,13 @@ impl Lem {
             .collect()
     }
 
-    /// The `reserve` behaviours that fired for actors which have no server of their own, each actor once.
-    fn wishes(&self, now: Time, fired: &[Fired]) -> Vec<Wish> {
-        let mut wishes: Vec<Wish> = Vec::new();
+    /// The `reserve` actions that fired for actors without a dedicated server, one per actor.
+    fn reserve_requests(&self, now: Time, fired: &[Fired]) -> Vec<Wish> {
+        let mut requests: Vec<Wish> = Vec::new();
         if self.is_draining() {
-            return wishes;
+            return requests;
         }
-        let mut wished: BTreeSet<&ActorId> = BTreeSet::new();
+        let mut requested: BTreeSet<&ActorId> = BTreeSet::new();
         for firing in fired {
             for action in &firing.actions {
                 let Action::Reserve { actor, resource } = action else {
@@ -165,17 +165,17 @@ impl Lem {
                 let Some(unit) = self.units.of(actor) else { continue };
                 let priority = self.policy.priority(firing.rule, action);
                 let pinned = unit.held.as_ref().is_some_and(|held| held.holds_against(priority));
-                // One that shares its server still wishes for its own, unless it could not go there.
+                // An actor that shares its server still requests its own, unless it could not move there.
                 let satisfied = self
                     .reservations
                     .get(actor)
                     .is_some_and(|reservation| reservation.arrived && (pinned || reservation.shares_with.is_none()));
                 let used = self.stats(actor);
-                if satisfied || !wished.insert(actor) {
+                if satisfied || !requested.insert(actor) {
                     continue;
                 }
                 let rule = &self.policy.rules()[firing.rule];
-                wishes.push(Wish {
+                requests.push(Wish {
                     cause: Cause::new(firing, rule.name.as_deref(), &rule.text),
                     actor: actor.clone(),
                     resource: *resource,
@@ -186,8 +186,8 @@ impl Lem {
                 });
             }
         }
-        wishes.sort_by(|one, other| {
-            let used = |wish: &Wish| wish.unit.used[wish.resource];
+        requests.sort_by(|one, other| {
+            let used = |request: &Wish| request.unit.used[request.resource];
             other
                 .priority
                 .cmp(&one.priority)
@@ -195,12 +195,12 @@ impl Lem {
                 .then(used(other).total_cmp(&used(one)))
                 .then_with(|| one.actor.cmp(&other.actor))
         });
-        wishes.truncate(WISHES_MAX);
-        wishes
+        requests.truncate(RESERVE_REQUESTS_MAX);
+        requests
     }
 }
 
-/// The part of a server that is in no listed unit.
+/// The part of a server's load that is in no listed unit.
 fn rest(server: &ServerStats, units: &[Unit]) -> Rest {
     let listed: u64 = units.iter().map(|unit| unit.count).sum();
     let mut used = PerResource::default();

@@ -5,10 +5,10 @@ use elastin_types::{ActorId, Time};
 use crate::settings::{RELEASE_PERIODS, RELEASE_USE};
 use crate::{ReleaseReason, Reservation};
 
-/// How many reserved actors share one server at most.
+/// Maximum number of reserved actors that share a server.
 const SHARED_MAX: usize = 64;
 
-/// The reservations of one server. More than one share it.
+/// The reservations of one server. Several actors share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reservations {
     entries: Vec<Entry>,
@@ -17,22 +17,22 @@ pub(crate) struct Reservations {
 #[derive(Clone, Debug)]
 struct Entry {
     reservation: Reservation,
-    /// For how many periods in a row its reason has been gone.
+    /// Consecutive periods in which its reason was gone.
     failing: u32,
-    /// When to give up on an actor that does not come.
+    /// Deadline for the actor's arrival.
     awaited_until: Time,
 }
 
-/// What is measured of a reserved actor.
+/// Measured state of a reserved actor.
 pub(crate) struct Reviewed {
-    /// Whether the actor is on this server, and what it uses of the resource it needs.
+    /// The actor's use of the resource it needs; `None` if it is not on this server.
     pub(crate) used: Option<f64>,
     /// Whether the part of the rule's condition that does not mention `server` holds.
     pub(crate) holds: bool,
 }
 
 impl Reservations {
-    /// Dedicates the server to an actor, which is there or comes before the limit.
+    /// Dedicates the server to an actor that is there or arrives before the deadline.
     pub(crate) fn add(&mut self, reservation: Reservation, awaited_until: Time) {
         let has_space = self.entries.len() < SHARED_MAX;
         match self.entry(&reservation.actor) {
@@ -49,7 +49,7 @@ impl Reservations {
         }
     }
 
-    /// The actor has left, or does not come.
+    /// Removes the reservation of an actor that has left or will not arrive.
     pub(crate) fn remove(&mut self, actor: &ActorId) -> Option<Reservation> {
         let index = self
             .entries
@@ -70,13 +70,13 @@ impl Reservations {
         self.entries.iter().map(|entry| &entry.reservation)
     }
 
-    /// Whether the server is dedicated to nobody.
+    /// Whether the server has no reservation.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// A period has ended: returns the reservations that ended with it, because their reason is gone or because the actor
-    /// has gone or has not come.
+    /// Reviews all reservations at the end of a period and returns those that ended. A reservation ends when its reason
+    /// is gone, or its actor has left or never arrived.
     pub(crate) fn review(
         &mut self,
         now: Time,
@@ -108,7 +108,7 @@ impl Reservations {
 }
 
 impl Entry {
-    /// Why the reservation ends; `None` if it goes on.
+    /// Why the reservation ends; `None` if it stays in force.
     fn review(&mut self, now: Time, reviewed: &Reviewed) -> Option<ReleaseReason> {
         let Some(used) = reviewed.used else {
             return match self.reservation.arrived {

@@ -1,5 +1,5 @@
-//! A round: once per period a local manager gathers what everybody wants to do with its actors, lets one proposal for each
-//! unit win, and asks the targets.
+//! A round. Once per period, a local manager collects all proposals for its actors, arbitrates among them per unit, and
+//! queries the targets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,38 +16,38 @@ use crate::{
     Unit,
 };
 
-/// How many servers a manager remembers from an answer.
+/// Number of servers that a manager remembers from a reply.
 const KNOWN_MAX: usize = 1_024;
 
-/// How many proposals a round takes in; a global manager proposes fewer, and what is left out comes again.
+/// Maximum number of proposals per round. A global manager sends fewer; omitted ones are proposed again.
 const PROPOSALS_MAX: usize = 4_096;
 
-/// For how many periods a server that one global manager asked for is not asked for again by another. With several
-/// managers it takes some periods until the old and the new server happen to report to the same one.
+/// Periods for which a server requested by one global manager is not requested again by another. With several managers,
+/// it takes some periods until the old and the new server report to the same one.
 const AWAITING_PERIODS: u32 = 12;
 
-/// A round that gathers proposals.
+/// A round that collects proposals.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     pub(crate) phase: Phase,
-    /// When the present phase ends at the latest.
+    /// Deadline of the current phase.
     pub(crate) until: Time,
     pub(crate) proposals: Vec<Proposal>,
 }
 
-/// What a round waits for.
+/// The replies that a round is waiting for.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// The global manager's answer to the report.
+    /// The global manager's reply to the report.
     Reporting {
-        /// Which one.
+        /// The global manager.
         global: NodeId,
     },
-    /// The answers of the hosts of related actors, by the number of the asking.
+    /// The replies of the hosts of related actors, by request number.
     Settling(BTreeMap<u64, OpenSettle>),
 }
 
-/// A target was asked and has not answered yet.
+/// A query that the target has not answered yet.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenQuery {
     pub(crate) proposal: Proposal,
@@ -57,10 +57,10 @@ pub(crate) struct OpenQuery {
 }
 
 impl Lem {
-    /// Starts the period's round with a report to a global manager, picked at random.
+    /// Starts the period's round with a report to a randomly chosen global manager.
     pub(super) fn start_round(&mut self, now: Time, fired: &[Fired], out: &mut Vec<LemCommand>) {
         if let Some(unfinished) = self.round.take() {
-            // The limits of a round's steps add up to less than a period, but a period may be cut short.
+            // The timeouts of a round's steps add up to less than a period, but a period may be cut short.
             self.resolve(now, unfinished.proposals, out);
         }
         self.rounds += 1;
@@ -85,13 +85,13 @@ impl Lem {
         });
     }
 
-    /// The global manager has answered.
+    /// Handles the global manager's reply.
     pub(super) fn receive_reply(&mut self, now: Time, from: NodeId, reply: ReportReply, out: &mut Vec<LemCommand>) {
         let expected = self.round.as_ref().is_some_and(|round| match &round.phase {
             Phase::Reporting { global } => *global == from,
             Phase::Settling(_) => false,
         });
-        // A late answer rests on values of an earlier period: its moves are proposed anew if they still matter.
+        // A late reply is based on an earlier period; its moves are proposed again if still needed.
         if !expected || reply.round != self.rounds {
             return;
         }
@@ -110,13 +110,13 @@ impl Lem {
         for reservation in reply.dedicate {
             self.reservations.add(reservation, awaited_until);
         }
-        // Others may have asked for moves while this was on the way.
+        // Other servers may have proposed moves in the meantime.
         let mut proposals = self.round.take().map(|round| round.proposals).unwrap_or_default();
         proposals.extend(reply.proposals);
         self.start_settling(now, proposals, out);
     }
 
-    /// Goes on when what the round waits for does not come in time.
+    /// Proceeds when the awaited replies do not arrive in time.
     pub(super) fn expire_round(&mut self, now: Time, out: &mut Vec<LemCommand>) {
         let Some(round) = self.round.take_if(|round| round.until <= now) else {
             return;
@@ -132,7 +132,7 @@ impl Lem {
         }
     }
 
-    /// A proposal that came up outside the answer to the report joins the round, or is resolved alone after it.
+    /// Adds a proposal from outside the reply to the round, or resolves it alone if no round is open.
     pub(super) fn propose(&mut self, now: Time, proposal: Proposal, out: &mut Vec<LemCommand>) {
         match &mut self.round {
             Some(round) if round.proposals.len() < PROPOSALS_MAX => round.proposals.push(proposal),
@@ -140,7 +140,7 @@ impl Lem {
         }
     }
 
-    /// Where an actor of this server will be, as far as the proposals so far tell.
+    /// The server that an actor will be on, given the proposals so far.
     pub(super) fn expected_place(&self, now: Time, actor: &ActorId, proposals: &[Proposal]) -> NodeId {
         let Some(unit) = self.units.of(actor) else {
             return self.node;
@@ -165,7 +165,7 @@ impl Lem {
         target.unwrap_or(self.node)
     }
 
-    /// Arbitration: one proposal for each unit wins, and its target is asked.
+    /// Arbitration: selects one proposal per unit and queries its target.
     pub(super) fn resolve(&mut self, now: Time, mut proposals: Vec<Proposal>, out: &mut Vec<LemCommand>) {
         proposals.truncate(PROPOSALS_MAX);
         best_first(&mut proposals);
@@ -197,7 +197,7 @@ impl Lem {
         }
     }
 
-    /// Why a unit may not move for a proposal, seen from here.
+    /// Why this server does not let a unit move for a proposal.
     fn objection(&self, now: Time, proposal: &Proposal, unit: &Unit) -> Option<Refusal> {
         if unit.actors.iter().any(|actor| self.is_on_the_move(actor)) {
             return Some(Refusal::OnTheMove);
@@ -226,7 +226,7 @@ impl Lem {
         under_way > 0 && under_way + unit.actors.len() > self.settings.moves_max
     }
 
-    /// Admission: asks the target whether it takes the unit.
+    /// Admission: asks the target whether it accepts the unit.
     fn ask_target(&mut self, now: Time, mut proposal: Proposal, unit: Unit, to: NodeId, out: &mut Vec<LemCommand>) {
         let Change::Move {
             actor, with, purpose, ..
@@ -240,7 +240,7 @@ impl Lem {
             Purpose::Colocate(other) => Some(other.clone()),
             _ => None,
         };
-        // A reserved actor takes its reservation along, whatever it moves for.
+        // A reserved actor keeps its reservation, whatever the purpose of the move.
         let carried = self
             .reservations
             .iter()
@@ -273,7 +273,7 @@ impl Lem {
         });
     }
 
-    /// The target has answered.
+    /// Handles the target's reply.
     pub(super) fn receive_query_reply(
         &mut self,
         now: Time,
@@ -285,7 +285,7 @@ impl Lem {
             return;
         };
         let (to, actors) = (open.to, open.actors.clone());
-        let open = self.queries.remove(&reply.query).expect("it was there a moment ago");
+        let open = self.queries.remove(&reply.query).expect("the query was found above");
         match reply.refused {
             None => self.start_moves(now, reply.query, open.proposal, actors, to, out),
             Some(refusal) => {
@@ -297,7 +297,7 @@ impl Lem {
         }
     }
 
-    /// A target that does not answer in time is not waited for; it may have promised, so the promise is given back.
+    /// Fails queries that timed out. The target may have made a promise, so it is withdrawn.
     pub(super) fn expire_queries(&mut self, now: Time, out: &mut Vec<LemCommand>) {
         let late: Vec<u64> = self
             .queries
@@ -306,7 +306,7 @@ impl Lem {
             .map(|(query, _)| *query)
             .collect();
         for query in late {
-            let open = self.queries.remove(&query).expect("it was there a moment ago");
+            let open = self.queries.remove(&query).expect("the query was taken from the map");
             out.push(LemCommand::Send {
                 to: open.to,
                 message: ControlMessage::Withdraw { query },
@@ -315,7 +315,7 @@ impl Lem {
         }
     }
 
-    /// Whether this server sends actors away whatever rules say.
+    /// Whether this server moves its actors away regardless of rules.
     pub(super) fn is_draining(&self) -> bool {
         self.state() == ServerState::Draining
     }

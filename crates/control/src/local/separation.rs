@@ -1,4 +1,4 @@
-//! `separate`: two actors that are on this server and must not be. One of them goes to a server that can take it.
+//! `separate`: moves one of two actors that must not share this server to a server that can take it.
 
 use elastin_policy::{Index, Variable};
 use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
@@ -7,13 +7,13 @@ use super::Lem;
 use crate::place::separates_kinds;
 use crate::{Candidate, Cause, Change, Outcome, Proposal, Purpose, Refusal, ServerDigest, Unit};
 
-/// How many separations are proposed in one period; the others follow in the next ones.
+/// Number of separations proposed per period; the others follow in later periods.
 const SEPARATIONS_MAX: usize = 64;
 
-/// How many units of each type a rule between types looks at in one period.
+/// Number of units of each type that a rule between types examines per period.
 const SIDE_MAX: usize = 256;
 
-/// One actor that has to leave another.
+/// An actor that has to move away from another.
 struct Separation {
     leaving: ActorId,
     other: ActorId,
@@ -22,7 +22,7 @@ struct Separation {
 }
 
 impl Lem {
-    /// Proposes to part all that must not be together on this server.
+    /// Proposes to separate all actors that must not share this server.
     pub(super) fn propose_separation(&mut self, now: Time, proposals: &mut Vec<Proposal>) {
         let separations: Vec<Separation> = self
             .pairs_to_separate(now)
@@ -30,7 +30,7 @@ impl Lem {
             .chain(self.types_to_separate(now))
             .take(SEPARATIONS_MAX)
             .collect();
-        // Servers that a separation of this round has chosen are not as empty as they look: later ones go elsewhere.
+        // Servers chosen earlier in this round are fuller than their digests show, so later separations avoid them.
         let mut chosen = Vec::new();
         for separation in separations {
             let proposal = self.separation(now, separation, &chosen);
@@ -65,8 +65,7 @@ impl Lem {
             .collect()
     }
 
-    /// A rule between types is never expanded into all pairs: each unit of the type that leaves is told apart from one that
-    /// stays.
+    /// A rule between types is never expanded into all pairs: each leaving unit is paired with one unit that stays.
     fn types_to_separate(&self, now: Time) -> Vec<Separation> {
         let mut separations = Vec::new();
         let has_condition = |rule: &usize| !self.policy.rules()[*rule].condition.is_trivial();
@@ -78,8 +77,8 @@ impl Lem {
             let [first, second] = &rule.variables[..] else { continue };
             let (leaving, staying) = self.sides(now, first, second, priority);
             let holds = |unit: &Unit, other: &Unit| {
-                // One that has actors of both types stays together by another rule. Of a type that is kept apart from
-                // itself, the lowest stays.
+                // A unit with actors of both types is kept together by another rule. If a type is separated from
+                // itself, the lowest unit stays.
                 let apart = unit.lead != other.lead && (other.lead < unit.lead || !has_both(unit, first, second));
                 apart && (!has_condition(&index) || self.rule_holds(facts.as_ref(), index, unit, other))
             };
@@ -105,7 +104,8 @@ impl Lem {
         separations
     }
 
-    /// The units of the type that leaves, and of the type that stays: the one that may leave, then the one with less use.
+    /// The units of the leaving type and of the staying type. The type that is free to move leaves, then the one with
+    /// less use.
     fn sides(&self, now: Time, first: &Variable, second: &Variable, priority: i32) -> (Vec<&Unit>, Vec<&Unit>) {
         let of = |variable: &Variable| -> Vec<&Unit> {
             let admitted = |unit: &&Unit| unit.actors.iter().any(|actor| variable.admits(actor.kind));
@@ -129,7 +129,7 @@ impl Lem {
         facts.is_some_and(|facts| self.policy.separates(facts, rule, &unit.lead, &other.lead))
     }
 
-    /// Whether of two units the first is the one to leave: the one that is free to, then the one that uses less.
+    /// Whether the first of two units is the one to leave: the one that is free to move, then the one with less use.
     fn leaves_first(&self, now: Time, first: &Unit, second: &Unit, priority: i32) -> bool {
         let held = |unit: &Unit| self.held(unit, now).is_some_and(|held| held.holds_against(priority));
         match (held(first), held(second)) {
@@ -180,7 +180,7 @@ impl Lem {
         }
     }
 
-    /// A server that a unit could go to, scored by the room that is left there afterwards.
+    /// A candidate server for a unit, scored by the room left after the move.
     fn candidate(&self, unit: &Unit, digest: &ServerDigest, chosen: &[NodeId]) -> Candidate {
         let server = &digest.server;
         let resource = self.policy.critical_resource(unit.lead.kind).unwrap_or(Resource::Cpu);
@@ -220,7 +220,7 @@ impl Lem {
     }
 }
 
-/// Whether a unit has actors that both variables of a rule admit.
+/// Whether a unit has actors matching both variables of a rule.
 fn has_both(unit: &Unit, first: &Variable, second: &Variable) -> bool {
     let admits = |variable: &Variable| unit.actors.iter().any(|actor| variable.admits(actor.kind));
     admits(first) && admits(second)

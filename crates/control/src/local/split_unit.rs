@@ -1,4 +1,4 @@
-//! A group that is too large for any server can't be balanced: it gives up its weakest relations.
+//! Splitting a group that is too large for any server: it gives up its weakest relations, so that it can be balanced.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use super::event::LemCommand;
 use super::relations::Pair;
 use crate::{Change, Outcome, Unit};
 
-/// How many relations are given up in one period at most.
+/// Maximum number of relations given up per period.
 const GIVEN_UP_MAX: usize = 64;
 
 impl Lem {
-    /// Parts groups that have asked for more than the largest server has, for two periods in a row.
-    pub(super) fn part_too_large(&mut self, now: Time, out: &mut Vec<LemCommand>) {
+    /// Splits groups whose demand has exceeded the largest server for two consecutive periods.
+    pub(super) fn split_oversized(&mut self, now: Time, out: &mut Vec<LemCommand>) {
         let before = std::mem::take(&mut self.oversized);
         for resource in Resource::ALL {
             let Some(largest) = self.largest_capacity(resource) else {
@@ -34,12 +34,12 @@ impl Lem {
                 let Some(pair) = unit.and_then(|unit| self.weakest_pair(unit)) else {
                     break;
                 };
-                self.part(now, pair, out);
+                self.split(now, pair, out);
             }
         }
     }
 
-    fn part(&mut self, now: Time, pair: Pair, out: &mut Vec<LemCommand>) {
+    fn split(&mut self, now: Time, pair: Pair, out: &mut Vec<LemCommand>) {
         let relation = self.relations.together.get(&pair);
         let cause = relation.map(|relation| relation.cause.clone());
         let change = Change::Part {
@@ -52,8 +52,8 @@ impl Lem {
         self.rebuild_units();
     }
 
-    /// The units of several actors that ask for more than this of a resource. Those with a server of their own may: they
-    /// share it with nobody.
+    /// The units of several actors with more demand for a resource than this. Units with a dedicated server are exempt:
+    /// they share it with no other unit.
     fn too_large(&self, resource: Resource, limit: f64) -> impl Iterator<Item = &Unit> {
         let is_reserved = |actor: &ActorId| self.reservations.get(actor).is_some();
         self.units
@@ -62,7 +62,7 @@ impl Lem {
             .filter(move |unit| !unit.actors.iter().any(is_reserved))
     }
 
-    /// The pair within a unit that called each other least, so that parting it costs least.
+    /// The pair within a unit with the fewest calls between them, which is the cheapest to split.
     fn weakest_pair(&self, unit: &Unit) -> Option<Pair> {
         let is_in = |actor: &ActorId| unit.actors.binary_search(actor).is_ok();
         self.relations

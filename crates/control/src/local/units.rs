@@ -1,4 +1,4 @@
-//! The units of a server: the actors that relations hold together, which move as one.
+//! The units of a server: groups of actors that relations keep together and that move as one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,33 +8,33 @@ use elastin_types::{ActorId, ActorStats, NodeId, PerResource, Resource, Snapshot
 use super::relations::Relations;
 use crate::{Held, Unit};
 
-/// The units of a server, and which unit an actor is in.
+/// The units of a server, indexed by actor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Units {
     units: Vec<Unit>,
-    /// For each unit, since when the greater part of it has been here.
+    /// For each unit, the time since which most of it has been here.
     since: Vec<Time>,
     unit_of: BTreeMap<ActorId, usize>,
 }
 
-/// What an actor that does nothing counts for, in CPU milliseconds per second.
+/// Weight of an idle actor, in CPU milliseconds per second.
 const IDLE_WEIGHT: f64 = 0.001;
 
-/// What is known of actors besides statistics and relations.
+/// Input besides statistics and relations.
 pub(crate) struct Circumstances<'a> {
     /// Actors that have left since the snapshot was taken.
     pub(crate) gone: &'a BTreeSet<ActorId>,
-    /// Actors that came here by a move of late; others were activated here.
+    /// Actors that arrived here by a recent move; others were activated here.
     pub(crate) moved: &'a BTreeSet<&'a ActorId>,
     /// The servers that refused an actor's unit in the last period.
     pub(crate) refused: &'a BTreeMap<ActorId, BTreeSet<NodeId>>,
-    /// By how much the demand for CPU time exceeds its use. Actors on a saturated server use less than they would
-    /// elsewhere; what they would use decides where they fit.
+    /// Ratio of CPU demand to use. Actors on a saturated server use less than they would elsewhere, and their demand
+    /// decides where they fit.
     pub(crate) demand_factor: f64,
 }
 
 impl Units {
-    /// The units of the actors that a snapshot lists.
+    /// The units of the actors in a snapshot.
     pub(crate) fn new(snapshot: &Snapshot, relations: &Relations, circumstances: &Circumstances<'_>) -> Self {
         let actors: Vec<&ActorStats> = snapshot
             .actors
@@ -59,7 +59,7 @@ impl Units {
         }
         let since = members
             .values()
-            .map(|members| came_by(members, circumstances.moved))
+            .map(|members| arrived_by(members, circumstances.moved))
             .collect();
         let units: Vec<Unit> = members
             .into_values()
@@ -78,12 +78,12 @@ impl Units {
         self.units.iter()
     }
 
-    /// The unit that an actor is in; `None` if it is not on this server.
+    /// The actor's unit; `None` if the actor is not on this server.
     pub(crate) fn of(&self, actor: &ActorId) -> Option<&Unit> {
         self.unit_of.get(actor).map(|index| &self.units[*index])
     }
 
-    /// Why a unit can't move now: it is pinned, or the greater part of it came less than a period ago.
+    /// Why a unit cannot move now: it is pinned, or most of it arrived less than a period ago.
     pub(crate) fn held(&self, unit: &Unit, now: Time, period: Duration) -> Option<Held> {
         let index = self.unit_of.get(&unit.lead)?;
         let recent = self.since[*index] + period > now;
@@ -98,29 +98,29 @@ impl Units {
     }
 }
 
-/// When the greater part of a unit, by use, had come. One small newcomer must not hold the others back: in a group that
-/// actors keep joining, there is always one.
-fn came_by(members: &[&ActorStats], moved: &BTreeSet<&ActorId>) -> Time {
+/// The time when most of a unit, by use, had arrived. A small newcomer must not hold the others back: a group that
+/// actors keep joining always has one.
+fn arrived_by(members: &[&ActorStats], moved: &BTreeSet<&ActorId>) -> Time {
     let mut arrivals: Vec<(Time, f64)> = members
         .iter()
         .map(|stats| {
-            let came = if moved.contains(&stats.actor) {
+            let arrived = if moved.contains(&stats.actor) {
                 stats.since
             } else {
                 Time::ZERO
             };
-            // Actors that do nothing count a little, too, or a unit of such would have no greater part.
-            (came, stats.used.cpu + IDLE_WEIGHT)
+            // Idle actors count a little; otherwise a unit of idle actors would have no majority.
+            (arrived, stats.used.cpu + IDLE_WEIGHT)
         })
         .collect();
-    arrivals.sort_by_key(|(came, _)| *came);
+    arrivals.sort_by_key(|(arrived, _)| *arrived);
     let half = arrivals.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
     let mut sum = 0.0;
     let by_then = arrivals.iter().find(|(_, weight)| {
         sum += weight;
         sum >= half
     });
-    by_then.map_or(Time::ZERO, |(came, _)| *came)
+    by_then.map_or(Time::ZERO, |(arrived, _)| *arrived)
 }
 
 fn unit(
@@ -165,7 +165,7 @@ fn unit(
     }
 }
 
-/// Disjoint sets of numbers, joined pairwise.
+/// Disjoint sets of indices (union-find).
 struct Forest {
     parents: Vec<usize>,
 }
@@ -179,7 +179,7 @@ impl Forest {
 
     fn root(&mut self, mut index: usize) -> usize {
         while self.parents[index] != index {
-            // Halving the path on the way keeps later walks short.
+            // Path halving keeps later lookups short.
             self.parents[index] = self.parents[self.parents[index]];
             index = self.parents[index];
         }
@@ -188,7 +188,7 @@ impl Forest {
 
     fn join(&mut self, one: usize, other: usize) {
         let (one, other) = (self.root(one), self.root(other));
-        // The lower number becomes the root, so that the result does not depend on the order of joining.
+        // The lower index becomes the root, so that the result does not depend on the order of joins.
         let (low, high) = (one.min(other), one.max(other));
         self.parents[high] = low;
     }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_came_when_the_greater_part_of_it_did() {
+    fn a_unit_arrived_when_most_of_its_load_had() {
         let check = |members: &[(u64, f64)], expected: u64| {
             let members: Vec<ActorStats> = (0..)
                 .zip(members)
@@ -225,8 +225,8 @@ mod tests {
                 .collect();
             let moved: BTreeSet<&ActorId> = members.iter().map(|stats| &stats.actor).collect();
             let members: Vec<&ActorStats> = members.iter().collect();
-            assert_eq!(came_by(&members, &moved), Time(expected));
-            assert_eq!(came_by(&members, &BTreeSet::new()), Time::ZERO, "activated here");
+            assert_eq!(arrived_by(&members, &moved), Time(expected));
+            assert_eq!(arrived_by(&members, &BTreeSet::new()), Time::ZERO, "activated here");
         };
         check(&[(70, 5.0)], 70);
         check(&[(10, 50.0), (70, 5.0)], 10);

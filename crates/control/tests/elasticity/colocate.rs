@@ -1,4 +1,4 @@
-//! `colocate`: who moves, who stays together, and for how long.
+//! `colocate`: which actor moves, which actors stay together, and for how long.
 
 use elastin_control::Change;
 use elastin_types::{ActorId, Method, NodeId};
@@ -7,10 +7,10 @@ use crate::metadata::{GEM, settings};
 use crate::model::{ActorModel, Flow, Model, Nested};
 use crate::schemas::{actor, schema};
 
-const TALK: &str = "User(a).call(Room(b).say).count > 10 => colocate(a, b);";
+const TALK: &str = "User(a).call(Room(b).post).count > 10 => colocate(a, b);";
 
 fn chat(policy: &str, servers: u64) -> Model {
-    let schema = schema(&["User talk", "Room say"]);
+    let schema = schema(&["User talk", "Room post"]);
     let mut model = Model::new(schema, policy, settings());
     for _ in 0..servers {
         model.add_server();
@@ -19,13 +19,13 @@ fn chat(policy: &str, servers: u64) -> Model {
     model
 }
 
-/// A user that uses so much CPU, in percent, and calls rooms so often per second.
+/// A user with the given CPU use, in percent, and the given call rates to rooms.
 fn user(model: &mut Model, key: u64, node: u64, percent: f64, rooms: &[(ActorId, f64)]) {
     let talking = actor("User", key);
     model.add_actor(talking.clone(), NodeId(node), ActorModel::default());
     let nested = rooms.iter().map(|(room, per_second)| Nested {
         target: room.clone(),
-        method: Method::of("say"),
+        method: Method::of("post"),
         cpu_ms: 0.1,
         part: per_second / 100.0,
     });
@@ -55,12 +55,12 @@ fn the_end_that_uses_less_moves() {
     assert_eq!(model.moves.len(), 1);
     assert_eq!(
         model.story(),
-        ["Room/1 moved n2 → n1: rule 1 colocates it with User/1 (User(a).call(Room(b).say).count 3000.0 > 10)"]
+        ["Room/1 moved n2 → n1: rule 1 colocates it with User/1 (User(a).call(Room(b).post).count 3000.0 > 10)"]
     );
 }
 
 #[test]
-fn if_both_are_pinned_neither_moves_and_the_record_says_so() {
+fn if_both_are_pinned_neither_moves() {
     let policy = format!("{TALK} true => pin(User(u)); true => pin(Room(r));");
     let mut model = chat(&policy, 2);
     let pinned = room(&mut model, 1, 2);
@@ -71,7 +71,7 @@ fn if_both_are_pinned_neither_moves_and_the_record_says_so() {
     assert_eq!(
         last.explain(&model.schema),
         "User/1 did not move away from n1: rule 1 colocates it with Room/1 \
-         (User(a).call(Room(b).say).count 3000.0 > 10), but both are pinned"
+         (User(a).call(Room(b).post).count 3000.0 > 10), but both are pinned"
     );
 }
 
@@ -105,7 +105,7 @@ fn a_higher_priority_wins_over_a_pin() {
 }
 
 #[test]
-fn it_is_admitted_only_under_the_bounds_of_balance() {
+fn a_colocate_is_admitted_only_within_balance_bounds() {
     let policy = format!("{TALK} server.cpu.perc > 80 => balance({{User}}, cpu);");
     let mut model = chat(&policy, 2);
     let shared = room(&mut model, 1, 1);
@@ -122,7 +122,7 @@ fn it_is_admitted_only_under_the_bounds_of_balance() {
     let line = lines
         .iter()
         .find(|line| line.starts_with(refused))
-        .expect("it is recorded");
+        .expect("the refusal is recorded");
     assert!(
         line.contains("but cpu there would be at") && line.ends_with("% of at most 80 %"),
         "{line}"
@@ -130,12 +130,12 @@ fn it_is_admitted_only_under_the_bounds_of_balance() {
 }
 
 #[test]
-fn a_relation_lives_three_periods_longer_than_its_reason() {
+fn a_relation_outlives_its_reason_by_three_periods() {
     let mut model = chat(TALK, 2);
     let together = room(&mut model, 1, 1);
     user(&mut model, 1, 1, 20.0, &[(together.clone(), 50.0)]);
     model.run(4);
-    // They talk no more; a while later their server is emptied.
+    // They stop talking; a while later their server is drained.
     model.flows[0].nested.clear();
     model.run(2);
     model.drain(NodeId(1));
@@ -168,11 +168,11 @@ fn a_relation_lives_three_periods_longer_than_its_reason() {
 }
 
 #[test]
-fn a_group_that_is_too_large_for_any_server_gives_up_its_weakest_relation() {
+fn an_oversized_group_gives_up_its_weakest_relation() {
     let policy = format!("{TALK} server.cpu.perc > 90 => balance({{User}}, cpu);");
     let mut model = chat(&policy, 1);
     let shared = room(&mut model, 1, 1);
-    // Two servers' worth of users who all talk in one room.
+    // Two servers' worth of users that all talk in one room.
     for key in 0..4 {
         user(&mut model, key, 1, 40.0, &[(shared.clone(), 10.0 + 10.0 * key as f64)]);
     }
@@ -184,7 +184,10 @@ fn a_group_that_is_too_large_for_any_server_gives_up_its_weakest_relation() {
         .map(|(_, decision)| decision.explain(&model.schema))
         .collect();
     let first = parted.first().expect("a relation is given up");
-    assert!(first.contains("User/0"), "the one with fewest calls: {parted:#?}");
+    assert!(
+        first.contains("User/0"),
+        "the relation with the fewest calls: {parted:#?}"
+    );
     assert!(
         first.contains(
             "are no longer held together: rule 1 colocates them, and no server has room for all of their group"
@@ -198,6 +201,6 @@ fn a_group_that_is_too_large_for_any_server_gives_up_its_weakest_relation() {
     assert_eq!(
         model.place[&actor("User", 3)],
         stays_with,
-        "the one with most calls stays"
+        "the relation with most calls stays"
     );
 }

@@ -1,4 +1,4 @@
-//! E-Store: hot root partitions get servers of their own, and children stay with their parents.
+//! E-Store: hot root partitions get dedicated servers, and children stay with their parents.
 
 use elastin_types::{ActorId, Method, NodeId};
 
@@ -19,7 +19,7 @@ fn children(root: u64) -> Vec<ActorId> {
 }
 
 /// Forty root partitions with four children each on four servers in turn. The first gets 35 % of the requests, the next
-/// 35 % of the others, and so on.
+/// 35 % of the rest, and so on.
 fn estore(requests: f64) -> Model {
     let schema = schema(&["Partition read : children Partition"]);
     let mut model = Model::new(schema, POLICY, settings());
@@ -78,7 +78,7 @@ fn hot_roots_are_alone_and_children_stay_with_their_parents() {
     for root in 0..40 {
         let node = model.place[&actor("Partition", root)];
         for child in children(root) {
-            assert_eq!(model.place[&child], node, "a child of {root} is elsewhere");
+            assert_eq!(model.place[&child], node, "a child of {root} is on another server");
         }
     }
     let (moves, servers) = (model.moves.len(), model.servers());
@@ -89,7 +89,7 @@ fn hot_roots_are_alone_and_children_stay_with_their_parents() {
 }
 
 #[test]
-fn a_child_that_was_created_elsewhere_joins_its_parent() {
+fn a_child_created_on_another_server_joins_its_parent() {
     let mut model = estore(300.0);
     let child = children(7)[2].clone();
     model.place.insert(child.clone(), NodeId(1));

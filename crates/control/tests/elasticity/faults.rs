@@ -1,4 +1,4 @@
-//! Faults: lost messages, a dead global manager, a dead target. Each costs some periods, none wedges anything.
+//! Faults: lost messages, a dead global manager, a dead target. Each costs some periods, and none blocks progress.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use elastin_types::NodeId;
 use crate::metadata::{GEM, group, metadata};
 use crate::model::Model;
 
-/// When the moves of an undisturbed run end, in milliseconds.
+/// The end of the moves in an undisturbed run, in milliseconds.
 fn moves_end_ms() -> u64 {
     let mut model = metadata();
     model.run(6);
     model.moves[0].0.0 / 1_000_000
 }
 
-/// The hot folder and its files are together on a server of their own.
-fn assert_settled(model: &mut Model, what: &str) {
+/// Asserts that the hot folder and its files are together on a dedicated server.
+fn assert_settled(model: &mut Model, context: &str) {
     let node = model.place[group(0).last().expect("a group has actors")];
-    assert_eq!(model.on(node), group(0), "{what}: {:#?}", model.story());
+    assert_eq!(model.on(node), group(0), "{context}: {:#?}", model.story());
     let moves = model.moves.len();
     model.run(10);
     assert_eq!(
         model.moves.len(),
         moves,
-        "{what}: it goes on moving: {:#?}",
+        "{context}: actors keep moving: {:#?}",
         model.story()
     );
 }
@@ -52,7 +52,7 @@ fn a_third_of_all_messages_may_be_lost() {
 
 #[test]
 fn the_global_manager_may_die_at_any_step() {
-    // Around the asking for a server, its coming, and the moves.
+    // Around the request for a server, its arrival, and the moves.
     let moved = moves_end_ms();
     let coarse = (moved - 12_000..moved + 2_000).step_by(1_000);
     for at_ms in coarse.chain((moved - 48..moved + 12).step_by(4)) {
@@ -63,7 +63,7 @@ fn the_global_manager_may_die_at_any_step() {
         model.add_gem(NodeId(2000));
         model.run(14);
         assert_settled(&mut model, &format!("died after {at_ms} ms"));
-        assert!(model.servers().len() <= 3, "at most one server was asked for twice");
+        assert!(model.servers().len() <= 3, "at most one server was requested twice");
     }
 }
 
@@ -76,8 +76,8 @@ fn any_one_move_may_fail() {
         assert_settled(&mut model, &format!("move {failing} failed"));
         let failed = "with 8 more failed to move n1 → n2";
         let why = "but 1 of 9 did not move: n2 did not take it";
-        let told = |line: &&String| line.contains(failed) && line.ends_with(why);
-        assert_eq!(model.story().iter().filter(told).count(), 1, "{:#?}", model.story());
+        let reported = |line: &&String| line.contains(failed) && line.ends_with(why);
+        assert_eq!(model.story().iter().filter(reported).count(), 1, "{:#?}", model.story());
     }
 }
 
@@ -106,7 +106,7 @@ fn the_target_may_die_at_any_step() {
 }
 
 #[test]
-fn a_provisioner_that_fails_is_asked_again() {
+fn a_failed_provisioning_is_retried() {
     let mut model = metadata();
     model.faults.no_servers = true;
     model.run(8);
@@ -115,7 +115,7 @@ fn a_provisioner_that_fails_is_asked_again() {
         model
             .story()
             .iter()
-            .any(|line| line.ends_with("but the provisioner has none")),
+            .any(|line| line.ends_with("but the provisioner has no servers")),
         "{:#?}",
         model.story()
     );

@@ -1,4 +1,4 @@
-//! Halo Presence Service: players are where their session is, and routers are spread.
+//! Halo Presence Service: players are colocated with their session, and routers are spread.
 
 use elastin_control::Settings;
 use elastin_types::{ActorId, Method, NodeId};
@@ -85,7 +85,7 @@ fn a_new_player_starts_beside_the_session_that_calls_it() {
         assert_eq!(node, model.place[&session]);
     }
     model.run(4);
-    assert_eq!(model.moves, [], "all were right from the start");
+    assert_eq!(model.moves, [], "all were placed correctly");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What must hold whatever happens: one seed decides the cluster, the load and the faults. First everything goes wrong, then
-//! nothing does, and then it has to settle.
+//! Invariants under random faults: one seed decides the cluster, the load and the faults. After a phase of faults, the
+//! cluster heals and has to settle.
 
 use std::collections::BTreeSet;
 
@@ -20,10 +20,10 @@ server.cpu.perc > 80 or server.cpu.perc < 30 => balance({Worker, Reader, Writer}
 const GEM: NodeId = NodeId(1000);
 const SEEDS: std::ops::Range<u64> = 0..16;
 
-/// Numbers that one seed decides.
-struct Dice(u64);
+/// Random numbers from one seed.
+struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self
             .0
@@ -44,7 +44,7 @@ fn serve(model: &mut Model, target: ActorId, per_second: f64, nested: Vec<Nested
     });
 }
 
-fn cluster(dice: &mut Dice) -> Model {
+fn cluster(rng: &mut SeededRng) -> Model {
     let schema = schema(&[
         "Anchor get",
         "Reader get",
@@ -54,12 +54,12 @@ fn cluster(dice: &mut Dice) -> Model {
         "Hot get : parts Part",
     ]);
     let mut model = Model::new(schema, POLICY, settings());
-    let servers = 1 + dice.below(4);
+    let servers = 1 + rng.below(4);
     for _ in 0..servers {
         model.add_server();
     }
     model.add_gem(GEM);
-    for another in 0..dice.below(3) {
+    for another in 0..rng.below(3) {
         model.add_gem(NodeId(GEM.0 + 100 + another));
     }
     model.restrict(Settings {
@@ -67,16 +67,16 @@ fn cluster(dice: &mut Dice) -> Model {
         ..settings()
     });
     for kind in ["Anchor", "Reader", "Writer", "Worker"] {
-        for key in 0..dice.below(6) {
-            let node = NodeId(1 + dice.below(servers));
+        for key in 0..rng.below(6) {
+            let node = NodeId(1 + rng.below(servers));
             model.add_actor(actor(kind, key), node, ActorModel::default());
-            let rate = 20.0 + dice.below(150) as f64;
+            let rate = 20.0 + rng.below(150) as f64;
             serve(&mut model, actor(kind, key), rate, Vec::new());
         }
     }
-    for hot in 0..dice.below(3) {
+    for hot in 0..rng.below(3) {
         let parts: Vec<ActorId> = (0..3).map(|part| actor("Part", hot * 3 + part)).collect();
-        let node = NodeId(1 + dice.below(servers));
+        let node = NodeId(1 + rng.below(servers));
         for part in &parts {
             model.add_actor(part.clone(), node, ActorModel::default());
         }
@@ -86,7 +86,7 @@ fn cluster(dice: &mut Dice) -> Model {
             cpu_ms: 1.0,
             part: 0.33,
         });
-        let rate = 100.0 + dice.below(400) as f64;
+        let rate = 100.0 + rng.below(400) as f64;
         serve(&mut model, actor("Hot", hot), rate, nested.collect());
         let model_of = ActorModel {
             references: references("parts", parts),
@@ -97,16 +97,16 @@ fn cluster(dice: &mut Dice) -> Model {
     model
 }
 
-fn disturb(model: &mut Model, dice: &mut Dice) {
-    let loss = dice.below(30);
-    let salt = dice.below(1000);
+fn disturb(model: &mut Model, rng: &mut SeededRng) {
+    let loss = rng.below(30);
+    let salt = rng.below(1000);
     model.faults.loses = Box::new(move |sent, _| (sent * 2_654_435_761 + salt * 40_503) % 101 < loss);
-    let failing = 2 + dice.below(9);
+    let failing = 2 + rng.below(9);
     model.faults.fails_move = Box::new(move |tried| tried % failing == 0);
     model.noise = 0.05;
     for step in 0..5 {
-        model.run(1 + u32::try_from(dice.below(5)).unwrap());
-        match dice.below(4) {
+        model.run(1 + u32::try_from(rng.below(5)).unwrap());
+        match rng.below(4) {
             0 => {
                 for gem in model.gems() {
                     model.kill_gem(gem);
@@ -116,10 +116,10 @@ fn disturb(model: &mut Model, dice: &mut Dice) {
             }
             1 if model.servers().len() > 1 => {
                 let servers = model.servers();
-                model.kill(servers[usize::try_from(dice.below(servers.len() as u64)).unwrap()]);
+                model.kill(servers[usize::try_from(rng.below(servers.len() as u64)).unwrap()]);
             }
             _ => {
-                let factor = [0.3, 0.7, 1.5, 2.0][usize::try_from(dice.below(4)).unwrap()];
+                let factor = [0.3, 0.7, 1.5, 2.0][usize::try_from(rng.below(4)).unwrap()];
                 for flow in &mut model.flows {
                     flow.weight *= factor;
                 }
@@ -147,7 +147,7 @@ fn is_drain(decision: &Decision) -> bool {
     )
 }
 
-/// A pinned actor moves only when its server is emptied.
+/// A pinned actor moves only when its server is drained.
 fn check_pins(model: &Model, seed: u64) {
     let anchor = ActorType::of("Anchor");
     for (_, decision) in &model.records {
@@ -160,7 +160,7 @@ fn check_pins(model: &Model, seed: u64) {
     }
 }
 
-/// No move but a drain brought a reader to a writer.
+/// No move except a drain brings a reader to a writer.
 fn check_separation(model: &Model, seed: u64) {
     let (reader, writer) = (ActorType::of("Reader"), ActorType::of("Writer"));
     for node in model.servers() {
@@ -174,13 +174,13 @@ fn check_separation(model: &Model, seed: u64) {
         });
         assert!(
             !together || !spare,
-            "seed {seed}: {node} has both, and another server room for either: {:#?}",
+            "seed {seed}: {node} has both, although another server has room for either: {:#?}",
             model.story()
         );
     }
 }
 
-/// A server that is dedicated to an actor has nobody else on it, but what can't leave.
+/// A dedicated server hosts no other actors, except those that cannot leave.
 fn check_reserved(model: &Model, seed: u64) {
     for (node, reserved) in model.reserved() {
         for actor in model.on(node) {
@@ -198,13 +198,13 @@ fn check_reserved(model: &Model, seed: u64) {
 }
 
 #[test]
-fn pins_separations_and_reservations_hold_and_everything_settles() {
+fn invariants_hold_under_faults_and_the_cluster_settles() {
     for seed in SEEDS {
-        let mut dice = Dice(seed);
-        let mut model = cluster(&mut dice);
-        disturb(&mut model, &mut dice);
+        let mut rng = SeededRng(seed);
+        let mut model = cluster(&mut rng);
+        disturb(&mut model, &mut rng);
         heal(&mut model);
-        // With several global managers it takes a while until the servers concerned happen to report to the same one.
+        // With several global managers it takes a while until the servers concerned report to the same one.
         let managers = u32::try_from(model.gems().len()).unwrap();
         model.run(50 * managers * managers);
         let (moves, servers) = (model.moves.len(), model.servers());
@@ -212,13 +212,13 @@ fn pins_separations_and_reservations_hold_and_everything_settles() {
         assert_eq!(
             model.moves.len(),
             moves,
-            "seed {seed} goes on moving: {:#?}",
+            "seed {seed} keeps moving: {:#?}",
             model.story()
         );
         assert_eq!(
             model.servers(),
             servers,
-            "seed {seed} goes on scaling: {:#?}",
+            "seed {seed} keeps scaling: {:#?}",
             model.story()
         );
         check_pins(&model, seed);

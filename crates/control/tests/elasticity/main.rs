@@ -1,4 +1,4 @@
-//! The managers together, in a small model of a cluster: each policy of paper 000 comes out as it is meant.
+//! The managers together, in a small cluster model: each policy of PLASMA (EuroSys 2020) has the intended effect.
 
 mod colocate;
 mod estore;

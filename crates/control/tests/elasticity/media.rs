@@ -1,4 +1,4 @@
-//! Media Service: a streaming video is pinned, so a `reserve` dedicates the server where it is.
+//! Media Service: a streaming video is pinned, so a `reserve` dedicates its current server.
 
 use elastin_types::{ActorId, Method, NodeId};
 
@@ -33,7 +33,7 @@ fn media(servers: u64) -> Model {
     model
 }
 
-/// Adds an actor that uses so much of a server's CPU and network, in percent, and calls another.
+/// Adds an actor with the given CPU and network use, in percent of a server, that calls another.
 fn serve(model: &mut Model, new: (ActorId, NodeId), method: &str, percent: (f64, f64), calls: Option<(ActorId, &str)>) {
     let (target, node) = new;
     model.add_actor(target.clone(), node, ActorModel::default());
@@ -90,7 +90,7 @@ fn a_streaming_video_keeps_its_server_and_the_others_leave() {
         None,
     );
     model.run(6);
-    assert_eq!(model.place[&video], NodeId(1), "it is pinned");
+    assert_eq!(model.place[&video], NodeId(1), "the video is pinned");
     let belongs = [video, actor("UserInfo", 1)];
     assert_eq!(
         model.on(NodeId(1)).into_iter().collect::<Vec<_>>(),
@@ -109,7 +109,7 @@ fn a_streaming_video_keeps_its_server_and_the_others_leave() {
 }
 
 #[test]
-fn streaming_videos_on_one_server_share_it_and_no_server_is_added_for_them() {
+fn streaming_videos_share_their_server() {
     let mut model = media(2);
     for key in 1..=3 {
         model.add_actor(actor("UserInfo", key), NodeId(1), ActorModel::default());
@@ -125,14 +125,14 @@ fn streaming_videos_on_one_server_share_it_and_no_server_is_added_for_them() {
         None,
     );
     model.run(20);
-    assert_eq!(model.moves, [], "they are pinned, and belong there");
+    assert_eq!(model.moves, [], "the videos are pinned and belong there");
     assert_eq!(model.servers().len(), 2, "{:#?}", model.story());
     let shared = model
         .story()
         .into_iter()
         .filter(|line| line.contains(" together: rule 2 reserves it"))
         .count();
-    assert_eq!(shared, 2, "the record says so: {:#?}", model.story());
+    assert_eq!(shared, 2, "sharing is recorded: {:#?}", model.story());
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn reviews_follow_their_editor_which_is_pinned() {
 }
 
 #[test]
-fn checkers_and_front_ends_are_balanced_by_their_own_resource() {
+fn each_type_is_balanced_by_its_own_resource() {
     let mut model = media(4);
     // A pinned actor on each server keeps all of them.
     for node in 1..=4 {

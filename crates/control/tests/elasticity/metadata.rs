@@ -1,4 +1,4 @@
-//! Metadata Server: a folder that gets half of the load ends up with its files on a server of its own.
+//! Metadata Server: a folder that gets half of the load ends up with its files on a dedicated server.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -90,7 +90,7 @@ fn the_hot_folder_and_its_files_get_a_server_of_their_own() {
 }
 
 #[test]
-fn the_decisions_tell_the_story() {
+fn decisions_are_recorded_in_order() {
     let mut model = metadata();
     model.run(6);
     let values = "(server.cpu.perc 100.0 > 80, client.call(Folder(fo).open).perc 50.0 > 40)";
@@ -104,7 +104,7 @@ fn the_decisions_tell_the_story() {
 }
 
 #[test]
-fn nothing_moves_any_more_once_it_has_settled() {
+fn nothing_moves_once_settled() {
     for drawn in 1..=5 {
         let mut model = metadata();
         model.noise = 0.04;
@@ -118,7 +118,7 @@ fn nothing_moves_any_more_once_it_has_settled() {
 }
 
 #[test]
-fn an_empty_server_is_used_before_a_new_one_is_asked_for() {
+fn an_empty_server_is_used_before_a_new_one_is_requested() {
     let mut model = metadata();
     let spare = model.add_server();
     model.run(6);
@@ -127,11 +127,11 @@ fn an_empty_server_is_used_before_a_new_one_is_asked_for() {
 }
 
 #[test]
-fn files_on_another_server_follow_to_the_reserved_one_in_the_same_period() {
+fn remote_files_follow_to_the_reserved_server_in_one_period() {
     let mut model = metadata();
     let other = model.add_server();
     let empty = model.add_server();
-    // The other server is not empty because of these, and stays because of an actor that no rule speaks of.
+    // The first actor keeps the other server non-empty; the second, which no rule mentions, keeps it from leaving.
     model.add_actor(actor("File", 100), other, ActorModel::default());
     for file in [1, 4] {
         model.place.insert(actor("File", file), other);
@@ -146,7 +146,7 @@ fn files_on_another_server_follow_to_the_reserved_one_in_the_same_period() {
 }
 
 #[test]
-fn at_the_maximum_nothing_happens_and_the_record_says_why() {
+fn at_the_maximum_the_refusal_is_recorded() {
     let mut model = metadata();
     model.restrict(Settings {
         servers_max: 1,
@@ -163,11 +163,10 @@ fn at_the_maximum_nothing_happens_and_the_record_says_why() {
 }
 
 #[test]
-fn a_reservation_ends_with_its_reason_and_the_added_server_leaves() {
+fn the_added_server_leaves_when_the_reservation_ends() {
     let mut model = metadata();
     model.run(6);
     assert_eq!(model.servers().len(), 2);
-    // The load is over.
     model.load = Load::Closed {
         clients: 0.2,
         think_ms: 2.0,
@@ -177,6 +176,6 @@ fn a_reservation_ends_with_its_reason_and_the_added_server_leaves() {
     assert_eq!(model.servers(), [NodeId(1)], "{:#?}", model.story());
     assert_eq!(model.on(NodeId(1)).len(), 36);
     let story = model.story();
-    let released = "n2 is released by Folder/0: what rule 1 reserved it for is over";
+    let released = "n2 is released by Folder/0: it no longer needs the server that rule 1 reserved";
     assert!(story.iter().any(|line| line == released), "{story:#?}");
 }

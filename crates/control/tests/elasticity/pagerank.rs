@@ -9,7 +9,7 @@ use crate::schemas::{actor, schema};
 
 const POLICY: &str = "server.cpu.perc > 80 or server.cpu.perc < 60 => balance({Partition}, cpu);";
 
-/// Partitions that need so much CPU, in milliseconds per second, spread over so many servers in turn.
+/// Partitions with the given CPU demand, in milliseconds per second, spread over the servers in turn.
 fn pagerank(servers: u64, loads: &[f64]) -> Model {
     let schema = schema(&["Partition step"]);
     let mut model = Model::new(schema, POLICY, settings());
@@ -31,7 +31,7 @@ fn pagerank(servers: u64, loads: &[f64]) -> Model {
     model
 }
 
-/// Loads that differ as those of graph partitions do: between half and one and a half times the mean.
+/// Uneven loads, as of graph partitions: between half and one and a half times the mean.
 fn uneven(count: u64, mean: f64) -> Vec<f64> {
     let factor = |index: u64| 0.5 + (index * 7_919 % 101) as f64 / 100.0;
     let sum: f64 = (0..count).map(factor).sum();
@@ -50,7 +50,7 @@ fn assert_balanced(model: &Model) {
 #[test]
 fn partitions_are_balanced_on_a_fixed_set_of_servers() {
     let mut loads = uneven(32, 175.0);
-    // The partitions of two servers are heavier, those of two others lighter, than the rest.
+    // The partitions of two servers are heavier, and those of two others lighter, than the rest.
     for (index, load) in loads.iter_mut().enumerate() {
         *load *= match index % 8 {
             0 | 3 => 1.4,
@@ -71,7 +71,7 @@ fn partitions_are_balanced_on_a_fixed_set_of_servers() {
             .filter(|node| model.cpu(*node) > 80.0)
             .count()
     };
-    assert!(over(&model) >= 2, "it starts unbalanced");
+    assert!(over(&model) >= 2, "the model starts unbalanced");
     model.noise = 0.02;
     model.run(10);
     assert_balanced(&model);
@@ -93,13 +93,13 @@ fn servers_are_added_until_the_load_fits_and_no_more() {
     model.run(50);
     assert_eq!(model.moves.len(), moves, "{:#?}", model.story());
     assert_eq!(model.servers(), servers);
-    // What was needed was known from the start; what was there followed.
+    // The required capacity was known from the start; the provided capacity followed.
     let first = model
         .measured
         .iter()
         .find(|capacity| capacity.required.cpu > 1000.0)
-        .expect("it was measured");
-    let last = model.measured.last().expect("it was measured");
+        .expect("capacity was measured");
+    let last = model.measured.last().expect("capacity was measured");
     assert!(
         (first.required.cpu / 5600.0 - 1.0).abs() < 0.05 && first.provided.cpu < 5600.0,
         "{first:?}"
@@ -111,7 +111,7 @@ fn servers_are_added_until_the_load_fits_and_no_more() {
 }
 
 #[test]
-fn servers_leave_when_the_load_is_gone_and_come_back_with_it() {
+fn the_number_of_servers_follows_the_load() {
     let mut model = pagerank(1, &uneven(32, 175.0));
     model.noise = 0.02;
     model.run(15);
@@ -139,7 +139,7 @@ fn servers_leave_when_the_load_is_gone_and_come_back_with_it() {
 }
 
 #[test]
-fn one_partition_that_fills_a_server_alone_does_not_make_the_cluster_grow() {
+fn the_cluster_does_not_grow_for_one_oversized_partition() {
     let mut model = pagerank(1, &[950.0]);
     model.run(12);
     assert_eq!(model.servers().len(), 1);
@@ -152,7 +152,7 @@ fn one_partition_that_fills_a_server_alone_does_not_make_the_cluster_grow() {
 }
 
 #[test]
-fn partitions_that_are_each_too_large_get_a_server_each() {
+fn oversized_partitions_get_a_server_each() {
     let mut model = pagerank(1, &[1200.0, 1100.0, 1150.0]);
     model.run(14);
     assert_eq!(model.servers().len(), 3, "{:#?}", model.story());

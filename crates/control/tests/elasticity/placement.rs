@@ -1,4 +1,4 @@
-//! New actors: where the rules send them, with a global manager and without one.
+//! Placement of new actors, with a global manager and without one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ true => pin(Store(s));
 Video(v).call(User(u).track).count > 0 => colocate(v, u);
 ";
 
-/// Three servers with this much CPU used, in percent, by actors that no rule speaks of.
+/// Three servers with the given CPU use, in percent, by actors that no rule mentions.
 fn servers(loads: [f64; 3]) -> Model {
     let schema = schema(&["Video watch", "User track", "Checker check", "Store get", "Other run"]);
     let mut model = Model::new(schema, POLICY, settings());
@@ -44,7 +44,7 @@ fn run(model: &mut Model, target: ActorId, node: NodeId, percent: f64) {
 }
 
 #[test]
-fn a_balanced_type_goes_where_most_room_is_and_a_burst_spreads() {
+fn a_burst_of_a_balanced_type_spreads_to_the_servers_with_room() {
     let mut model = servers([40.0, 20.0, 30.0]);
     model.run(3);
     assert_eq!(
@@ -73,14 +73,14 @@ fn a_pinned_type_goes_to_servers_with_pinned_actors() {
 }
 
 #[test]
-fn a_type_that_would_be_reserved_at_once_goes_to_an_empty_server() {
+fn a_type_about_to_be_reserved_goes_to_an_empty_server() {
     let mut model = servers([60.0, 0.0, 70.0]);
     model.run(3);
     assert_eq!(model.create(actor("Video", 0), None, ActorModel::default()), NodeId(2));
 }
 
 #[test]
-fn an_actor_goes_beside_its_caller_where_a_rule_colocates_them() {
+fn a_colocated_actor_is_placed_beside_its_caller() {
     let mut model = servers([10.0, 20.0, 30.0]);
     run(&mut model, actor("Video", 7), NodeId(3), 5.0);
     model.run(3);
@@ -92,7 +92,7 @@ fn an_actor_goes_beside_its_caller_where_a_rule_colocates_them() {
 }
 
 #[test]
-fn without_a_rule_any_server_will_do_but_a_reserved_one() {
+fn without_a_rule_any_server_but_a_reserved_one_is_chosen() {
     let mut model = metadata();
     model.add_server();
     model.run(6);
@@ -103,7 +103,7 @@ fn without_a_rule_any_server_will_do_but_a_reserved_one() {
         assert_ne!(node, reserved);
     }
     let beside = model.create(actor("File", 200), Some(&actor("Folder", 0)), ActorModel::default());
-    assert_eq!(beside, reserved, "a companion may come");
+    assert_eq!(beside, reserved, "a companion is admitted");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_node_without_a_global_manager_places_by_the_same_rules() {
         caller: None,
         caller_node: None,
     };
-    // It knows the others from the global manager's last answer, and itself.
+    // The node knows the other servers from the global manager's last reply, and itself.
     let lem: &mut Lem = model.lem(NodeId(1));
     let placement = lem.place(&new(1)).expect("servers are known");
     assert_eq!(placement.node, NodeId(2));
@@ -123,7 +123,7 @@ fn a_node_without_a_global_manager_places_by_the_same_rules() {
 }
 
 #[test]
-fn a_global_manager_that_does_not_answer_is_not_waited_for() {
+fn placement_falls_back_when_the_global_manager_times_out() {
     let mut model = servers([40.0, 20.0, 30.0]);
     model.run(3);
     let now = model.now;
@@ -139,11 +139,11 @@ fn a_global_manager_that_does_not_answer_is_not_waited_for() {
     };
     lem.handle(now, place(5), &mut out);
     let [LemCommand::Send { to: GEM, message }] = &out[..] else {
-        panic!("the global manager is asked: {out:?}");
+        panic!("expected a request to the global manager: {out:?}");
     };
     assert!(matches!(message, ControlMessage::Place { .. }));
     out.clear();
-    let due = lem.next_timer().expect("the asking has a limit");
+    let due = lem.next_timer().expect("the request has a timeout");
     assert!(due.since(now) <= Duration::from_secs(1));
     lem.handle(due, LemEvent::Tick, &mut out);
     let placed: Vec<&LemCommand> = out
@@ -157,7 +157,7 @@ fn a_global_manager_that_does_not_answer_is_not_waited_for() {
         },
     ] = placed[..]
     else {
-        panic!("it is placed here: {out:?}");
+        panic!("expected a local placement: {out:?}");
     };
     let known: BTreeSet<NodeId> = (1..=3).map(NodeId).collect();
     assert!(known.contains(node));

@@ -1,4 +1,4 @@
-//! A recorded run replayed through a new manager gives the same decisions, also after a detour through bytes.
+//! A recorded run, encoded and decoded, leads a new manager to the same decisions.
 
 use elastin_control::{Decision, Lem, LemCommand, LemEvent};
 use elastin_types::{NodeId, Time};
@@ -19,7 +19,7 @@ fn a_recorded_run_replayed_gives_the_same_decisions() {
     model.noise = 0.05;
     model.recording = Some((NodeId(1), Vec::new()));
     model.run(8);
-    let (node, recording) = model.recording.take().expect("it was set");
+    let (node, recording) = model.recording.take().expect("a recording was started");
     let bytes = serde_json::to_vec(&recording).expect("events are plain data");
     let recording: Vec<(Time, LemEvent)> = serde_json::from_slice(&bytes).expect("events are plain data");
 

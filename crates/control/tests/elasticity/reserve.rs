@@ -1,4 +1,4 @@
-//! `reserve` in its other ways: several hot actors, no more servers, a server that is emptied, a changed policy.
+//! `reserve` in special cases: several hot actors, no more servers, a draining server, a changed policy.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const POLICY: &str = "
 rule hot: server.cpu.perc > 80 and client.call(Shop(s).buy).perc > 20 => reserve(s, cpu);
 ";
 
-/// Shops that need so much CPU, in percent of a server, on servers of their choice.
+/// Shops with the given CPU demand, in percent of a server, on the given servers.
 fn shops(servers: u64, loads: &[(f64, u64)]) -> Model {
     let mut model = Model::new(schema(&["Shop buy"]), POLICY, settings());
     for _ in 0..servers {
@@ -47,7 +47,7 @@ fn each_reserved_actor_has_its_own_server() {
     let (first, second) = (model.place[&shop(0)], model.place[&shop(1)]);
     assert_ne!(first, second, "{:#?}", model.story());
     assert_eq!(model.on(first).len(), 1);
-    // The heaviest left first; then the others' server was below the bound again, or the second has its own, too.
+    // The heaviest shop left first; then the others' server was below the bound again, or the second was reserved, too.
     let moves = model.moves.len();
     model.run(30);
     assert_eq!(model.moves.len(), moves, "{:#?}", model.story());
@@ -80,7 +80,7 @@ fn at_the_maximum_of_servers_reserved_actors_share() {
     let mut reserved: Vec<ActorId> = model.reserved().into_iter().map(|(_, actor)| actor).collect();
     reserved.sort();
     assert_eq!(reserved, [shop(0), shop(1)], "{:#?}", model.story());
-    // Two more get hot, and there is no server left for either.
+    // Two more become hot, and no server is left for either.
     model.flows[2].weight = 500.0;
     model.flows[3].weight = 400.0;
     model.run(8);
@@ -88,7 +88,7 @@ fn at_the_maximum_of_servers_reserved_actors_share() {
     assert_ne!(
         model.place[&shop(0)],
         model.place[&shop(1)],
-        "the one with most use is alone"
+        "the actor with most use is alone"
     );
     let moves = model.moves.len();
     model.run(30);
@@ -96,7 +96,7 @@ fn at_the_maximum_of_servers_reserved_actors_share() {
 }
 
 #[test]
-fn a_reserved_actor_keeps_its_reservation_when_its_server_is_emptied() {
+fn a_reservation_survives_the_drain_of_its_server() {
     let mut model = shops(1, &[(60.0, 1), (17.0, 1), (15.0, 1)]);
     model.run(6);
     let node = model.place[&shop(0)];
@@ -113,7 +113,7 @@ fn a_reserved_actor_keeps_its_reservation_when_its_server_is_emptied() {
 }
 
 #[test]
-fn an_actor_that_no_server_has_memory_for_does_not_make_the_cluster_grow() {
+fn the_cluster_does_not_grow_for_an_actor_too_large_for_memory() {
     let mut model = shops(1, &[(60.0, 1), (17.0, 1), (15.0, 1)]);
     let huge = ActorModel {
         references: Vec::new(),
@@ -126,19 +126,19 @@ fn an_actor_that_no_server_has_memory_for_does_not_make_the_cluster_grow() {
 }
 
 #[test]
-fn a_changed_policy_ends_what_the_old_one_asked_for() {
+fn a_policy_change_ends_old_reservations() {
     let mut model = shops(1, &[(60.0, 1), (17.0, 1), (15.0, 1)]);
     model.run(6);
     assert_eq!(model.reserved().len(), 1);
     let source = "server.cpu.perc > 95 or server.cpu.perc < 60 => balance({Shop}, cpu);";
-    let compiled = compile("new.epl", source, &model.schema).expect("it compiles");
+    let compiled = compile("new.epl", source, &model.schema).expect("the policy compiles");
     model.change_policy(Arc::new(compiled.policy));
     model.run(12);
     assert_eq!(model.reserved(), []);
     assert_eq!(
         model.servers(),
         [NodeId(1)],
-        "nobody needs the second server: {:#?}",
+        "the second server is not needed: {:#?}",
         model.story()
     );
 }

@@ -35,7 +35,6 @@ pub(crate) fn schema(lines: &[&str]) -> Schema {
     schema
 }
 
-/// An actor.
 pub(crate) fn actor(kind: &str, key: u64) -> ActorId {
     ActorId::new(ActorType::of(kind), key)
 }

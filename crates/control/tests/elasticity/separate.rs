@@ -1,4 +1,4 @@
-//! `separate`: kept at placement, restored by moves, and never broken by them.
+//! `separate`: respected at placement, restored by moves, and never broken by them.
 
 use elastin_types::{ActorId, Method, NodeId};
 
@@ -31,7 +31,7 @@ fn serve(model: &mut Model, actor: ActorId) {
 }
 
 #[test]
-fn replicas_of_each_other_part_when_there_is_a_server() {
+fn replicas_are_separated_when_there_is_a_server() {
     let mut model = model(PAIRS, 3);
     for key in 0..3 {
         let others = (0..3)
@@ -54,7 +54,7 @@ fn replicas_of_each_other_part_when_there_is_a_server() {
 }
 
 #[test]
-fn on_one_server_they_stay_and_the_record_says_why() {
+fn on_a_single_server_the_refusal_is_recorded() {
     let mut model = model(PAIRS, 1);
     for key in 0..2 {
         let replica = ActorModel {
@@ -73,7 +73,7 @@ fn on_one_server_they_stay_and_the_record_says_why() {
 }
 
 #[test]
-fn two_types_part_and_new_actors_keep_apart() {
+fn two_types_are_separated_and_new_actors_stay_apart() {
     let mut model = model(TYPES, 2);
     for key in 0..4 {
         model.add_actor(actor("Reader", key), NodeId(1), ActorModel::default());

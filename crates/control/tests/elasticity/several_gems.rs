@@ -10,7 +10,7 @@ use crate::schemas::{actor, schema};
 const BALANCE: &str = "server.cpu.perc > 80 or server.cpu.perc < 60 => balance({Worker}, cpu);";
 const GEMS: [NodeId; 4] = [NodeId(1000), NodeId(1001), NodeId(1002), NodeId(1003)];
 
-/// Workers of 50 ms per second each, on servers in turn.
+/// Workers of 50 ms CPU per second each, on servers in turn.
 fn workers(servers: u64, count: u64) -> Model {
     let mut model = Model::new(schema(&["Worker run"]), BALANCE, settings());
     let nodes: Vec<NodeId> = (0..servers).map(|_| model.add_server()).collect();
@@ -34,7 +34,7 @@ fn workers(servers: u64, count: u64) -> Model {
 }
 
 #[test]
-fn the_hot_folder_gets_its_server_whoever_manages() {
+fn the_hot_folder_gets_its_server_with_any_gem() {
     let mut model = metadata();
     for gem in &GEMS[1..] {
         model.add_gem(*gem);
@@ -50,7 +50,7 @@ fn the_hot_folder_gets_its_server_whoever_manages() {
 
 #[test]
 fn an_overloaded_cluster_grows_by_a_vote() {
-    // Four servers with 100 % each.
+    // Four servers at 100 % each.
     let mut model = workers(4, 80);
     model.run(40);
     for node in model.servers() {
@@ -65,9 +65,9 @@ fn an_overloaded_cluster_grows_by_a_vote() {
 }
 
 #[test]
-fn one_manager_with_overloaded_servers_is_voted_down_by_those_with_idle_ones() {
+fn managers_with_idle_servers_vote_down_growth() {
     let mut model = workers(8, 100);
-    // Two servers are full of actors that can't go: most others are about half full.
+    // Two servers are full of actors that cannot move; most others are about half full.
     model.restrict(Settings {
         servers_min: 8,
         ..settings()

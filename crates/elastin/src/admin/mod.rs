@@ -1,12 +1,12 @@
-//! What operators can ask of a cluster. The requests are plain data: the command line, the embedded cluster and tests make
-//! them, and every node serves them, over the cluster's own connections.
+//! Admin requests of operators. They are plain data: the command line, the embedded cluster and tests send them, and every node
+//! serves them over the cluster's own connections.
 
 mod retry;
 mod service;
 
-pub(crate) use retry::until_arrived;
+pub(crate) use retry::retry_move;
 
-pub(crate) use service::{AdminService, AdminTask, Asker, Moves, answer, moved};
+pub(crate) use service::{AdminService, AdminTask, Moves, Requester, answer, move_result};
 
 use elastin_protocol::MoveError;
 use elastin_types::{ActorId, NodeId};
@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::ServerStatus;
 
-/// Something that an operator asks of a cluster.
+/// A request of an operator to a node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AdminRequest {
-    /// Move an actor. Put to the owner of the actor's place in the directory. Answered by [`AdminReply::Done`].
+    /// Move an actor. Sent to the node that owns the actor's directory slot. Answered by [`AdminReply::Done`].
     Move {
         /// The actor.
         actor: ActorId,
-        /// The server that it shall go to.
+        /// The server to move it to.
         to: NodeId,
     },
-    /// Empty yourself and leave. Put to the server that shall. Answered by [`AdminReply::Done`] when it has begun.
+    /// Drain the receiving server and leave. Answered by [`AdminReply::Done`] when the drain has begun.
     Drain,
-    /// Say how the servers are. Put to the node that runs the global elasticity manager. Answered by
+    /// Report the status of all servers. Sent to the node that runs the global elasticity manager. Answered by
     /// [`AdminReply::Servers`].
     Status,
 }
@@ -34,13 +34,13 @@ pub enum AdminRequest {
 /// The answer to an [`AdminRequest`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AdminReply {
-    /// It is done.
+    /// The request was carried out.
     Done,
     /// The servers, as they last reported.
     Servers(Vec<ServerStatus>),
 }
 
-/// Why an [`AdminRequest`] was not carried out. Nothing was changed, except perhaps after [`AdminError::NoAnswer`].
+/// Why an [`AdminRequest`] failed. Nothing was changed, except perhaps after [`AdminError::NoAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum AdminError {
     /// There is no server of this name.
@@ -49,14 +49,14 @@ pub enum AdminError {
     /// The actor is active nowhere.
     #[error("the actor is active nowhere")]
     NotActive,
-    /// The move was refused or failed: the actor is where it was.
+    /// The move was refused or failed: the actor has not move_result.
     #[error(transparent)]
     Move(#[from] MoveError),
-    /// The node that was asked does not do such things.
-    #[error("the node that was asked is not the one that does this: try again")]
+    /// The receiving node is not the one that serves such a request.
+    #[error("the request reached a node that does not serve it: try again")]
     WrongNode,
-    /// No answer came in time, or the node that was to do it is gone. It may have been done.
-    #[error("no answer came")]
+    /// No answer arrived in time, or the serving node is gone. The request may have been carried out.
+    #[error("no answer arrived in time; the request may have been carried out")]
     NoAnswer,
 }
 
@@ -66,27 +66,27 @@ pub type AdminResult = Result<AdminReply, AdminError>;
 /// A frame of class `Admin`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum AdminFrame {
-    /// Somebody asks.
+    /// A request.
     Ask {
-        /// Names the request for whoever made it.
-        request: u64,
-        /// What is asked.
-        what: AdminRequest,
+        /// The sender's id of the request.
+        id: u64,
+        /// The request.
+        request: AdminRequest,
     },
     /// To the host of an actor: move it.
     MoveHere {
-        /// Names the request for whoever made it.
-        request: u64,
+        /// The sender's id of the request.
+        id: u64,
         /// The actor.
         actor: ActorId,
-        /// Where to.
+        /// The target.
         to: NodeId,
     },
     /// The answer to both.
     Answer {
-        /// The request.
-        request: u64,
-        /// How it ended.
+        /// The request's id.
+        id: u64,
+        /// The outcome.
         result: AdminResult,
     },
 }

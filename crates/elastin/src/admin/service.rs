@@ -1,4 +1,4 @@
-//! Where a node serves operators: finds out who has to do what, passes it on, and brings the answer back.
+//! Serves admin requests at a node: finds the node that must act, forwards the request, and returns the answer.
 
 use std::collections::HashMap;
 
@@ -10,153 +10,163 @@ use tokio::sync::oneshot;
 use super::{AdminError, AdminFrame, AdminReply, AdminRequest, AdminResult};
 use crate::wire;
 
-/// Who wants to know how a request ended.
-pub(crate) enum Asker {
-    /// Somebody on another node, by the number of the request there.
-    Remote { node: NodeId, request: u64 },
-    /// Somebody in this process.
+/// The recipient of a request's outcome.
+pub(crate) enum Requester {
+    /// Another node, with its id of the request.
+    Remote { node: NodeId, id: u64 },
+    /// A task of this process.
     Local(oneshot::Sender<AdminResult>),
 }
 
-/// A request that another node was asked to carry out.
-struct PassedOn {
+/// A request that was forwarded to another node.
+struct Forwarded {
     to: NodeId,
-    asker: Asker,
+    requester: Requester,
 }
 
-/// The requests that are under way at this node.
+/// The forwarded requests that are in flight.
 #[derive(Default)]
 pub(crate) struct AdminService {
-    passed_on: HashMap<u64, PassedOn>,
-    numbers: u64,
+    forwarded: HashMap<u64, Forwarded>,
+    last_id: u64,
 }
 
-/// What the node itself has to do for an operator.
+/// A request that this node must carry out itself.
 pub(crate) enum AdminTask {
-    Move { actor: ActorId, to: NodeId, asker: Asker },
-    Drain { asker: Asker },
-    Status { asker: Asker },
+    Move {
+        actor: ActorId,
+        to: NodeId,
+        requester: Requester,
+    },
+    Drain {
+        requester: Requester,
+    },
+    Status {
+        requester: Requester,
+    },
 }
 
 impl AdminService {
-    /// A frame of class admin came. Returns what this node has to do itself.
-    pub(crate) fn hear(
+    /// Handles a frame of class admin. Returns the task for this node, if there is one.
+    pub(crate) fn handle_frame(
         &mut self,
-        peer: &NodeDriver,
+        driver: &NodeDriver,
         roster: &Roster,
         from: NodeId,
         payload: &[u8],
     ) -> Option<AdminTask> {
         match wire::decode(from, payload)? {
-            AdminFrame::Ask { request, what } => self.ask(peer, roster, Asker::Remote { node: from, request }, what),
-            AdminFrame::MoveHere { request, actor, to } => {
-                let asker = Asker::Remote { node: from, request };
-                Some(AdminTask::Move { actor, to, asker })
+            AdminFrame::Ask { id, request } => {
+                self.submit(driver, roster, Requester::Remote { node: from, id }, request)
             }
-            AdminFrame::Answer { request, result } => {
-                if let Some(PassedOn { asker, .. }) = self.passed_on.remove(&request) {
-                    answer(peer, asker, result);
+            AdminFrame::MoveHere { id, actor, to } => {
+                let requester = Requester::Remote { node: from, id };
+                Some(AdminTask::Move { actor, to, requester })
+            }
+            AdminFrame::Answer { id, result } => {
+                if let Some(Forwarded { requester, .. }) = self.forwarded.remove(&id) {
+                    answer(driver, requester, result);
                 }
                 None
             }
         }
     }
 
-    /// Somebody asks. Returns what this node has to do itself.
-    pub(crate) fn ask(
+    /// Serves a request. Returns the task for this node, if there is one.
+    pub(crate) fn submit(
         &mut self,
-        peer: &NodeDriver,
+        driver: &NodeDriver,
         roster: &Roster,
-        asker: Asker,
-        what: AdminRequest,
+        requester: Requester,
+        request: AdminRequest,
     ) -> Option<AdminTask> {
-        let (actor, to) = match what {
-            AdminRequest::Drain => return Some(AdminTask::Drain { asker }),
-            AdminRequest::Status => return Some(AdminTask::Status { asker }),
+        let (actor, to) = match request {
+            AdminRequest::Drain => return Some(AdminTask::Drain { requester }),
+            AdminRequest::Status => return Some(AdminTask::Status { requester }),
             AdminRequest::Move { actor, to } => (actor, to),
         };
-        // The directory forgets the actors of a dead server only when they are called again.
-        let host = peer.host_of(&actor).filter(|host| roster.members.contains_key(host));
+        // The directory drops the actors of a dead server lazily, on their next call.
+        let host = driver.host_of(&actor).filter(|host| roster.members.contains_key(host));
         match host {
-            None if !peer.answers_for(&actor) => answer(peer, asker, Err(AdminError::WrongNode)),
-            None => answer(peer, asker, Err(AdminError::NotActive)),
-            Some(host) if host == peer.me() => return Some(AdminTask::Move { actor, to, asker }),
+            None if !driver.answers_for(&actor) => answer(driver, requester, Err(AdminError::WrongNode)),
+            None => answer(driver, requester, Err(AdminError::NotActive)),
+            Some(host) if host == driver.me() => return Some(AdminTask::Move { actor, to, requester }),
             Some(host) => {
-                let request = self.pass_on(host, asker);
-                send(peer, host, &AdminFrame::MoveHere { request, actor, to });
+                let id = self.track(host, requester);
+                send(driver, host, &AdminFrame::MoveHere { id, actor, to });
             }
         }
         None
     }
 
-    /// Asks another node.
-    pub(crate) fn ask_of(&mut self, peer: &NodeDriver, to: NodeId, asker: Asker, what: AdminRequest) {
-        let request = self.pass_on(to, asker);
-        send(peer, to, &AdminFrame::Ask { request, what });
+    /// Sends a request to another node.
+    pub(crate) fn forward(&mut self, driver: &NodeDriver, to: NodeId, requester: Requester, request: AdminRequest) {
+        let id = self.track(to, requester);
+        send(driver, to, &AdminFrame::Ask { id, request });
     }
 
-    fn pass_on(&mut self, to: NodeId, asker: Asker) -> u64 {
-        self.numbers += 1;
-        self.passed_on.insert(self.numbers, PassedOn { to, asker });
-        self.numbers
+    fn track(&mut self, to: NodeId, requester: Requester) -> u64 {
+        self.last_id += 1;
+        self.forwarded.insert(self.last_id, Forwarded { to, requester });
+        self.last_id
     }
 
-    /// The membership changed. Who is gone answers no more: whoever waits for it hears that, and need not wait in vain.
-    pub(crate) fn meet(&mut self, peer: &NodeDriver, roster: &Roster) {
+    /// Fails the requests that were forwarded to nodes which are no longer members: they never answer.
+    pub(crate) fn roster_changed(&mut self, driver: &NodeDriver, roster: &Roster) {
         let lost = self
-            .passed_on
-            .extract_if(|_, passed| !roster.members.contains_key(&passed.to));
-        for (_, PassedOn { asker, .. }) in lost {
-            answer(peer, asker, Err(AdminError::NoAnswer));
+            .forwarded
+            .extract_if(|_, forwarded| !roster.members.contains_key(&forwarded.to));
+        for (_, Forwarded { requester, .. }) in lost {
+            answer(driver, requester, Err(AdminError::NoAnswer));
         }
     }
 }
 
-/// Tells whoever asked how it ended.
-pub(crate) fn answer(peer: &NodeDriver, asker: Asker, result: AdminResult) {
-    match asker {
-        Asker::Remote { node, request } => send(peer, node, &AdminFrame::Answer { request, result }),
-        // Whoever asked may have lost retry_limit.
-        Asker::Local(answer) => drop(answer.send(result)),
+/// Sends the outcome of a request to its requester.
+pub(crate) fn answer(driver: &NodeDriver, requester: Requester, result: AdminResult) {
+    match requester {
+        Requester::Remote { node, id } => send(driver, node, &AdminFrame::Answer { id, result }),
+        // Fails if the requester has timed out.
+        Requester::Local(answer) => drop(answer.send(result)),
     }
 }
 
-/// What the end of a move means to whoever asked for it.
-pub(crate) fn moved<T>(result: Result<T, elastin_protocol::MoveError>) -> AdminResult {
+/// The admin result of a move.
+pub(crate) fn move_result<T>(result: Result<T, elastin_protocol::MoveError>) -> AdminResult {
     result.map(|_| AdminReply::Done).map_err(AdminError::Move)
 }
 
-fn send(peer: &NodeDriver, to: NodeId, frame: &AdminFrame) {
-    if let Err(error) = peer.send(to, Class::Admin, &wire::encode(frame)) {
-        // Whoever asked has a time limit.
-        tracing::warn!(%to, %error, "an admin frame was dropped");
+fn send(driver: &NodeDriver, to: NodeId, frame: &AdminFrame) {
+    if let Err(error) = driver.send(to, Class::Admin, &wire::encode(frame)) {
+        // The requester has a timeout, so nothing waits for ever.
+        tracing::warn!(%to, %error, "dropped an admin frame");
     }
 }
 
-/// Moves under way at a node, and who asked for each.
-pub(crate) struct Moves<Who> {
-    under_way: HashMap<MoveId, Who>,
+/// The moves that a node has in flight, each with its origin.
+pub(crate) struct Moves<Origin> {
+    in_flight: HashMap<MoveId, Origin>,
     begun: u64,
 }
 
-impl<Who> Default for Moves<Who> {
+impl<Origin> Default for Moves<Origin> {
     fn default() -> Self {
         Self {
-            under_way: HashMap::new(),
+            in_flight: HashMap::new(),
             begun: 0,
         }
     }
 }
 
-impl<Who> Moves<Who> {
-    pub(crate) fn begin(&mut self, who: Who) -> MoveId {
+impl<Origin> Moves<Origin> {
+    pub(crate) fn begin(&mut self, origin: Origin) -> MoveId {
         self.begun += 1;
         let id = MoveId(self.begun);
-        self.under_way.insert(id, who);
+        self.in_flight.insert(id, origin);
         id
     }
 
-    pub(crate) fn end(&mut self, id: MoveId) -> Option<Who> {
-        self.under_way.remove(&id)
+    pub(crate) fn end(&mut self, id: MoveId) -> Option<Origin> {
+        self.in_flight.remove(&id)
     }
 }

@@ -1,4 +1,4 @@
-//! What the drivers of local and global elasticity managers share.
+//! Helpers shared by the drivers of the local and global elasticity managers.
 
 use std::time::Duration;
 
@@ -27,9 +27,9 @@ pub(crate) fn members_of(roster: &Roster) -> Vec<Member> {
         .collect()
 }
 
-/// The node that runs the global manager: the supervisor if there is one, else the server that has been there longest and
-/// stays. Everybody finds the same one in the same roster, and a manager can be lost at any time, so nothing more is needed
-/// for an election.
+/// The node that runs the global manager: the supervisor, or else the oldest server that is not draining.
+///
+/// Equal rosters give the same node, and a manager may be lost at any time, so this needs no election protocol.
 pub(crate) fn global_manager(roster: &Roster) -> Option<NodeId> {
     let oldest = |fits: &dyn Fn(&MemberRecord) -> bool| {
         let mut members = roster.members.iter();
@@ -57,13 +57,13 @@ pub(crate) fn new_actor(roster: &Roster, actor: ActorId, caller: Caller, caller_
     }
 }
 
-/// Sleeps until a manager's timer is due; for ever if it has none.
+/// Sleeps until a manager's timer is due, or for ever without one.
 pub(crate) async fn sleep_until_due(sleeper: &Sleeper, due: Option<Time>) {
-    let soonest = sleeper.clock().now() + TIMER_MIN;
-    sleeper.sleep_until(due.map(|due| due.max(soonest))).await;
+    let earliest = sleeper.clock().now() + TIMER_MIN;
+    sleeper.sleep_until(due.map(|due| due.max(earliest))).await;
 }
 
-/// The shortest sleep, so that a timer in the past does not keep a core busy.
+/// The shortest sleep, so that an overdue timer does not spin.
 const TIMER_MIN: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_global_manager_is_the_supervisor_or_the_oldest_server_that_stays() {
+    fn the_global_manager_is_the_supervisor_or_the_oldest_server() {
         let check = |records: &[(u64, Role, bool)], expected: Option<u64>| {
             assert_eq!(global_manager(&roster(records)), expected.map(NodeId), "{records:?}");
         };

@@ -1,4 +1,4 @@
-//! A global elasticity manager and what it leaves behind for people to look at.
+//! Driver of the global elasticity manager, which records its decisions in the cluster's status.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::settings::ClusterSettings;
 use crate::status::Status;
 
-/// A global manager, run by whichever node is to: the supervisor, or a server without one.
+/// The global manager, which runs on the supervisor, or on a server if there is no supervisor.
 pub(crate) struct Global {
     gem: Gem,
     status: Arc<Mutex<Status>>,
@@ -37,26 +37,25 @@ impl Global {
         self.gem.next_timer()
     }
 
-    /// Tells it something, and keeps what is for the record. The rest of its commands are for the caller to carry out, in
-    /// order.
-    pub(crate) fn tell(&mut self, now: Time, event: GemEvent) -> Vec<GemCommand> {
+    /// Handles an event and records reports, decisions and capacities. The caller executes the returned commands in order.
+    pub(crate) fn handle(&mut self, now: Time, event: GemEvent) -> Vec<GemCommand> {
         if let GemEvent::Message {
             message: ControlMessage::Report(report),
             ..
         } = &event
         {
             let reserved_for = report.reservations.iter().map(|reservation| reservation.actor.clone());
-            self.status.lock().reported(&report.server, reserved_for.collect());
+            self.status.lock().record_report(&report.server, reserved_for.collect());
         }
         let mut commands = Vec::new();
         self.gem.handle(now, event, &mut commands);
         commands.retain_mut(|command| match command {
             GemCommand::Record(decision) => {
-                self.status.lock().decided((**decision).clone());
+                self.status.lock().record_decision((**decision).clone());
                 false
             }
             GemCommand::Measured(capacity) => {
-                self.status.lock().measured(*capacity);
+                self.status.lock().record_capacity(*capacity);
                 false
             }
             GemCommand::Send { .. } | GemCommand::AddServers { .. } | GemCommand::RemoveServer { .. } => true,

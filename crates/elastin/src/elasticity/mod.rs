@@ -1,4 +1,4 @@
-//! Drivers of the elasticity managers: frames between them, and the supervisor's global manager.
+//! Drivers of the elasticity managers.
 
 pub(crate) mod control;
 pub(crate) mod global;

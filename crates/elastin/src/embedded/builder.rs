@@ -1,4 +1,4 @@
-//! How an embedded cluster is set up.
+//! Builder of embedded clusters.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::status::Status;
 use crate::trust;
 use crate::{App, AppError};
 
-/// The elasticity period of an embedded cluster, unless it or its policy sets another.
+/// The default elasticity period of an embedded cluster.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Sets up an [`Embedded`] cluster.
@@ -49,7 +49,7 @@ pub struct EmbeddedBuilder {
 /// Why an embedded cluster could not be started. Nothing of it runs.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
-    /// The application is wrong.
+    /// The application has an error.
     #[error(transparent)]
     App(#[from] AppError),
     /// Its files can't be opened.
@@ -58,23 +58,23 @@ pub enum EmbeddedError {
     /// Its stores can't be served.
     #[error("the cluster's stores can't be served: {0}")]
     Serve(#[from] served::ServeError),
-    /// The system refused something that it needs.
-    #[error("the system refused what the cluster needs: {0}")]
+    /// An operation of the operating system failed.
+    #[error("the operating system refused an operation: {0}")]
     System(#[from] std::io::Error),
-    /// Its servers end again and again before they have joined.
-    #[error("its servers don't stay: {reason}")]
+    /// Its servers repeatedly exited before they had joined.
+    #[error("the cluster's servers keep exiting before they join: {reason}")]
     ServersEnd {
-        /// How the last one ended.
+        /// How the last one exited.
         reason: String,
     },
-    /// Its servers did not come up.
-    #[error("{started} of {wanted} servers came up within {limit:?}")]
+    /// Not all of its servers joined in time.
+    #[error("only {started} of {wanted} servers joined within {limit:?}")]
     ServersMissing {
-        /// How many came up.
+        /// How many joined.
         started: usize,
-        /// How many were wanted.
+        /// How many were started.
         wanted: u32,
-        /// How long was waited.
+        /// The timeout.
         limit: Duration,
     },
     /// Its metrics can't be served.
@@ -129,14 +129,14 @@ impl EmbeddedBuilder {
         self
     }
 
-    /// What the network of each server can carry, in megabits per second: without it, `server.net.perc` is unknown.
+    /// The network capacity of each server, in megabits per second. Without it, `server.net.perc` is unknown.
     pub fn net_mbit(mut self, mbit: f64) -> Self {
         self.net_mbit = Some(mbit);
         self
     }
 
-    /// Serves the metrics of the supervisor here, which must be on the loopback interface, and those of `server-N` at the
-    /// Nth port after.
+    /// Serves the supervisor's metrics at this address, which must be on the loopback interface, and those of `server-N` at the
+    /// Nth port after it.
     pub fn metrics(mut self, address: SocketAddr) -> Self {
         self.metrics = Some(address);
         self
@@ -148,7 +148,7 @@ impl EmbeddedBuilder {
         self
     }
 
-    /// Another policy than the application's.
+    /// A policy to use instead of the application's.
     pub fn policy(mut self, policy: PolicySource) -> Self {
         self.policy = policy;
         self
@@ -171,22 +171,22 @@ impl EmbeddedBuilder {
         self
     }
 
-    /// The first arguments of server processes, by which the program knows that it shall run as a node: it then calls
-    /// [`App::run`](crate::App::run) with what begins with `node`. By default just `node`, which [`App::main`](crate::App::main)
-    /// knows.
+    /// The first arguments of server processes, which tell the program to run as a node. The program must then call
+    /// [`App::run`](crate::App::run) with the arguments from `node` on. The default is `node`, which
+    /// [`App::main`](crate::App::main) handles.
     pub fn node_arguments<T: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
         self.node_arguments = arguments.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Lets the cluster's processes talk in TLS, by certificates of an authority that is made for this one run. On one
-    /// machine the secret that they share is enough; this is to see what encryption costs.
+    /// Connects the cluster's processes over TLS, with certificates of an authority made for this run. On one machine the shared
+    /// secret is enough; this serves to measure the cost of encryption.
     pub fn encrypted(mut self) -> Self {
         self.encrypted = true;
         self
     }
 
-    /// Starts the cluster and waits until its servers are there.
+    /// Starts the cluster and waits until its servers have joined.
     pub async fn start(self) -> Result<Embedded, EmbeddedError> {
         self.app.check()?;
         let policy = Arc::new(self.app.compile(&self.policy)?);
@@ -233,7 +233,7 @@ impl EmbeddedBuilder {
             .store(&*coordination)
             .await
             .map_err(|error| failed(error.into()))?;
-        // An earlier life had another secret.
+        // A previous run had another secret.
         trust::agree(&coordination, &security).await.map_err(failed)?;
         let options = MemberOptions::new(
             "supervisor",
@@ -263,12 +263,12 @@ impl EmbeddedBuilder {
         let status = Arc::new(Mutex::new(Status::default()));
         let metrics = match self.metrics {
             Some(address) => {
-                let (peer, status) = (member.peer.clone(), Arc::clone(&status));
+                let (driver, status) = (member.driver.clone(), Arc::clone(&status));
                 let measure = move || Measures {
                     name: "supervisor".into(),
                     server: None,
                     store: measured.measures(),
-                    peer: peer.measures(),
+                    driver: driver.measures(),
                     servers: Some(status.lock().servers().len() as u64),
                 };
                 Some(MetricsServer::start(address, measure).await?)
@@ -278,11 +278,10 @@ impl EmbeddedBuilder {
         let (exits, exited) = mpsc::unbounded_channel();
         let metrics_at = metrics.as_ref().map(MetricsServer::address);
         let provisioner = ProcessProvisioner::new(program, arguments, secret.clone(), metrics_at, exits);
-        let (requests, asked) = mpsc::unbounded_channel();
+        let (requests, request_receiver) = mpsc::unbounded_channel();
         let supervisor = Supervisor::new(member, provisioner, policy, &settings, Arc::clone(&status));
-        let all_there = supervisor.start(self.servers, exited, asked)?;
-        let there = tokio::time::timeout(REQUEST_TIME_MAX, all_there).await;
-        match there {
+        let all_joined = supervisor.start(self.servers, exited, request_receiver)?;
+        match tokio::time::timeout(REQUEST_TIME_MAX, all_joined).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(reason))) => return Err(EmbeddedError::ServersEnd { reason }),
             _ => {

@@ -1,7 +1,7 @@
 //! The embedded cluster: server processes of this program on this machine, under a supervisor in this process.
 //!
-//! The supervisor serves coordination and state over loopback, owns the directory, runs the one global elasticity manager,
-//! and starts and ends servers. Nothing needs to be installed.
+//! The supervisor serves coordination and state over loopback, owns the directory, runs the global elasticity manager, and starts
+//! and stops servers. Nothing needs to be installed.
 
 mod builder;
 mod previous_run;
@@ -20,7 +20,7 @@ use elastin_types::ActorId;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::admin::{AdminError, AdminResult, until_arrived};
+use crate::admin::{AdminError, AdminResult, retry_move};
 use crate::member::MemberOptions;
 use crate::metrics::MetricsServer;
 use crate::status::{ServerStatus, Status};
@@ -29,7 +29,7 @@ use crate::{App, Cluster};
 pub use builder::{EmbeddedBuilder, EmbeddedError};
 use supervisor::Request;
 
-/// How long an operator's request may take before the supervisor is thought to be stuck.
+/// How long an operator waits for the supervisor's answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A running embedded cluster. Its servers end when it is dropped or shut down.
@@ -42,16 +42,16 @@ pub struct Embedded {
     status: Arc<Mutex<Status>>,
     clients: Mutex<Vec<Cluster>>,
     clients_made: AtomicU64,
-    // Serves the stores for as long as the cluster lives.
+    // Serves the stores until it is dropped.
     stores: elastin_stores::served::Server,
-    // Likewise the supervisor's metrics.
+    // Serves the supervisor's metrics until it is dropped.
     _metrics: Option<MetricsServer>,
-    // Keeps the files of a cluster that nobody gave a place for; removed at the end.
+    // The files of a cluster without a data directory, removed on drop.
     _temporary: Option<tempfile::TempDir>,
 }
 
 impl Embedded {
-    /// A client of the cluster, connected as a member of its own: its calls count as `client` in policies.
+    /// A new client, connected as a member of its own. Its calls count as `client` in policies.
     pub async fn client(&self) -> anyhow::Result<Client> {
         let number = self.clients_made.fetch_add(1, Ordering::Relaxed) + 1;
         let options = MemberOptions::new(
@@ -67,8 +67,8 @@ impl Embedded {
         Ok(client)
     }
 
-    /// Where operators and clients in other processes find the cluster. They need its secret as well, which is in the file
-    /// `secret` of its directory.
+    /// The address at which operators and clients of other processes join. They also need the cluster's secret, which is in the file
+    /// `secret` of its data directory.
     pub fn address(&self) -> SocketAddr {
         self.stores.address()
     }
@@ -78,17 +78,17 @@ impl Embedded {
         self.status.lock().servers()
     }
 
-    /// All decisions so far, oldest first, each as it stands now.
+    /// All decisions so far, oldest first, each in its current state.
     pub fn decisions(&self) -> Vec<Decision> {
         self.status.lock().decisions()
     }
 
-    /// What the servers were asked for and what they had, period by period: what elasticity metrics are made from.
+    /// The demand for servers and their supply, period by period, as input of elasticity metrics.
     pub fn capacities(&self) -> Vec<Capacity> {
         self.status.lock().capacities()
     }
 
-    /// What the actors of this cluster are called in messages.
+    /// The application that the cluster runs.
     pub fn app(&self) -> &App {
         &self.app
     }
@@ -98,14 +98,14 @@ impl Embedded {
         self.status.lock().with_names(&decision.explain(self.app.schema()))
     }
 
-    /// Moves an actor to a server, as an operator; no policy is asked.
+    /// Moves an actor to a server, as an operator. Policies are not consulted.
     pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), AdminError> {
-        until_arrived(|| self.ask_for_move(actor, server)).await.map(drop)
+        retry_move(|| self.request_move(actor, server)).await.map(drop)
     }
 
-    async fn ask_for_move(&self, actor: &ActorId, server: &str) -> AdminResult {
+    async fn request_move(&self, actor: &ActorId, server: &str) -> AdminResult {
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::Move {
+        self.send(Request::Move {
             actor: actor.clone(),
             server: server.into(),
             answer,
@@ -116,24 +116,24 @@ impl Embedded {
         }
     }
 
-    /// Starts one more server and waits until it takes actors; gives its name.
+    /// Starts one more server and waits until it has joined. Returns its name.
     pub async fn add_server(&self) -> anyhow::Result<String> {
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::Add { answer });
+        self.send(Request::Add { answer });
         tokio::time::timeout(REQUEST_TIME_MAX, answered)
             .await??
             .map_err(Into::into)
     }
 
-    /// Empties a server and ends it.
+    /// Drains a server, which ends then.
     pub fn drain(&self, server: &str) {
-        self.ask(Request::Drain { server: server.into() });
+        self.send(Request::Drain { server: server.into() });
     }
 
-    /// Kills a server's process, as a crash would. Says whether it was there.
+    /// Kills a server's process, as a crash would. Returns whether there was such a server.
     pub async fn kill(&self, server: &str) -> bool {
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::Kill {
+        self.send(Request::Kill {
             server: server.into(),
             answer,
         });
@@ -143,26 +143,26 @@ impl Embedded {
     /// The operating system's id of a server's process.
     pub async fn process_id(&self, server: &str) -> Option<u32> {
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::ProcessId {
+        self.send(Request::ProcessId {
             server: server.into(),
             answer,
         });
         answered.await.ok().flatten()
     }
 
-    /// Ends all servers, and the cluster.
+    /// Stops all servers and ends the cluster.
     pub async fn shutdown(self) {
         let clients = std::mem::take(&mut *self.clients.lock());
         for client in clients {
             client.leave().await;
         }
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::Shutdown { answer });
+        self.send(Request::Shutdown { answer });
         let _ = answered.await;
     }
 
-    fn ask(&self, request: Request) {
-        // The supervisor ends only with the cluster.
+    fn send(&self, request: Request) {
+        // The supervisor outlives this handle, unless it has lost its lease: then the callers' answers fail.
         let _ = self.requests.send(request);
     }
 }

@@ -1,4 +1,4 @@
-//! What an earlier life of an embedded cluster has left in its files.
+//! Cleanup after a previous run of an embedded cluster.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use elastin_protocol::store::{
 };
 use elastin_stores::CoordinationExt;
 
-/// Ends all leases of an earlier life, so that nobody waits for them to run out.
+/// Revokes all leases of a previous run, so that no member waits for them to expire.
 ///
-/// That is safe: whoever has the files open is the only one. The members of an earlier life reached coordination and state
+/// This is safe, because only one process can have the files open. The members of a previous run reached coordination and state
 /// through a supervisor that is gone, so nothing that they still do can have an effect.
 pub(super) async fn end_leases(coordination: &dyn Coordination) -> Result<(), CoordinationError> {
     for lease in leases(coordination).await? {

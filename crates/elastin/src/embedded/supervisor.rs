@@ -1,4 +1,4 @@
-//! The supervisor: one task that starts and ends servers, places new actors, and runs the global elasticity manager.
+//! The supervisor: one task that starts and stops servers, places new actors, and runs the global elasticity manager.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use elastin_types::{ActorId, Caller, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, AdminService, AdminTask, Asker, answer};
+use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, AdminService, AdminTask, Requester, answer};
 use crate::elasticity::control::{members_of, new_actor, sleep_until_due};
 use crate::elasticity::global::Global;
 use crate::member::{Member, NodeEvent};
@@ -19,7 +19,7 @@ use crate::settings::ClusterSettings;
 use crate::status::Status;
 use crate::wire::{self, ControlFrame};
 
-/// What an operator can ask of the supervisor.
+/// A request of an operator to the supervisor.
 pub(super) enum Request {
     Move {
         actor: ActorId,
@@ -45,29 +45,29 @@ pub(super) enum Request {
     },
 }
 
-/// Servers that were started and are waited for.
-struct Awaited {
+/// Servers that were started and have not all joined yet.
+struct PendingServers {
     names: Vec<String>,
-    whom: Awaiting,
+    started_for: StartedFor,
 }
 
-/// Who waits for servers.
-enum Awaiting {
-    /// Whoever started the cluster. So many servers may still end before they have joined, and are replaced.
+/// The reason why servers were started, with the recipient of the outcome.
+enum StartedFor {
+    /// The start of the cluster. Servers that end before they have joined are replaced until no failure is left.
     Start {
         all: oneshot::Sender<Result<(), String>>,
         failures_left: u32,
     },
-    /// The global manager, with the number of its asking.
+    /// The global manager, with the id of its request.
     Manager(u64),
     /// An operator.
     Operator(oneshot::Sender<std::io::Result<String>>),
-    /// Nobody: they replace servers that died.
-    Nobody,
+    /// The replacement of servers that died.
+    Replacement,
 }
 
-/// How many servers may end before they have joined while a cluster is started: on a machine that is very busy a new server may
-/// lose its lease at once. If there are more, they are not what they should be.
+/// How many servers may end before they have joined while a cluster starts: on an overloaded machine a new server may lose its
+/// lease at once. More failures mean that the program does not work as a server.
 const START_FAILURES_MAX: u32 = 3;
 
 pub(super) struct Supervisor {
@@ -77,12 +77,12 @@ pub(super) struct Supervisor {
     admin: AdminService,
     status: Arc<Mutex<Status>>,
     roster: Roster,
-    awaited: Vec<Awaited>,
+    pending: Vec<PendingServers>,
     servers_started: u32,
     servers_min: u32,
     servers_max: u32,
     placements: HashMap<u64, ActorId>,
-    placements_asked: u64,
+    placements_requested: u64,
 }
 
 impl Supervisor {
@@ -101,58 +101,63 @@ impl Supervisor {
             admin: AdminService::default(),
             status,
             roster: Roster::default(),
-            awaited: Vec::new(),
+            pending: Vec::new(),
             servers_started: 0,
             servers_min: settings.servers_min,
             servers_max: settings.servers_max,
             placements: HashMap::new(),
-            placements_asked: 0,
+            placements_requested: 0,
         }
     }
 
-    /// Starts the first servers and the supervisor's task; what is returned ends when they are all members, or with why not.
+    /// Starts the first servers and the supervisor's task. The returned receiver gets `Ok` once all have joined, or the reason why
+    /// not.
     pub(super) fn start(
         mut self,
         servers: u32,
         exited: mpsc::UnboundedReceiver<Exited>,
-        asked: mpsc::UnboundedReceiver<Request>,
+        requests: mpsc::UnboundedReceiver<Request>,
     ) -> std::io::Result<oneshot::Receiver<Result<(), String>>> {
-        let (all, all_there) = oneshot::channel();
+        let (all, all_joined) = oneshot::channel();
         let failures_left = START_FAILURES_MAX;
-        self.start_servers(servers, Awaiting::Start { all, failures_left })?;
-        tokio::spawn(self.run(exited, asked));
-        Ok(all_there)
+        self.start_servers(servers, StartedFor::Start { all, failures_left })?;
+        tokio::spawn(self.run(exited, requests));
+        Ok(all_joined)
     }
 
-    async fn run(mut self, mut exited: mpsc::UnboundedReceiver<Exited>, mut asked: mpsc::UnboundedReceiver<Request>) {
-        let (mut below, mut heard) = self.member.take_ears();
+    async fn run(
+        mut self,
+        mut exited: mpsc::UnboundedReceiver<Exited>,
+        mut requests: mpsc::UnboundedReceiver<Request>,
+    ) {
+        let (mut events, mut membership_updates) = self.member.take_receivers();
         let sleeper = self.member.runtime.clock().sleeper("the global elasticity manager");
         loop {
             let due = self.global.next_timer();
             tokio::select! {
-                Some(below) = below.recv() => self.hear(below),
-                Some(heard) = heard.recv() => match heard {
-                    MembershipUpdate::Roster(roster) => self.meet(roster),
+                Some(event) = events.recv() => self.handle_event(event),
+                Some(update) = membership_updates.recv() => match update {
+                    MembershipUpdate::Roster(roster) => self.set_roster(roster),
                     MembershipUpdate::Evicted => return tracing::error!("the supervisor lost its own lease: the cluster ends"),
                 },
-                Some(exited) = exited.recv() => self.bury(exited),
-                request = asked.recv() => match request {
+                Some(exited) = exited.recv() => self.server_exited(exited),
+                request = requests.recv() => match request {
                     Some(Request::Shutdown { answer }) => {
                         self.end(&mut exited).await;
                         let _ = answer.send(());
                         return;
                     }
                     Some(request) => self.serve(request),
-                    // Dropping the provisioner ends the servers.
+                    // Dropping the provisioner stops the servers.
                     None => return,
                 },
-                () = sleep_until_due(&sleeper, due) => self.tell(GemEvent::Tick),
+                () = sleep_until_due(&sleeper, due) => self.dispatch(GemEvent::Tick),
             }
         }
     }
 
-    fn hear(&mut self, below: NodeEvent) {
-        match below {
+    fn handle_event(&mut self, event: NodeEvent) {
+        match event {
             NodeEvent::Frame {
                 from,
                 class: Class::Control,
@@ -160,12 +165,14 @@ impl Supervisor {
                 ..
             } => {
                 if let Some(frame) = wire::decode(from, &payload) {
-                    self.hear_control(from, frame);
+                    self.handle_control(from, frame);
                 }
             }
             NodeEvent::Frame { from, payload, .. } => {
-                let task = self.admin.hear(&self.member.peer, &self.roster, from, &payload);
-                self.run_errand(task);
+                let task = self
+                    .admin
+                    .handle_frame(&self.member.driver, &self.roster, from, &payload);
+                self.run_admin_task(task);
             }
             NodeEvent::NeedPlacement {
                 actor,
@@ -176,13 +183,13 @@ impl Supervisor {
         }
     }
 
-    fn hear_control(&mut self, from: NodeId, frame: ControlFrame) {
+    fn handle_control(&mut self, from: NodeId, frame: ControlFrame) {
         match frame {
             ControlFrame::Message(message) => {
-                self.tell(GemEvent::Message { from, message });
+                self.dispatch(GemEvent::Message { from, message });
             }
             ControlFrame::ToHost { actor, message } => {
-                if let Some(host) = self.member.peer.host_of(&actor) {
+                if let Some(host) = self.member.driver.host_of(&actor) {
                     self.send(
                         host,
                         Class::Control,
@@ -190,46 +197,49 @@ impl Supervisor {
                     );
                 }
             }
-            ControlFrame::Record(decision) => self.status.lock().decided(*decision),
+            ControlFrame::Record(decision) => self.status.lock().record_decision(*decision),
             ControlFrame::Leave => {
                 if let Some(record) = self.roster.members.get(&from) {
                     self.provisioner.stop(&record.name);
                 }
             }
-            ControlFrame::Relayed { .. } => tracing::warn!(%from, "a frame for a server came to the supervisor"),
+            ControlFrame::Relayed { .. } => tracing::warn!(%from, "ignoring a server-only frame"),
         }
     }
 
-    /// What an operator wants of the supervisor itself.
-    fn run_errand(&mut self, task: Option<AdminTask>) {
-        let (asker, result) = match task {
-            Some(AdminTask::Status { asker }) => (asker, Ok(AdminReply::Servers(self.status.lock().servers()))),
-            // It hosts no actors, and ends only with its cluster.
-            Some(AdminTask::Move { asker, .. } | AdminTask::Drain { asker }) => (asker, Err(AdminError::WrongNode)),
+    /// Serves an admin task that is for the supervisor itself.
+    fn run_admin_task(&mut self, task: Option<AdminTask>) {
+        let (requester, result) = match task {
+            Some(AdminTask::Status { requester }) => (requester, Ok(AdminReply::Servers(self.status.lock().servers()))),
+            // The supervisor hosts no actors, and ends only with its cluster.
+            Some(AdminTask::Move { requester, .. } | AdminTask::Drain { requester }) => {
+                (requester, Err(AdminError::WrongNode))
+            }
             None => return,
         };
-        answer(&self.member.peer, asker, result);
+        answer(&self.member.driver, requester, result);
     }
 
     fn place(&mut self, actor: ActorId, caller: Caller, caller_node: NodeId) {
-        self.placements_asked += 1;
-        let request = self.placements_asked;
+        self.placements_requested += 1;
+        let request = self.placements_requested;
         self.placements.insert(request, actor.clone());
         let new = new_actor(&self.roster, actor, caller, caller_node);
         let from = self.member.me;
-        self.tell(GemEvent::Message {
+        self.dispatch(GemEvent::Message {
             from,
             message: ControlMessage::Place { request, new },
         });
     }
 
-    fn tell(&mut self, event: GemEvent) {
-        for command in self.global.tell(self.member.runtime.now(), event) {
-            self.carry_out(command);
+    /// Dispatches an event to the global manager and executes its commands.
+    fn dispatch(&mut self, event: GemEvent) {
+        for command in self.global.handle(self.member.runtime.now(), event) {
+            self.execute(command);
         }
     }
 
-    fn carry_out(&mut self, command: GemCommand) {
+    fn execute(&mut self, command: GemCommand) {
         match command {
             GemCommand::Send {
                 to,
@@ -237,7 +247,7 @@ impl Supervisor {
             } if to == self.member.me => {
                 if let Some(actor) = self.placements.remove(&request) {
                     self.member
-                        .peer
+                        .driver
                         .placed(actor, placement.map(|placement| placement.node));
                 }
             }
@@ -245,8 +255,8 @@ impl Supervisor {
                 self.send(to, Class::Control, &wire::encode(&ControlFrame::Message(message)));
             }
             GemCommand::AddServers { request, count, .. } => {
-                if let Err(error) = self.start_servers(count, Awaiting::Manager(request)) {
-                    self.tell(GemEvent::ProvisionFailed {
+                if let Err(error) = self.start_servers(count, StartedFor::Manager(request)) {
+                    self.dispatch(GemEvent::ProvisionFailed {
                         request,
                         reason: error.to_string(),
                     });
@@ -257,32 +267,32 @@ impl Supervisor {
         }
     }
 
-    /// The membership changed.
-    fn meet(&mut self, roster: Roster) {
+    /// Applies a new roster, and reports the pending servers that have joined.
+    fn set_roster(&mut self, roster: Roster) {
         let servers = roster.members.iter().filter(|(_, record)| record.role == Role::Server);
         self.status
             .lock()
             .set_servers(servers.map(|(node, record)| (*node, record.name.clone(), record.draining)));
         self.roster = roster;
-        self.tell(GemEvent::Members(members_of(&self.roster)));
-        self.admin.meet(&self.member.peer, &self.roster);
-        let all_there = |awaited: &Awaited| awaited.names.iter().all(|name| self.roster.named(name).is_some());
-        let (there, awaited) = std::mem::take(&mut self.awaited).into_iter().partition(all_there);
-        self.awaited = awaited;
-        for Awaited { names, whom } in there {
-            match whom {
-                Awaiting::Start { all, .. } => drop(all.send(Ok(()))),
-                Awaiting::Manager(request) => {
+        self.dispatch(GemEvent::Members(members_of(&self.roster)));
+        self.admin.roster_changed(&self.member.driver, &self.roster);
+        let all_joined = |servers: &PendingServers| servers.names.iter().all(|name| self.roster.named(name).is_some());
+        let (joined, pending) = std::mem::take(&mut self.pending).into_iter().partition(all_joined);
+        self.pending = pending;
+        for PendingServers { names, started_for } in joined {
+            match started_for {
+                StartedFor::Start { all, .. } => drop(all.send(Ok(()))),
+                StartedFor::Manager(request) => {
                     let nodes = names.iter().filter_map(|name| self.roster.named(name)).collect();
-                    self.tell(GemEvent::Provisioned { request, nodes });
+                    self.dispatch(GemEvent::Provisioned { request, nodes });
                 }
-                Awaiting::Operator(answer) => drop(answer.send(Ok(names.concat()))),
-                Awaiting::Nobody => {}
+                StartedFor::Operator(answer) => drop(answer.send(Ok(names.concat()))),
+                StartedFor::Replacement => {}
             }
         }
     }
 
-    fn start_servers(&mut self, count: u32, whom: Awaiting) -> std::io::Result<()> {
+    fn start_servers(&mut self, count: u32, started_for: StartedFor) -> std::io::Result<()> {
         let room = (self.servers_max as usize).saturating_sub(self.provisioner.count());
         if count as usize > room {
             return Err(std::io::Error::other(format!(
@@ -294,11 +304,11 @@ impl Supervisor {
         for _ in 0..count {
             names.push(self.start_server()?);
         }
-        self.awaited.push(Awaited { names, whom });
+        self.pending.push(PendingServers { names, started_for });
         Ok(())
     }
 
-    /// Starts a server; gives its name.
+    /// Starts a server and returns its name.
     fn start_server(&mut self) -> std::io::Result<String> {
         self.servers_started += 1;
         let name = format!("server-{}", self.servers_started);
@@ -306,44 +316,47 @@ impl Supervisor {
         Ok(name)
     }
 
-    /// A server's process has ended: its membership ends now, and a server that was not told to go is replaced if there are
-    /// too few.
-    fn bury(&mut self, exited: Exited) {
+    /// Ends the membership of a server whose process has exited, and replaces the server if there are too few.
+    fn server_exited(&mut self, exited: Exited) {
         if exited.expected {
-            tracing::info!(server = exited.name, "a server left");
+            tracing::info!(server = exited.name, "server left");
         } else {
-            tracing::warn!(server = exited.name, how = exited.how, "a server's process ended");
+            tracing::warn!(
+                server = exited.name,
+                how = exited.how,
+                "server process exited unexpectedly"
+            );
         }
         if let Some(node) = self.roster.named(&exited.name) {
             self.member.membership.stopped(node);
         }
-        let (lost, awaited) = std::mem::take(&mut self.awaited)
+        let (failed, pending) = std::mem::take(&mut self.pending)
             .into_iter()
-            .partition(|awaited| awaited.names.contains(&exited.name));
-        self.awaited = awaited;
-        for Awaited { mut names, whom } in lost {
-            let reason = format!("{} ended before it had joined ({})", exited.name, exited.how);
-            match whom {
-                Awaiting::Manager(request) => self.tell(GemEvent::ProvisionFailed { request, reason }),
-                Awaiting::Operator(answer) => drop(answer.send(Err(std::io::Error::other(reason)))),
-                Awaiting::Start { all, failures_left: 0 } => drop(all.send(Err(reason))),
-                Awaiting::Start { all, failures_left } => match self.start_server() {
-                    Ok(instead) => {
+            .partition(|servers| servers.names.contains(&exited.name));
+        self.pending = pending;
+        for PendingServers { mut names, started_for } in failed {
+            let reason = format!("{} exited before it had joined ({})", exited.name, exited.how);
+            match started_for {
+                StartedFor::Manager(request) => self.dispatch(GemEvent::ProvisionFailed { request, reason }),
+                StartedFor::Operator(answer) => drop(answer.send(Err(std::io::Error::other(reason)))),
+                StartedFor::Start { all, failures_left: 0 } => drop(all.send(Err(reason))),
+                StartedFor::Start { all, failures_left } => match self.start_server() {
+                    Ok(replacement) => {
                         names.retain(|name| *name != exited.name);
-                        names.push(instead);
+                        names.push(replacement);
                         let failures_left = failures_left - 1;
-                        let whom = Awaiting::Start { all, failures_left };
-                        self.awaited.push(Awaited { names, whom });
+                        let started_for = StartedFor::Start { all, failures_left };
+                        self.pending.push(PendingServers { names, started_for });
                     }
                     Err(error) => drop(all.send(Err(error.to_string()))),
                 },
-                Awaiting::Nobody => {}
+                StartedFor::Replacement => {}
             }
         }
         if (self.provisioner.count() as u32) < self.servers_min
-            && let Err(error) = self.start_servers(1, Awaiting::Nobody)
+            && let Err(error) = self.start_servers(1, StartedFor::Replacement)
         {
-            tracing::error!(%error, "a server could not be replaced");
+            tracing::error!(%error, "failed to replace a server");
         }
     }
 
@@ -355,8 +368,8 @@ impl Supervisor {
                 if room == 0 {
                     let full = format!("the cluster may have at most {} servers", self.servers_max);
                     let _ = answer.send(Err(std::io::Error::other(full)));
-                } else if let Err(error) = self.start_servers(1, Awaiting::Operator(answer)) {
-                    tracing::error!(%error, "a server could not be started");
+                } else if let Err(error) = self.start_servers(1, StartedFor::Operator(answer)) {
+                    tracing::error!(%error, "failed to start a server");
                 }
             }
             Request::Drain { server } => self.drain(&server),
@@ -367,26 +380,26 @@ impl Supervisor {
     }
 
     fn move_actor(&mut self, actor: ActorId, server: String, answer: oneshot::Sender<AdminResult>) {
-        let asker = Asker::Local(answer);
+        let requester = Requester::Local(answer);
         match self.roster.named(&server) {
             Some(to) => {
-                let what = AdminRequest::Move { actor, to };
-                let task = self.admin.ask(&self.member.peer, &self.roster, asker, what);
-                self.run_errand(task);
+                let request = AdminRequest::Move { actor, to };
+                let task = self.admin.submit(&self.member.driver, &self.roster, requester, request);
+                self.run_admin_task(task);
             }
-            None => crate::admin::answer(&self.member.peer, asker, Err(AdminError::NoSuchServer(server))),
+            None => crate::admin::answer(&self.member.driver, requester, Err(AdminError::NoSuchServer(server))),
         }
     }
 
     fn drain(&mut self, server: &str) {
         match self.roster.named(server) {
             Some(node) => {
-                // Nobody waits for the answer: that it is gone shows in the roster.
+                // The answer is not awaited: the roster shows when the server has left.
                 let (answer, _) = oneshot::channel();
                 self.admin
-                    .ask_of(&self.member.peer, node, Asker::Local(answer), AdminRequest::Drain);
+                    .forward(&self.member.driver, node, Requester::Local(answer), AdminRequest::Drain);
             }
-            None => tracing::warn!(server, "there is no such server to drain"),
+            None => tracing::warn!(server, "can't drain an unknown server"),
         }
     }
 
@@ -400,12 +413,12 @@ impl Supervisor {
             self.provisioner.stop(&record.name);
         }
         while self.provisioner.count() > 0 && exited.recv().await.is_some() {}
-        self.member.peer.close();
+        self.member.driver.close();
     }
 
     fn send(&self, to: NodeId, class: Class, payload: &[u8]) {
-        if let Err(error) = self.member.peer.send(to, class, payload) {
-            tracing::warn!(%to, %error, "a frame was dropped");
+        if let Err(error) = self.member.driver.send(to, class, payload) {
+            tracing::warn!(%to, %error, "dropped a frame");
         }
     }
 }

@@ -43,7 +43,7 @@ const FAKE_PERIOD: Duration = Duration::from_secs(3600);
 const FAKE_LEASE: Duration = Duration::from_secs(3600);
 
 /// How long a cluster may take to do what is due at one moment: far longer than it does.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BUSY_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A cluster to be started in this process.
 ///
@@ -88,7 +88,7 @@ impl InProcessBuilder {
             period: None,
             lease: None,
             fake_time: false,
-            retry_limit: PATIENCE,
+            retry_limit: BUSY_TIME_MAX,
         }
     }
 

@@ -13,9 +13,9 @@ use super::tasks::Tasks;
 use crate::App;
 use crate::address::Stores;
 use crate::member::LOOPBACK;
-use crate::server::{self, NodeOptions, Place};
+use crate::server::{self, ClusterContext, NodeOptions};
 
-/// The servers of a cluster, and what a further one is started with.
+/// The servers of a cluster, and the settings of further ones.
 pub(super) struct Servers {
     pub(super) app: App,
     pub(super) stores: Stores,
@@ -23,26 +23,26 @@ pub(super) struct Servers {
     pub(super) lease_ttl: Duration,
     pub(super) clock: Clock,
     pub(super) running: BTreeMap<String, Running>,
-    /// How many there have been.
+    /// How many servers were started so far.
     pub(super) started: u32,
 }
 
-/// A server at work.
+/// A running server.
 pub(super) struct Running {
     pub(super) tokio: Tasks,
     pub(super) runtime: Runtime,
-    pub(super) peer: NodeDriver,
+    pub(super) driver: NodeDriver,
     pub(super) ended: tokio::task::JoinHandle<anyhow::Result<()>>,
 }
 
 impl Servers {
-    /// Starts a server and waits until it has joined; gives its name.
+    /// Starts a server and waits until it has joined. Returns its name.
     pub(super) async fn start(&mut self) -> anyhow::Result<String> {
         self.started += 1;
         let name = format!("server-{}", self.started);
         let tokio = Tasks::start(&name)?;
         let (joining, joined) = oneshot::channel();
-        let place = Place {
+        let context = ClusterContext {
             stores: self.stores.clone(),
             security: Security::Trusting,
             supervised: false,
@@ -60,18 +60,18 @@ impl Servers {
             metrics: None,
             clock: self.clock.of(&name),
         };
-        let hand_over = move |runtime: &Runtime, peer: &NodeDriver| {
-            let _ = joining.send((runtime.clone(), peer.clone()));
+        let on_joined = move |runtime: &Runtime, driver: &NodeDriver| {
+            let _ = joining.send((runtime.clone(), driver.clone()));
         };
         let never = std::future::pending;
-        let server = server::serve(self.app.clone(), place, options, never(), never(), hand_over);
+        let server = server::serve(self.app.clone(), context, options, never(), never(), on_joined);
         let ended = tokio.handle().spawn(server);
         match tokio::time::timeout(JOIN_TIME_MAX, joined).await {
-            Ok(Ok((runtime, peer))) => {
+            Ok(Ok((runtime, driver))) => {
                 let running = Running {
                     tokio,
                     runtime,
-                    peer,
+                    driver,
                     ended,
                 };
                 self.running.insert(name.clone(), running);
@@ -86,10 +86,10 @@ impl Servers {
 }
 
 impl Running {
-    /// Ends it without a word to anybody.
+    /// Stops the server as a crash would: no drain, no leave.
     pub(super) async fn end(mut self) {
         self.runtime.fence(true);
-        self.peer.close();
+        self.driver.close();
         self.ended.abort();
         self.tokio.stop();
         self.runtime.shutdown(Duration::ZERO).await;

@@ -23,7 +23,7 @@ async fn join(cluster: &InProcess, name: &str) -> anyhow::Result<Cluster> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_comes_with_the_name_of_another_is_told_so_and_who_has_it_is_not_disturbed() {
+async fn joining_with_a_taken_name_is_refused() {
     let cluster = Elastin::app().in_process().start().await.unwrap();
     for taken in ["server-1", "test"] {
         let before = cluster.cluster.member().me;

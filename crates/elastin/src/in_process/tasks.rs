@@ -3,7 +3,7 @@
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
-/// How often a task that looks whether others are waiting lets them run first: a task that is woken runs before one that has let
+/// How often a task that polls whether others are waiting lets them run first: a task that is woken runs before one that has let
 /// others run, and what came over the network is looked for in between.
 const ROUNDS: u32 = 2;
 

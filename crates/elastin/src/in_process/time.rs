@@ -23,8 +23,8 @@ use elastin_types::Time;
 use super::InProcess;
 use super::tasks::Tasks;
 
-/// After so many looks somebody takes long, and there is time for a pause.
-const QUICK_LOOKS: u32 = 200;
+/// After so many polls somebody takes long, and there is time for a pause.
+const QUICK_POLLS: u32 = 200;
 
 /// That pause.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -45,10 +45,10 @@ pub enum TimeError {
         by: Duration,
     },
     /// Somebody does not get done with what is due. Time stands before what is due next.
-    #[error("{who} still has something to do after {waited:?}")]
+    #[error("{task} still has something to do after {waited:?}")]
     Busy {
         /// Who it is.
-        who: String,
+        task: String,
         /// How long was waited for it, in real time.
         waited: Duration,
     },
@@ -67,10 +67,10 @@ struct Part<'a> {
     name: &'a str,
     tasks: &'a Tasks,
     runtime: Runtime,
-    peer: NodeDriver,
+    driver: NodeDriver,
 }
 
-/// What has happened so far: if it is the same in two looks, nothing has happened in between.
+/// What has happened so far: if it is the same in two polls, nothing has happened in between.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Happened {
     naps: u64,
@@ -135,13 +135,13 @@ impl InProcess {
     /// Waits until all is quiet; when the next thing is due.
     async fn until_quiet(&mut self, clock: &Clock) -> Result<Time, TimeError> {
         let began = Instant::now();
-        let (mut before, mut looks) = (None, 0);
+        let (mut before, mut polls) = (None, 0);
         loop {
             self.check_servers().await?;
             let parts = self.parts();
             // First those who read, of which the tasks hear; they read for all members of the process.
             if let Some(part) = parts.first() {
-                part.peer.caught_up().await;
+                part.driver.caught_up().await;
             }
             let lines: Vec<_> = parts.iter().map(|part| part.tasks.last_in_line()).collect();
             for last_in_line in lines {
@@ -150,14 +150,14 @@ impl InProcess {
             match look(clock, &parts) {
                 Ok((next, happened)) if before == Some(happened) => return Ok(next),
                 Ok((_, happened)) => before = Some(happened),
-                Err(who) if began.elapsed() > self.retry_limit => {
+                Err(task) if began.elapsed() > self.retry_limit => {
                     let waited = self.retry_limit;
-                    return Err(TimeError::Busy { who, waited });
+                    return Err(TimeError::Busy { task, waited });
                 }
                 Err(_) => before = None,
             }
-            looks += 1;
-            if looks > QUICK_LOOKS {
+            polls += 1;
+            if polls > QUICK_POLLS {
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -186,14 +186,14 @@ impl InProcess {
             name,
             tasks: &running.tokio,
             runtime: running.runtime.clone(),
-            peer: running.peer.clone(),
+            driver: running.driver.clone(),
         });
         let client = self.cluster.member();
         let client = Part {
             name: "the client",
             tasks: &self.tasks,
             runtime: client.runtime.clone(),
-            peer: client.peer.clone(),
+            driver: client.driver.clone(),
         };
         servers.chain([client]).collect()
     }
@@ -203,7 +203,7 @@ impl InProcess {
 fn look(clock: &Clock, parts: &[Part<'_>]) -> Result<(Time, Happened), String> {
     let (next, naps) = match clock.sleep_state() {
         SleepState::Asleep { until, naps } => (until, naps),
-        SleepState::Awake { who } => return Err(who),
+        SleepState::Awake { task } => return Err(task),
     };
     let mut happened = Happened {
         naps,
@@ -214,16 +214,16 @@ fn look(clock: &Clock, parts: &[Part<'_>]) -> Result<(Time, Happened), String> {
         if !part.runtime.is_still() {
             return Err(format!("an actor of {}", part.name));
         }
-        if part.peer.measures().events_queued > 0 {
+        if part.driver.measures().events_queued > 0 {
             return Err(format!("the protocol of {}", part.name));
         }
         happened.turns += part.runtime.stats().turns;
-        for other in parts.iter().filter(|other| other.peer.me() != part.peer.me()) {
-            let said_bytes = part.peer.traffic_with(other.peer.me()).said_bytes;
-            if said_bytes != other.peer.traffic_with(part.peer.me()).heard_bytes {
+        for other in parts.iter().filter(|other| other.driver.me() != part.driver.me()) {
+            let sent_bytes = part.driver.traffic_with(other.driver.me()).sent_bytes;
+            if sent_bytes != other.driver.traffic_with(part.driver.me()).received_bytes {
                 return Err(format!("what {} has sent to {}", part.name, other.name));
             }
-            happened.bytes += said_bytes;
+            happened.bytes += sent_bytes;
         }
     }
     Ok((next, happened))

@@ -15,7 +15,7 @@ pub(crate) struct Measures {
     /// Its state store.
     pub(crate) store: StoreMeasures,
     /// Its part in the cluster, and the stages that receive and send.
-    pub(crate) peer: NodeDriverMeasures,
+    pub(crate) driver: NodeDriverMeasures,
     /// How many servers there are, if this process supervises them.
     pub(crate) servers: Option<u64>,
 }

@@ -22,7 +22,7 @@ pub(crate) struct LastPeriod {
 pub(crate) struct ServerMetrics {
     pub(crate) name: String,
     pub(crate) runtime: Runtime,
-    pub(crate) peer: NodeDriver,
+    pub(crate) driver: NodeDriver,
     pub(crate) state: Arc<MeasuredState>,
     pub(crate) last_period: Arc<Mutex<LastPeriod>>,
 }
@@ -50,7 +50,7 @@ impl ServerMetrics {
                 mailbox_messages: last_period.mailbox_messages,
             }),
             store: self.state.measures(),
-            peer: self.peer.measures(),
+            driver: self.driver.measures(),
             servers: None,
         }
     }

@@ -90,10 +90,10 @@ fn measures() -> Measures {
         turns,
         busy: Duration::from_millis(1500),
     };
-    let mut peer = NodeDriverMeasures::default();
-    peer.node.turned_away.by_actor = 2;
-    peer.node.turned_away.by_link = 5;
-    peer.transport.sent = StageMeasures {
+    let mut driver = NodeDriverMeasures::default();
+    driver.node.turned_away.by_actor = 2;
+    driver.node.turned_away.by_link = 5;
+    driver.transport.sent = StageMeasures {
         frames: 40,
         bytes: 4000,
         batches: 10,
@@ -131,7 +131,7 @@ fn measures() -> Measures {
             times: vec![1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1],
             time: Duration::from_millis(250),
         },
-        peer,
+        driver,
         servers: Some(1),
     }
 }

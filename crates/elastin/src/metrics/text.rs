@@ -24,23 +24,23 @@ pub(crate) fn render(measures: &Measures) -> String {
         text.single("elastin_servers", "gauge", "Servers of the cluster.", servers);
     }
     let full_mailboxes = measures.server.as_ref().map_or(0, |server| server.work.overloads);
-    overload_family(&mut text, full_mailboxes, &measures.peer);
-    stage_families(&mut text, &measures.peer);
+    overload_family(&mut text, full_mailboxes, &measures.driver);
+    stage_families(&mut text, &measures.driver);
     store_families(&mut text, &measures.store);
     text.into_string()
 }
 
-fn overload_family(text: &mut Text, full_mailboxes: u64, peer: &NodeDriverMeasures) {
+fn overload_family(text: &mut Text, full_mailboxes: u64, driver: &NodeDriverMeasures) {
     let name = "elastin_overloads_total";
-    let turned_away = &peer.node.turned_away;
+    let turned_away = &driver.node.turned_away;
     text.family(name, "counter", "Messages turned away, by what was full.");
     text.value(name, &[("by", "actor")], full_mailboxes + turned_away.by_actor);
     text.value(name, &[("by", "link")], turned_away.by_link);
     text.value(name, &[("by", "directory")], turned_away.by_directory);
 }
 
-fn stage_families(text: &mut Text, peer: &NodeDriverMeasures) {
-    let transport = &peer.transport;
+fn stage_families(text: &mut Text, driver: &NodeDriverMeasures) {
+    let transport = &driver.transport;
     text.single(
         "elastin_links",
         "gauge",
@@ -58,7 +58,7 @@ fn stage_families(text: &mut Text, peer: &NodeDriverMeasures) {
         "elastin_receive_queued",
         "gauge",
         "Events, such as frames, that wait for the thread that runs the protocol.",
-        peer.events_queued,
+        driver.events_queued,
     );
     text.single(
         "elastin_receive_busy_poll_seconds_total",
@@ -70,7 +70,7 @@ fn stage_families(text: &mut Text, peer: &NodeDriverMeasures) {
         "elastin_receive_refused_total",
         "counter",
         "Frames of processes that are no servers, with what only servers say.",
-        peer.node.refused,
+        driver.node.refused,
     );
     stage(text, "send", "written", &transport.sent);
     text.single(
@@ -89,13 +89,13 @@ fn stage_families(text: &mut Text, peer: &NodeDriverMeasures) {
         "elastin_send_unacknowledged",
         "gauge",
         "Frames of the protocol that were sent and not acknowledged.",
-        peer.node.unacknowledged,
+        driver.node.unacknowledged,
     );
     text.single(
         "elastin_send_unacknowledged_bytes",
         "gauge",
         "Bytes of arguments, replies and states in them: the credit in use.",
-        peer.node.unacknowledged_bytes,
+        driver.node.unacknowledged_bytes,
     );
 }
 

@@ -25,7 +25,7 @@ const LEAVE_TIME_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Exited {
     /// The server's name.
     pub(crate) name: String,
-    /// Whether it had been told to.
+    /// Whether it had been asked to stop.
     pub(crate) expected: bool,
     /// How it ended, for people.
     pub(crate) how: String,
@@ -50,7 +50,7 @@ struct Running {
 
 impl ProcessProvisioner {
     /// Starts servers as `program arguments… --name NAME`, which get the secret and serve
-    /// metrics at the ports after `metrics`; whatever ends is told to `exits`.
+    /// metrics at the ports after `metrics`; each exit is sent to `exits`.
     pub(crate) fn new(
         program: PathBuf,
         arguments: Vec<OsString>,
@@ -163,7 +163,7 @@ async fn attend(
         }
     };
     let server = running.lock().remove(&name);
-    let told = server.is_none_or(|server| server.stdin.is_none());
+    let stopped = server.is_none_or(|server| server.stdin.is_none());
     let how = match status {
         Ok(status) => status.to_string(),
         Err(error) => format!("lost sight of it: {error}"),
@@ -171,7 +171,7 @@ async fn attend(
     // Nobody listens any more when the cluster is being torn down.
     let _ = exits.send(Exited {
         name,
-        expected: told,
+        expected: stopped,
         how,
     });
 }

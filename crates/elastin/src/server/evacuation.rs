@@ -1,40 +1,42 @@
-//! Emptying a server: which of its actors go next, so many at a time.
+//! Evacuation of a draining server: picks the next actors to move, a bounded number at a time.
 
 use std::collections::BTreeSet;
 
 use elastin_types::ActorId;
 
-/// How many actors leave at a time: as many as the protocol moves at once.
-const UNDER_WAY_MAX: usize = 32;
+/// The most moves in flight: as many as the protocol runs at a time.
+const IN_FLIGHT_MAX: usize = 32;
 
-/// The actors that have to leave. Which they are is looked up anew when all that were known have been tried: others may
-/// have come meanwhile, and some may have stayed.
+/// The actors that have to move away. The list is refreshed once every known actor has been tried: some may have arrived
+/// meanwhile, and some moves may have failed.
 #[derive(Debug, Default)]
 pub(super) struct Evacuation {
-    left: Vec<ActorId>,
-    under_way: BTreeSet<ActorId>,
+    remaining: Vec<ActorId>,
+    in_flight: BTreeSet<ActorId>,
 }
 
 impl Evacuation {
-    /// The actors to move now, given a way to find out who is there.
-    pub(super) fn next(&mut self, everybody: impl FnOnce() -> Vec<ActorId>) -> Vec<ActorId> {
-        if self.left.is_empty() && self.under_way.is_empty() {
-            self.left = everybody();
+    /// The actors to move now. `hosted` lists the actors of this server.
+    pub(super) fn next(&mut self, hosted: impl FnOnce() -> Vec<ActorId>) -> Vec<ActorId> {
+        if self.remaining.is_empty() && self.in_flight.is_empty() {
+            self.remaining = hosted();
         }
-        let count = UNDER_WAY_MAX.saturating_sub(self.under_way.len()).min(self.left.len());
-        let next = self.left.split_off(self.left.len() - count);
-        self.under_way.extend(next.iter().cloned());
+        let count = IN_FLIGHT_MAX
+            .saturating_sub(self.in_flight.len())
+            .min(self.remaining.len());
+        let next = self.remaining.split_off(self.remaining.len() - count);
+        self.in_flight.extend(next.iter().cloned());
         next
     }
 
     /// A move has ended, or could not begin.
     pub(super) fn ended(&mut self, actor: &ActorId) {
-        self.under_way.remove(actor);
+        self.in_flight.remove(actor);
     }
 
-    /// Whether nobody is known to be left.
+    /// Whether no known actor remains.
     pub(super) fn is_done(&self) -> bool {
-        self.left.is_empty() && self.under_way.is_empty()
+        self.remaining.is_empty() && self.in_flight.is_empty()
     }
 }
 
@@ -49,22 +51,22 @@ mod tests {
     }
 
     #[test]
-    fn so_many_go_at_a_time_and_those_who_stay_are_tried_again() {
+    fn moves_in_flight_are_bounded_and_failed_moves_retried() {
         let mut evacuation = Evacuation::default();
         let first = evacuation.next(|| actors(0..40));
-        assert_eq!(first.len(), UNDER_WAY_MAX);
-        assert_eq!(evacuation.next(|| panic!("not all have been tried")), []);
+        assert_eq!(first.len(), IN_FLIGHT_MAX);
+        assert_eq!(evacuation.next(|| panic!("actors remain")), []);
         evacuation.ended(&first[0]);
-        assert_eq!(evacuation.next(|| panic!("not all have been tried")).len(), 1);
+        assert_eq!(evacuation.next(|| panic!("actors remain")).len(), 1);
         for actor in &first {
             evacuation.ended(actor);
         }
-        for actor in evacuation.next(|| panic!("not all have been tried")) {
+        for actor in evacuation.next(|| panic!("actors remain")) {
             evacuation.ended(&actor);
         }
         evacuation.ended(&actors(7..8)[0]);
-        let left: Vec<ActorId> = evacuation.under_way.iter().cloned().collect();
-        for actor in left {
+        let in_flight: Vec<ActorId> = evacuation.in_flight.iter().cloned().collect();
+        for actor in in_flight {
             evacuation.ended(&actor);
         }
         assert!(evacuation.is_done());

@@ -1,4 +1,4 @@
-//! What a server has, and what it hears.
+//! A server's state and its event loop.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use elastin_policy::Policy;
 use elastin_types::{ActorId, NodeId, Time};
 use parking_lot::Mutex;
 
-use super::leaving::{LOOK_AGAIN_AFTER, Leaving};
+use super::leaving::{Leaving, POLL_INTERVAL};
 use super::managers::ManagerEvent;
-use crate::admin::{AdminError, AdminReply, AdminService, AdminTask, Asker, Moves, answer, moved};
+use crate::admin::{AdminError, AdminReply, AdminService, AdminTask, Moves, Requester, answer, move_result};
 use crate::elasticity::control::{global_manager, members_of, new_actor, sleep_until_due};
 use crate::elasticity::global::Global;
 use crate::member::{Member, NodeEvent};
@@ -22,10 +22,10 @@ use crate::status::Status;
 use crate::usage::{Capacity, UsageMeter};
 use crate::wire::{self, ControlFrame};
 
-/// Who asked for a move.
-pub(super) enum Asked {
+/// The origin of a move in flight, which is notified of its end.
+pub(super) enum MoveOrigin {
     Manager(elastin_control::MoveId),
-    Operator(Asker),
+    Operator(Requester),
     Evacuation(ActorId),
 }
 
@@ -33,22 +33,22 @@ pub(super) enum Asked {
 pub(super) struct Server {
     pub(super) member: Member,
     pub(super) lem: Lem,
-    /// The global manager, while it is this server's turn to run it.
+    /// The global manager, while this server is the one that runs it.
     pub(super) global: Option<Global>,
     pub(super) status: Arc<Mutex<Status>>,
     pub(super) policy: Arc<Policy>,
     pub(super) settings: ClusterSettings,
     pub(super) usage: UsageMeter,
     period: Duration,
-    /// When the present period does.
+    /// The end of the current period.
     period_ends: Time,
     pub(super) last_period: Arc<Mutex<LastPeriod>>,
     pub(super) roster: Roster,
     pub(super) admin: AdminService,
-    pub(super) moves: Moves<Asked>,
-    /// The actors that wait for a place, by the number of the asking.
+    pub(super) moves: Moves<MoveOrigin>,
+    /// The actors that are waiting for a placement, by request number.
     pub(super) placements: HashMap<u64, ActorId>,
-    pub(super) placements_asked: u64,
+    pub(super) placements_requested: u64,
     pub(super) leaving: Option<Leaving>,
     pub(super) left: bool,
 }
@@ -76,34 +76,34 @@ impl Server {
             admin: AdminService::default(),
             moves: Moves::default(),
             placements: Default::default(),
-            placements_asked: 0,
+            placements_requested: 0,
             leaving: None,
             left: false,
             member,
         }
     }
 
-    /// Runs until it has left, which it begins to do when it is told to. At first it knows of these members.
-    pub(super) async fn run(mut self, first: Roster, told_to_leave: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let mut told_to_leave = std::pin::pin!(told_to_leave);
-        self.meet(first);
-        // So that the global manager knows of this server before a whole period has passed.
+    /// Runs until the server has left, which `leave_signal` starts. `first` is the roster that it starts with.
+    pub(super) async fn run(mut self, first: Roster, leave_signal: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let mut leave_signal = std::pin::pin!(leave_signal);
+        self.set_roster(first);
+        // The global manager should know this server before a whole period has passed.
         self.end_period();
-        let (mut below, mut heard) = self.member.take_ears();
+        let (mut events, mut membership_updates) = self.member.take_receivers();
         let sleeper = self.member.runtime.clock().sleeper("the elasticity managers");
-        let (mut evicted, mut told) = (false, false);
+        let (mut evicted, mut leave_requested) = (false, false);
         while !self.left {
             tokio::select! {
-                Some(below) = below.recv() => self.hear(below),
-                heard = heard.recv(), if !evicted => match heard {
-                    Some(MembershipUpdate::Roster(roster)) => self.meet(roster),
-                    // A bug on purpose: it goes on when it is no longer a member.
+                Some(event) = events.recv() => self.handle_event(event),
+                update = membership_updates.recv(), if !evicted => match update {
+                    Some(MembershipUpdate::Roster(roster)) => self.set_roster(roster),
+                    // The planted bug: keep serving after the eviction.
                     Some(MembershipUpdate::Evicted) | None if self.member.planted.ignores_lease() => evicted = true,
                     Some(MembershipUpdate::Evicted) | None => anyhow::bail!("this server is no longer a member of its cluster"),
                 },
                 () = sleep_until_due(&sleeper, self.wakes_at()) => self.wake(),
-                () = &mut told_to_leave, if !told => {
-                    told = true;
+                () = &mut leave_signal, if !leave_requested => {
+                    leave_requested = true;
                     self.end();
                 }
             }
@@ -111,23 +111,19 @@ impl Server {
         Ok(())
     }
 
-    /// When something is due that nobody tells it of.
+    /// The next time at which the loop must wake without an event.
     fn wakes_at(&self) -> Option<Time> {
-        let look_again = self
-            .leaving
-            .as_ref()
-            .map(|_| self.member.runtime.now() + LOOK_AGAIN_AFTER);
-        let times = [Some(self.period_ends), self.tick_due(), look_again];
+        let poll = self.leaving.as_ref().map(|_| self.member.runtime.now() + POLL_INTERVAL);
+        let times = [Some(self.period_ends), self.tick_due(), poll];
         times.into_iter().flatten().min()
     }
 
-    /// When a manager here wants to know that time has passed.
+    /// The next timer of the managers on this server.
     fn tick_due(&self) -> Option<Time> {
         let global = self.global.as_ref().and_then(Global::next_timer);
         self.lem.next_timer().into_iter().chain(global).min()
     }
 
-    /// Does what is due.
     fn wake(&mut self) {
         let now = self.member.runtime.now();
         if now >= self.period_ends {
@@ -135,28 +131,28 @@ impl Server {
             self.period_ends = now + self.period;
         }
         if self.tick_due().is_some_and(|due| now >= due) {
-            self.tell([
+            self.dispatch([
                 ManagerEvent::Local(LemEvent::Tick),
                 ManagerEvent::Global(GemEvent::Tick),
             ]);
         }
         if self.leaving.is_some() {
-            self.empty();
+            self.advance_drain();
         }
     }
 
-    /// The membership changed.
-    fn meet(&mut self, roster: Roster) {
+    /// Applies a new roster, and starts or stops the global manager accordingly.
+    fn set_roster(&mut self, roster: Roster) {
         let servers = roster.members.iter().filter(|(_, record)| record.role == Role::Server);
         self.status
             .lock()
             .set_servers(servers.map(|(node, record)| (*node, record.name.clone(), record.draining)));
         self.roster = roster;
-        self.admin.meet(&self.member.peer, &self.roster);
+        self.admin.roster_changed(&self.member.driver, &self.roster);
         let me = self.member.me;
         match global_manager(&self.roster) == Some(me) {
             true if self.global.is_none() => {
-                tracing::info!("the global elasticity manager runs here now");
+                tracing::info!("this server runs the global elasticity manager now");
                 let (policy, status) = (Arc::clone(&self.policy), Arc::clone(&self.status));
                 self.global = Some(Global::new(me, policy, &self.settings, status));
             }
@@ -165,11 +161,11 @@ impl Server {
         }
         let members = members_of(&self.roster);
         let (local, global) = (LemEvent::Members(members.clone()), GemEvent::Members(members));
-        self.tell([ManagerEvent::Global(global), ManagerEvent::Local(local)]);
+        self.dispatch([ManagerEvent::Global(global), ManagerEvent::Local(local)]);
     }
 
-    fn hear(&mut self, below: NodeEvent) {
-        match below {
+    fn handle_event(&mut self, event: NodeEvent) {
+        match event {
             NodeEvent::Frame {
                 from,
                 class: Class::Control,
@@ -177,20 +173,22 @@ impl Server {
                 ..
             } => {
                 if let Some(frame) = wire::decode(from, &payload) {
-                    self.hear_control(from, frame);
+                    self.handle_control(from, frame);
                 }
             }
             NodeEvent::Frame { from, payload, .. } => {
-                let task = self.admin.hear(&self.member.peer, &self.roster, from, &payload);
-                self.run_errand(task);
+                let task = self
+                    .admin
+                    .handle_frame(&self.member.driver, &self.roster, from, &payload);
+                self.run_admin_task(task);
             }
             NodeEvent::MoveEnded { id, result } => match self.moves.end(id) {
-                Some(Asked::Manager(id)) => {
+                Some(MoveOrigin::Manager(id)) => {
                     let result = result.map(drop).map_err(|error| error.to_string());
-                    self.tell([ManagerEvent::Local(LemEvent::MoveEnded { id, result })]);
+                    self.dispatch([ManagerEvent::Local(LemEvent::MoveEnded { id, result })]);
                 }
-                Some(Asked::Operator(asker)) => answer(&self.member.peer, asker, moved(result)),
-                Some(Asked::Evacuation(actor)) => {
+                Some(MoveOrigin::Operator(requester)) => answer(&self.member.driver, requester, move_result(result)),
+                Some(MoveOrigin::Evacuation(actor)) => {
                     self.evacuated(&actor, result.is_ok());
                 }
                 None => {}
@@ -200,50 +198,50 @@ impl Server {
                 caller,
                 caller_node,
             } => {
-                self.placements_asked += 1;
-                let request = self.placements_asked;
+                self.placements_requested += 1;
+                let request = self.placements_requested;
                 self.placements.insert(request, actor.clone());
                 let new = new_actor(&self.roster, actor, caller, caller_node);
-                self.tell([ManagerEvent::Local(LemEvent::Place { request, new })]);
+                self.dispatch([ManagerEvent::Local(LemEvent::Place { request, new })]);
             }
         }
     }
 
-    pub(super) fn hear_control(&mut self, from: NodeId, frame: ControlFrame) {
+    pub(super) fn handle_control(&mut self, from: NodeId, frame: ControlFrame) {
         match frame {
             ControlFrame::Message(message) if message.is_for_global() => {
-                self.tell([ManagerEvent::Global(GemEvent::Message { from, message })]);
+                self.dispatch([ManagerEvent::Global(GemEvent::Message { from, message })]);
             }
-            ControlFrame::Message(message) => self.tell([ManagerEvent::Local(LemEvent::Message { from, message })]),
+            ControlFrame::Message(message) => self.dispatch([ManagerEvent::Local(LemEvent::Message { from, message })]),
             ControlFrame::Relayed { from, message } => {
-                self.tell([ManagerEvent::Local(LemEvent::Message { from, message })])
+                self.dispatch([ManagerEvent::Local(LemEvent::Message { from, message })])
             }
             ControlFrame::ToHost { actor, message } => {
-                if let Some(host) = self.member.peer.host_of(&actor) {
+                if let Some(host) = self.member.driver.host_of(&actor) {
                     self.send_control(host, &ControlFrame::Relayed { from, message });
                 }
             }
-            ControlFrame::Record(decision) => self.status.lock().decided(*decision),
-            ControlFrame::Leave => tracing::warn!(%from, "a frame for a supervisor came to a server"),
+            ControlFrame::Record(decision) => self.status.lock().record_decision(*decision),
+            ControlFrame::Leave => tracing::warn!(%from, "ignoring a supervisor-only frame"),
         }
     }
 
-    fn run_errand(&mut self, task: Option<AdminTask>) {
+    fn run_admin_task(&mut self, task: Option<AdminTask>) {
         match task {
-            Some(AdminTask::Move { actor, to, asker }) => {
-                let id = self.moves.begin(Asked::Operator(asker));
-                self.member.peer.move_actor(id, actor, to);
+            Some(AdminTask::Move { actor, to, requester }) => {
+                let id = self.moves.begin(MoveOrigin::Operator(requester));
+                self.member.driver.move_actor(id, actor, to);
             }
-            Some(AdminTask::Drain { asker }) => {
+            Some(AdminTask::Drain { requester }) => {
                 self.drain();
-                answer(&self.member.peer, asker, Ok(AdminReply::Done));
+                answer(&self.member.driver, requester, Ok(AdminReply::Done));
             }
-            Some(AdminTask::Status { asker }) => {
+            Some(AdminTask::Status { requester }) => {
                 let result = match self.global.is_some() {
                     true => Ok(AdminReply::Servers(self.status.lock().servers())),
                     false => Err(AdminError::WrongNode),
                 };
-                answer(&self.member.peer, asker, result);
+                answer(&self.member.driver, requester, result);
             }
             None => {}
         }

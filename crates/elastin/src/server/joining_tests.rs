@@ -1,4 +1,4 @@
-//! A server that loses its lease, or is told to leave, while it joins.
+//! Servers that lose their lease, or are asked to leave, while they join.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,36 +14,36 @@ use elastin_stores::memory::{MemoryCoordination, MemoryState};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::{NodeOptions, Place, serve};
+use super::{ClusterContext, NodeOptions, serve};
 use crate::Elastin;
 use crate::address::Stores;
 use crate::member::{LEASE_TTL, LOOPBACK};
 
 const NAME: &str = "server";
 
-/// No machine is so slow.
+/// Far longer than the tests take on a slow machine.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Coordination that ends the leases of the first members right after they have joined: as on a machine that is so busy that
-/// they can't show signs of life in time.
-struct Impatient {
+/// Coordination that revokes the leases of the first members right after they have joined, as when an overloaded machine keeps them
+/// from renewing.
+struct EvictingCoordination {
     coordination: Arc<MemoryCoordination>,
     evictions_left: Arc<AtomicU32>,
 }
 
-impl Impatient {
-    /// The lease of a member that joins with this request, if it is to be ended.
-    fn evicts(&self, request: &CoordinationRequest) -> Option<LeaseId> {
-        let bound = bound_to(request)?;
+impl EvictingCoordination {
+    /// The lease to revoke, if this request is a join and evictions are left.
+    fn lease_to_revoke(&self, request: &CoordinationRequest) -> Option<LeaseId> {
+        let lease = lease_of(request)?;
         let left = &self.evictions_left;
         let evicts = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        evicts.is_ok().then_some(bound)
+        evicts.is_ok().then_some(lease)
     }
 }
 
-impl Coordination for Impatient {
+impl Coordination for EvictingCoordination {
     fn submit(&self, request: CoordinationRequest, done: Done<CoordinationReply, CoordinationError>) {
-        let Some(lease) = self.evicts(&request) else {
+        let Some(lease) = self.lease_to_revoke(&request) else {
             return self.coordination.submit(request, done);
         };
         let coordination = Arc::clone(&self.coordination);
@@ -59,27 +59,27 @@ impl Coordination for Impatient {
     }
 }
 
-/// Coordination that answers late to whoever joins: it is a member, and does not know it yet.
-struct Late {
+/// Coordination that delays the reply to a join: the server is a member and does not know it yet.
+struct DelayedCoordination {
     coordination: Arc<MemoryCoordination>,
-    /// Hears that somebody is a member.
+    /// Notified of the first join.
     joined: Mutex<Option<oneshot::Sender<()>>>,
-    /// How much later the answer comes; never, if there is none.
-    by: Option<Duration>,
+    /// The delay of the reply; `None` if it never arrives.
+    delay: Option<Duration>,
 }
 
-impl Coordination for Late {
+impl Coordination for DelayedCoordination {
     fn submit(&self, request: CoordinationRequest, done: Done<CoordinationReply, CoordinationError>) {
-        let joining = bound_to(&request).and_then(|_| self.joined.lock().take());
+        let joining = lease_of(&request).and_then(|_| self.joined.lock().take());
         let Some(joining) = joining else {
             return self.coordination.submit(request, done);
         };
-        let (by, tokio) = (self.by, tokio::runtime::Handle::current());
+        let (delay, tokio) = (self.delay, tokio::runtime::Handle::current());
         let joined = move |reply| {
             let _ = joining.send(());
             tokio.spawn(async move {
-                match by {
-                    Some(by) => tokio::time::sleep(by).await,
+                match delay {
+                    Some(delay) => tokio::time::sleep(delay).await,
                     None => std::future::pending().await,
                 }
                 done(reply);
@@ -93,8 +93,8 @@ impl Coordination for Late {
     }
 }
 
-/// The lease that this request binds something to: as whoever joins does.
-fn bound_to(request: &CoordinationRequest) -> Option<LeaseId> {
+/// The lease that this request binds a key to, as every join does.
+fn lease_of(request: &CoordinationRequest) -> Option<LeaseId> {
     let CoordinationRequest::Commit(commit) = request else {
         return None;
     };
@@ -104,15 +104,15 @@ fn bound_to(request: &CoordinationRequest) -> Option<LeaseId> {
     })
 }
 
-/// Runs a server that loses its lease so many times, until it takes part, and lets it end then.
+/// Runs a server that loses its lease `evictions` times, and stops it once it has joined.
 async fn serve_with(evictions: u32) -> anyhow::Result<()> {
-    let coordination = Arc::new(Impatient {
+    let coordination = Arc::new(EvictingCoordination {
         coordination: Arc::new(MemoryCoordination::start()),
         evictions_left: Arc::new(AtomicU32::new(evictions)),
     });
     let (joining, joined) = oneshot::channel();
-    let told_to_end = async move {
-        // If it never takes part, it ends by itself.
+    let stop_signal = async move {
+        // A server that never joins ends by itself.
         if joined.await.is_err() {
             std::future::pending().await
         }
@@ -120,17 +120,17 @@ async fn serve_with(evictions: u32) -> anyhow::Result<()> {
     let joined = move || {
         let _ = joining.send(());
     };
-    serve_over(coordination, std::future::pending(), told_to_end, joined).await
+    serve_over(coordination, std::future::pending(), stop_signal, joined).await
 }
 
 /// Runs a server over this coordination.
 async fn serve_over(
     coordination: Arc<dyn Coordination>,
-    told_to_leave: impl Future<Output = ()>,
-    told_to_end: impl Future<Output = ()>,
+    leave_signal: impl Future<Output = ()>,
+    stop_signal: impl Future<Output = ()>,
     joined: impl FnOnce(),
 ) -> anyhow::Result<()> {
-    let place = Place {
+    let context = ClusterContext {
         stores: Stores {
             coordination,
             state: Arc::new(MemoryState::start()),
@@ -152,13 +152,13 @@ async fn serve_over(
         clock: Clock::start(),
     };
     let app = Elastin::app().name("joining");
-    let server = serve(app, place, options, told_to_leave, told_to_end, |_, _| joined());
+    let server = serve(app, context, options, leave_signal, stop_signal, |_, _| joined());
     let ended = tokio::time::timeout(WAIT_MAX, server).await;
     ended.expect("it joins, or gives up")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_loses_its_lease_while_it_joins_joins_again() {
+async fn a_server_that_loses_its_lease_while_joining_rejoins() {
     for evictions in [0, 1, super::joining::JOINS_MAX - 1] {
         let ended = serve_with(evictions).await;
         assert!(ended.is_ok(), "after {evictions} evictions: {ended:?}");
@@ -166,26 +166,26 @@ async fn a_server_that_loses_its_lease_while_it_joins_joins_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_loses_its_lease_again_and_again_gives_up_and_says_so() {
+async fn a_server_that_keeps_losing_its_lease_fails_with_an_error() {
     let error = serve_with(super::joining::JOINS_MAX)
         .await
-        .expect_err("it never was there for long");
+        .expect_err("every lease was revoked");
     assert!(error.to_string().contains("lost its lease"), "{error}");
 }
 
-/// Runs a server that is told to leave when it is a member, of which it hears so much later. Whether it still is one when it
-/// has ended.
-async fn is_member_after_leaving(answered_after: Option<Duration>) -> bool {
+/// Runs a server that is asked to leave once it is a member, while the reply to its join is delayed. Returns whether its record is
+/// still there after it has ended.
+async fn is_member_after_leaving(delay: Option<Duration>) -> bool {
     let coordination = Arc::new(MemoryCoordination::start());
     let (joining, joined) = oneshot::channel();
-    let late = Late {
+    let delayed = DelayedCoordination {
         coordination: Arc::clone(&coordination),
         joined: Mutex::new(Some(joining)),
-        by: answered_after,
+        delay,
     };
-    let told_to_leave = async move { joined.await.expect("it joins") };
-    let ended = serve_over(Arc::new(late), told_to_leave, std::future::pending(), || {}).await;
-    ended.expect("it goes as it was told");
+    let leave_signal = async move { joined.await.expect("it joins") };
+    let ended = serve_over(Arc::new(delayed), leave_signal, std::future::pending(), || {}).await;
+    ended.expect("it leaves");
 
     let (found, member) = oneshot::channel();
     let get = CoordinationRequest::Get {
@@ -195,16 +195,16 @@ async fn is_member_after_leaving(answered_after: Option<Duration>) -> bool {
     coordination.submit(get, found);
     match member.await.expect("the store answers") {
         Ok(CoordinationReply::Got { entry, .. }) => entry.is_some(),
-        other => panic!("not what was asked for: {other:?}"),
+        other => panic!("a get was answered by {other:?}"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_told_to_leave_while_it_joins_leaves_as_any_other() {
+async fn a_server_asked_to_leave_while_joining_leaves_cleanly() {
     assert!(!is_member_after_leaving(Some(Duration::from_millis(100))).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_told_to_leave_and_never_hears_that_it_has_joined_ends() {
-    assert!(is_member_after_leaving(None).await, "its lease has yet to run out");
+async fn a_server_asked_to_leave_ends_without_the_reply_to_its_join() {
+    assert!(is_member_after_leaving(None).await, "its lease has not expired yet");
 }

@@ -1,5 +1,4 @@
-//! How a server goes: it takes nobody any more, gives away what it has, says so to everybody, and leaves when nobody sends to
-//! it any more.
+//! Leaving a cluster: a server stops accepting actors, drains, announces that it is empty, and leaves once no member routes to it.
 
 use std::time::Duration;
 
@@ -9,93 +8,90 @@ use elastin_protocol::View;
 use elastin_types::{ActorId, Time};
 
 use super::evacuation::Evacuation;
-use super::event_loop::{Asked, Server};
+use super::event_loop::{MoveOrigin, Server};
 use crate::wire::ControlFrame;
 
-/// How long a server that was told to end may go without a single actor leaving it. Then it leaves with what it has.
+/// How long a drain may go on without a successful move. Then the server leaves with the actors that it still has.
 const STUCK_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long a server waits for others to be known if it is told to end and nobody could take over from it.
+/// How long a server that must end waits for a successor to become known.
 const ALONE_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often a server that is being emptied looks whether it is.
-pub(super) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// How often a draining server checks its progress.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A server on its way out.
+/// The state of a server that is leaving.
 pub(super) struct Leaving {
     evacuation: Evacuation,
-    /// When it leaves with whatever it has, unless another actor leaves before.
-    at_the_latest: Time,
-    /// Whether it stays while there is nobody who could take over from it.
-    needs_heirs: bool,
-    /// When somebody who could was last known.
-    had_heirs: Time,
+    /// When the server leaves in any case; extended by every successful move.
+    deadline: Time,
+    /// Whether it stays until another server can take over.
+    needs_successor: bool,
+    /// When a server that can take over was last known.
+    successor_seen_at: Time,
 }
 
 impl Server {
-    /// This server is wanted no longer: it is emptied, and leaves. The last one stays until there is another.
+    /// Drains this server, which leaves then. The last server stays until there is another.
     pub(super) fn drain(&mut self) {
         self.begin_to_leave(true);
     }
 
-    /// This server's process is to end: it is emptied, if somebody can take over from it, and leaves.
+    /// Ends this server: drains it if another one can take over, and leaves.
     pub(super) fn end(&mut self) {
         self.begin_to_leave(false);
     }
 
-    fn begin_to_leave(&mut self, needs_heirs: bool) {
+    fn begin_to_leave(&mut self, needs_successor: bool) {
         if let Some(leaving) = &mut self.leaving {
-            leaving.needs_heirs &= needs_heirs;
+            leaving.needs_successor &= needs_successor;
         } else {
-            tracing::info!("this server is being emptied, and leaves then");
+            tracing::info!("draining this server before it leaves");
             self.member.membership.drain(self.member.me, true);
             let now = self.member.runtime.now();
             self.leaving = Some(Leaving {
                 evacuation: Evacuation::default(),
-                at_the_latest: now + STUCK_TIME_MAX,
-                needs_heirs,
-                had_heirs: now,
+                deadline: now + STUCK_TIME_MAX,
+                needs_successor,
+                successor_seen_at: now,
             });
         }
-        self.empty();
+        self.advance_drain();
     }
 
-    /// Moves on with emptying this server, and leaves when it is empty and nobody sends to it any more.
-    pub(super) fn empty(&mut self) {
+    /// Starts the next moves, and leaves once the server is empty and no member routes to it.
+    pub(super) fn advance_drain(&mut self) {
         self.evacuate();
         let is_empty = self.is_empty();
         if is_empty {
-            self.member.peer.part();
+            self.member.driver.part();
         }
-        let (now, has_heirs) = (self.member.runtime.now(), self.has_heirs());
+        let (now, has_successor) = (self.member.runtime.now(), self.has_successor());
         let Some(leaving) = &mut self.leaving else { return };
-        if has_heirs {
-            leaving.had_heirs = now;
-        } else if leaving.needs_heirs {
-            leaving.at_the_latest = now + STUCK_TIME_MAX;
+        if has_successor {
+            leaving.successor_seen_at = now;
+        } else if leaving.needs_successor {
+            leaving.deadline = now + STUCK_TIME_MAX;
         }
-        if is_empty && self.member.peer.may_go() {
+        if is_empty && self.member.driver.may_go() {
             self.leave();
-        } else if !leaving.needs_heirs && now >= leaving.had_heirs + ALONE_TIME_MAX {
-            tracing::info!("no other server can take over from this one: what is not kept in a store is lost");
+        } else if !leaving.needs_successor && now >= leaving.successor_seen_at + ALONE_TIME_MAX {
+            tracing::info!("leaving without a successor: state that is not in a store is lost");
             self.leave();
-        } else if now >= leaving.at_the_latest {
-            tracing::warn!(
-                is_empty,
-                "this server leaves although not everybody and everything is ready for it"
-            );
+        } else if now >= leaving.deadline {
+            tracing::warn!(is_empty, "leaving before the drain completed");
             self.leave();
         }
     }
 
-    /// Whether there is no actor here, no part of the directory, and nobody to come.
+    /// Whether this server hosts no actors, owns no directory slots, and accepts no more actors.
     fn is_empty(&self) -> bool {
         let me = self.member.me;
         let evacuated = self.leaving.as_ref().is_none_or(|leaving| leaving.evacuation.is_done());
-        let is_done_with = |view: View| !view.slots.is_owner(me) && !view.takes_actors(me);
-        evacuated && self.member.runtime.activations().is_empty() && self.member.peer.view().is_some_and(is_done_with)
+        let is_released = |view: View| !view.slots.is_owner(me) && !view.takes_actors(me);
+        evacuated && self.member.runtime.activations().is_empty() && self.member.driver.view().is_some_and(is_released)
     }
 
-    /// Whether another server is there, or about to be, that can take over from this one.
-    fn has_heirs(&self) -> bool {
+    /// Whether another member can take over from this server.
+    fn has_successor(&self) -> bool {
         let me = self.member.me;
         let mut others = self.roster.members.iter().filter(|(node, _)| **node != me);
         others.any(|(_, record)| record.role == Role::Server && !record.draining)
@@ -106,19 +102,18 @@ impl Server {
         if let Some(leaving) = &mut self.leaving {
             leaving.evacuation.ended(actor);
             if moved {
-                leaving.at_the_latest = self.member.runtime.now() + STUCK_TIME_MAX;
+                leaving.deadline = self.member.runtime.now() + STUCK_TIME_MAX;
             }
         }
         self.evacuate();
     }
 
-    /// Sends away as many actors as may be under way at a time. Where to is for the local manager to say, as if they were
-    /// new.
+    /// Starts as many moves as may be in flight. The local manager chooses their targets, as for new actors.
     fn evacuate(&mut self) {
         let Some(leaving) = &mut self.leaving else { return };
         let runtime = &self.member.runtime;
-        let everybody = || runtime.activations().into_iter().map(|(actor, _)| actor).collect();
-        for actor in leaving.evacuation.next(everybody) {
+        let hosted = || runtime.activations().into_iter().map(|(actor, _)| actor).collect();
+        for actor in leaving.evacuation.next(hosted) {
             let new = NewActor {
                 actor: actor.clone(),
                 caller: None,
@@ -130,8 +125,8 @@ impl Server {
                 .filter(|placement| placement.node != self.member.me)
             {
                 Some(placement) => {
-                    let id = self.moves.begin(Asked::Evacuation(actor.clone()));
-                    self.member.peer.move_actor(id, actor, placement.node);
+                    let id = self.moves.begin(MoveOrigin::Evacuation(actor.clone()));
+                    self.member.driver.move_actor(id, actor, placement.node);
                 }
                 None => leaving.evacuation.ended(&actor),
             }

@@ -1,8 +1,8 @@
-//! A server: hosts actors, measures them, and lets its local elasticity manager decide about them. One of the servers of a
-//! cluster without a supervisor also runs the global manager.
+//! A server: hosts actors, measures them, and lets its local elasticity manager decide about them. In a cluster without a
+//! supervisor one of the servers also runs the global manager.
 //!
-//! `joining` makes it a member, `server` is what it has and how it hears of things, `managers` carries out what elasticity managers want, `period` measures,
-//! `leaving` empties it and lets it go.
+//! `joining` makes it a member, `event_loop` holds its state and handles events, `managers` executes the commands of the elasticity
+//! managers, `period` measures, and `leaving` drains it.
 
 mod evacuation;
 mod event_loop;
@@ -34,90 +34,92 @@ use crate::trust;
 use crate::usage::Capacity;
 use event_loop::Server;
 
-/// How long a server that was told to go lets its actors finish and be saved: well within what its supervisor waits for it.
+/// How long a stopping server lets its actors finish and save: well within the time that its supervisor waits for it.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// What a server is started with.
+/// Options of a server.
 pub(crate) struct NodeOptions {
     /// The server's name.
     pub(crate) name: String,
     /// The share of a core that it may use.
     pub(crate) cpu_share: Option<f64>,
-    /// Whether it may look for mail for a moment before it sleeps, if its cores are its own.
+    /// Whether its connection readers may busy-poll, if it has unrestricted use of its cores.
     pub(crate) busy_poll: bool,
-    /// Where it accepts connections.
+    /// The address that it accepts connections on.
     pub(crate) listen: SocketAddr,
-    /// Where others reach it, if that is not where it listens.
+    /// The address that other members dial, if it differs from `listen`.
     pub(crate) advertise: Option<SocketAddr>,
-    /// How long it may be silent before it counts as dead.
+    /// The TTL of its lease.
     pub(crate) lease_ttl: Duration,
     /// The elasticity period of the cluster, if this is its first server.
     pub(crate) period: Duration,
-    /// What it does wrong on purpose.
+    /// Planted bugs, for tests.
     pub(crate) planted: Planted,
-    /// What the network can carry, in megabits per second.
+    /// The capacity of the network, in megabits per second.
     pub(crate) net_mbit: Option<f64>,
-    /// Where to serve metrics.
+    /// The address to serve metrics at.
     pub(crate) metrics: Option<SocketAddr>,
     /// Its clock.
     pub(crate) clock: Clock,
 }
 
-/// Runs a server as a process, until its supervisor or a signal ends it or it is no longer a member.
+/// Runs a server as a process, until its supervisor or a signal ends it, or it is no longer a member.
 pub(crate) async fn run(app: App, address: ClusterAddress, options: NodeOptions) -> anyhow::Result<()> {
     let credentials = address.credentials(app.cluster_name())?;
     let stores = address.open(app.cluster_name(), &credentials).await?;
     let supervised = address.is_supervised();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let told_to_leave = async move {
+    let leave_signal = async move {
         tokio::select! {
             _ = terminate.recv() => {}
-            // An interrupt from the keyboard goes to a whole embedded cluster, whose supervisor ends its servers.
+            // An interrupt from the keyboard reaches the whole process group, and the supervisor ends its servers.
             _ = interrupt.recv(), if !supervised => {}
         }
     };
-    let place = Place {
+    let context = ClusterContext {
         stores,
         security: credentials.security,
         supervised,
     };
-    let told_to_end = async move {
+    let stop_signal = async move {
         match supervised {
             true => supervisor_ended().await,
             false => std::future::pending().await,
         }
     };
-    serve(app, place, options, told_to_leave, told_to_end, |_, _| {}).await
+    serve(app, context, options, leave_signal, stop_signal, |_, _| {}).await
 }
 
-/// The cluster that a server is part of.
-pub(crate) struct Place {
+/// The cluster that a server belongs to.
+pub(crate) struct ClusterContext {
     pub(crate) stores: Stores,
     pub(crate) security: Security,
     /// Whether there is a supervisor that starts and ends servers.
     pub(crate) supervised: bool,
 }
 
-/// Runs a server until it has left, which it begins to do when it is told to; until it is told to end with what it has; or
-/// until it is no longer a member. `joined` gets its parts when it takes part.
+/// Runs a server until it has left or is no longer a member.
+///
+/// `leave_signal` drains it before it leaves, `stop_signal` stops it with the actors that it has. `joined` is called with its parts
+/// once it has joined.
 pub(crate) async fn serve(
     app: App,
-    place: Place,
+    context: ClusterContext,
     options: NodeOptions,
-    told_to_leave: impl Future<Output = ()>,
-    told_to_end: impl Future<Output = ()>,
+    leave_signal: impl Future<Output = ()>,
+    stop_signal: impl Future<Output = ()>,
     joined: impl FnOnce(&Runtime, &NodeDriver),
 ) -> anyhow::Result<()> {
-    let (mut told_to_leave, mut told_to_end) = (pin!(told_to_leave), pin!(told_to_end));
-    let Stores { coordination, state } = place.stores;
-    let settings = if place.supervised {
+    let (mut leave_signal, mut stop_signal) = (pin!(leave_signal), pin!(stop_signal));
+    let Stores { coordination, state } = context.stores;
+    let settings = if context.supervised {
         ClusterSettings::load(&coordination).await?
     } else {
         let settings = ClusterSettings::of_first_server(app.policy_source().clone(), options.period);
         settings.load_or_store(&coordination).await?
     };
-    trust::agree(&coordination, &place.security).await?;
+    trust::agree(&coordination, &context.security).await?;
     let policy = Arc::new(app.compile(&settings.policy)?);
     #[cfg(feature = "planted-bugs")]
     let state = if options.planted.no_store_fence {
@@ -130,7 +132,7 @@ pub(crate) async fn serve(
     let member = MemberOptions {
         planted: options.planted,
         cpu_share: options.cpu_share,
-        looks: options.busy_poll && !capacity.is_rationed(),
+        busy_poll: options.busy_poll && !capacity.is_rationed(),
         listen: options.listen,
         advertise: options.advertise,
         lease_ttl: options.lease_ttl,
@@ -140,37 +142,38 @@ pub(crate) async fn serve(
             Role::Server,
             coordination,
             state.clone(),
-            place.security,
+            context.security,
         )
     };
-    // Others may know it, and send to it, before it knows that it has joined: so it leaves as any other, once it has.
-    let mut was_told_to_leave = false;
-    let told_and_stuck = async {
-        told_to_leave.as_mut().await;
-        was_told_to_leave = true;
+    // Other members may already route to this server before its own join returns. So a signal during the join does not abort it:
+    // the server joins first and then leaves like any other.
+    let mut leave_requested = false;
+    let leave_timeout = async {
+        leave_signal.as_mut().await;
+        leave_requested = true;
         tokio::time::sleep(SHUTDOWN_TIME_MAX).await;
     };
     let (member, roster) = tokio::select! {
-        takes_part = joining::take_part(&app, &member) => takes_part?,
-        () = told_and_stuck => {
-            tracing::warn!("this server was told to leave while it joined, and does not wait for its coordination store");
+        joined = joining::join(&app, &member) => joined?,
+        () = leave_timeout => {
+            tracing::warn!("stopping before the join completed: the coordination store does not answer");
             return Ok(());
         }
-        () = &mut told_to_end => return Ok(()),
+        () = &mut stop_signal => return Ok(()),
     };
-    let told_to_leave = async {
-        if !was_told_to_leave {
-            told_to_leave.await;
+    let leave_signal = async {
+        if !leave_requested {
+            leave_signal.await;
         }
     };
     tracing::info!(name = options.name, node = %member.me, "this server has joined");
-    joined(&member.runtime, &member.peer);
+    joined(&member.runtime, &member.driver);
     let (membership, runtime) = (member.membership.clone(), member.runtime.clone());
     let last_period = Arc::new(Mutex::new(LastPeriod::default()));
     let metrics = ServerMetrics {
         name: options.name,
         runtime: member.runtime.clone(),
-        peer: member.peer.clone(),
+        driver: member.driver.clone(),
         state,
         last_period: Arc::clone(&last_period),
     };
@@ -178,18 +181,18 @@ pub(crate) async fn serve(
     let mut server = Server::new(member, policy, settings, capacity);
     server.last_period = last_period;
     tokio::select! {
-        ended = server.run(roster, told_to_leave) => ended?,
-        () = &mut told_to_end => {}
+        ended = server.run(roster, leave_signal) => ended?,
+        () = &mut stop_signal => {}
     }
     if !runtime.shutdown(SHUTDOWN_TIME_MAX).await {
-        tracing::warn!("some actors did not come to an end in time");
+        tracing::warn!("some actors did not finish in time");
     }
     membership.leave().await;
     tracing::info!("this server has left");
     Ok(())
 }
 
-/// Ends when standard input does: it is a pipe that the supervisor holds.
+/// Completes at the end of standard input, which is a pipe that the supervisor holds open.
 async fn supervisor_ended() {
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {

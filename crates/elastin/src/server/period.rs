@@ -1,4 +1,4 @@
-//! The end of a period: what was measured in it goes to the local elasticity manager.
+//! The end of an elasticity period: passes its measurements to the local elasticity manager.
 
 use elastin_control::LemEvent;
 use elastin_runtime::Interest;
@@ -9,7 +9,7 @@ use super::managers::ManagerEvent;
 use crate::metrics::LastPeriod;
 
 impl Server {
-    /// A period has ended.
+    /// Ends a period: takes a snapshot and lets the local manager decide on it.
     pub(super) fn end_period(&mut self) {
         let draining = self
             .roster
@@ -32,14 +32,14 @@ impl Server {
         };
         server.usage.cpu = self.usage.processor(server.usage.cpu.used);
         server.usage.mem = self.usage.memory();
-        server.usage.net = self.usage.network(self.member.peer.traffic_bytes());
+        server.usage.net = self.usage.network(self.member.driver.traffic_bytes());
         *self.last_period.lock() = LastPeriod {
             server: Some(server.clone()),
             mailbox_messages: measured.mailbox_messages,
         };
-        tracing::debug!(?server, "a period has ended");
+        tracing::debug!(?server, "period ended");
         for actor in &measured.actors {
-            tracing::trace!(?actor, "in this period");
+            tracing::trace!(?actor, "measured in the period");
         }
         let at = self.member.runtime.now();
         let snapshot = Snapshot {
@@ -48,6 +48,6 @@ impl Server {
             servers: vec![server],
             actors: measured.actors,
         };
-        self.tell([ManagerEvent::Local(LemEvent::Period(snapshot))]);
+        self.dispatch([ManagerEvent::Local(LemEvent::Period(snapshot))]);
     }
 }

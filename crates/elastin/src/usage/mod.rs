@@ -9,7 +9,7 @@ use elastin_types::Usage;
 
 use control_group::Limits;
 
-/// Measures what a server uses between two looks.
+/// Measures what a server uses between two polls.
 pub(crate) struct UsageMeter {
     last_look: Instant,
     last_traffic_bytes: u64,

@@ -5,7 +5,7 @@ use syn::{Attribute, Error, Ident, ImplItem, ImplItemFn, ItemImpl, Meta, Result,
 use super::signature::handler;
 use super::{Errors, Handler, Hook, On};
 
-/// Finds the functions with `#[on(…)]` and takes that attribute off them.
+/// Finds the functions with `#[on(…)]` and strips the attribute.
 pub(super) fn take_hooks(item: &mut ItemImpl, errors: &mut Errors) -> On {
     let mut on = On::default();
     for item in &mut item.items {
@@ -20,7 +20,7 @@ pub(super) fn take_hooks(item: &mut ItemImpl, errors: &mut Errors) -> On {
         let attribute = function.attrs.remove(position);
         if attribute.parse_args::<Ident>().is_ok_and(|moment| moment == "reminder") {
             if on.reminded.replace(function.sig.ident.clone()).is_some() {
-                let twice = Error::new_spanned(&attribute, "there is a handler of reminders already");
+                let twice = Error::new_spanned(&attribute, "an actor has only one `#[on(reminder)]` handler");
                 errors.keep::<()>(Err(twice));
             }
             continue;
@@ -31,7 +31,7 @@ pub(super) fn take_hooks(item: &mut ItemImpl, errors: &mut Errors) -> On {
         if on.hooks.iter().any(|other| other.moment == hook.moment) {
             errors.keep::<()>(Err(Error::new_spanned(
                 &attribute,
-                "there is a hook for this moment already",
+                "an actor has only one hook for each lifecycle event",
             )));
             continue;
         }
@@ -40,7 +40,7 @@ pub(super) fn take_hooks(item: &mut ItemImpl, errors: &mut Errors) -> On {
     on
 }
 
-/// Finds the functions with `#[reentrant]` and takes that attribute off them.
+/// Finds the functions with `#[reentrant]` and strips the attribute.
 pub(super) fn take_reentrant(item: &mut ItemImpl, hooks: &[Hook], errors: &mut Errors) -> Vec<Ident> {
     let mut reentrant = Vec::new();
     for item in &mut item.items {
@@ -54,13 +54,11 @@ pub(super) fn take_reentrant(item: &mut ItemImpl, hooks: &[Hook], errors: &mut E
         let is_hook = hooks.iter().any(|hook| hook.function.sig.ident == name);
         let wrong = match (&attribute.meta, function.sig.receiver()) {
             (Meta::List(_) | Meta::NameValue(_), _) => Some("`#[reentrant]` takes no options"),
-            (Meta::Path(_), _) if is_hook => {
-                Some("a lifecycle hook has its actor for itself, so it can't be reentrant")
-            }
-            (Meta::Path(_), None) => Some("a handler has a `self`; only handlers are reentrant"),
+            (Meta::Path(_), _) if is_hook => Some("a lifecycle hook is exclusive, so it can't be reentrant"),
+            (Meta::Path(_), None) => Some("only handlers can be reentrant, and a handler takes `self`"),
             (Meta::Path(_), Some(receiver)) if receiver.mutability.is_some() => Some(
-                "a handler with `&mut self` has its actor for itself: to be reentrant, take `&self` and keep what changes in \
-                 a `Mutex` or an atomic",
+                "a handler with `&mut self` is exclusive: to be reentrant, take `&self` and put mutable fields into a \
+                 `Mutex` or an atomic",
             ),
             (Meta::Path(_), Some(_)) => None,
         };
@@ -75,18 +73,18 @@ pub(super) fn take_reentrant(item: &mut ItemImpl, hooks: &[Hook], errors: &mut E
     reentrant
 }
 
-/// Makes a handler the one that is told reminders.
+/// Turns a handler into the reminder handler.
 pub(super) fn as_reminded(handler: Handler<'_>) -> Result<Handler<'_>> {
     if handler.parameters.len() != 1 {
         return Err(Error::new_spanned(
             &handler.function.sig.inputs,
-            "a handler of reminders takes one thing besides `self` and the context: the `Reminder`",
+            "a reminder handler takes exactly one argument besides `self` and the context: the `Reminder`",
         ));
     }
     if !matches!(&handler.reply, Type::Tuple(nothing) if nothing.elems.is_empty()) {
         return Err(Error::new_spanned(
             &handler.reply,
-            "nobody waits for what a handler of reminders returns",
+            "a reminder handler returns nothing, because it has no caller",
         ));
     }
     Ok(Handler {
@@ -105,7 +103,7 @@ fn hook(attribute: &Attribute, function: &ImplItemFn) -> Result<Hook> {
         _ => {
             return Err(Error::new_spanned(
                 moment,
-                "a function runs on `activate`, `deactivate`, `before_move`, `after_move` or `reminder`",
+                "unknown event: use `activate`, `deactivate`, `before_move`, `after_move` or `reminder`",
             ));
         }
     };
@@ -113,7 +111,7 @@ fn hook(attribute: &Attribute, function: &ImplItemFn) -> Result<Hook> {
     if let Some((parameter, _)) = handler.parameters.first() {
         return Err(Error::new_spanned(
             parameter,
-            "a hook takes nothing but `self` and the context",
+            "a hook takes no arguments besides `self` and the context",
         ));
     }
     let takes_context = handler.takes_context;

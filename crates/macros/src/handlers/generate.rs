@@ -1,4 +1,4 @@
-//! What stands for the handlers in the rest of the program: their functions, the methods of the reference, the schema.
+//! Generates the code for the handlers: their functions, the methods of the reference, the schema.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -7,7 +7,7 @@ use syn::{GenericArgument, Ident, Path, PathArguments, Type};
 
 use super::{Handler, Hook};
 
-/// The types of `Result<T, E>`, when that is how the reply is written.
+/// The types of `Result<T, E>`, if the reply is written like that.
 fn as_result(reply: &Type) -> Option<(&Type, &Type)> {
     let Type::Path(path) = reply else { return None };
     let last = path.path.segments.last().filter(|segment| segment.ident == "Result")?;
@@ -21,7 +21,7 @@ fn as_result(reply: &Type) -> Option<(&Type, &Type)> {
     }
 }
 
-/// A type as people write it: the tokens, without the spaces that a token stream puts between them.
+/// A type as written in source: the tokens without the spaces that a token stream inserts.
 fn type_name(kind: &Type) -> String {
     let tight = |text: String, from: &str, to: &str| text.replace(from, to);
     let mut text = quote!(#kind).to_string();
@@ -39,7 +39,7 @@ fn type_name(kind: &Type) -> String {
     text
 }
 
-/// Everything besides the `impl` block itself.
+/// All generated items besides the `impl` block itself.
 pub(super) fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> TokenStream {
     let mut reference = actor.clone();
     let last = reference.segments.last_mut().expect("a path has a segment");
@@ -107,13 +107,13 @@ pub(super) fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> To
     }
 }
 
-/// The number that stands for a handler in types.
+/// The method number that identifies a handler in types.
 fn number(handler: &Handler<'_>) -> TokenStream {
     let name = handler.name();
     quote!({ ::elastin::__private::Method::of(#name).number() })
 }
 
-/// A name as callers and policies write it.
+/// A name as written by callers and policies.
 pub(super) fn bare_name(identifier: &Ident) -> String {
     let name = identifier.to_string();
     name.strip_prefix("r#").unwrap_or(&name).to_owned()
@@ -137,7 +137,7 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
             quote!(outcome),
         ),
     };
-    // The span makes a type that can't be encoded an error at the handler's own parameters.
+    // The span reports a type that can't be encoded at the handler's own parameters.
     let arguments_span = kinds.first().map_or(function.span(), |kind| kind.span());
     let arguments = quote_spanned! { arguments_span => (#(#kinds,)*) };
     let reply_type = quote_spanned! { reply.span() => #reply };
@@ -165,14 +165,14 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
     }
 }
 
-/// What a handler's future holds its actor by, and the function that runs the handler.
+/// The type of the future's hold on the actor, and the function that runs the handler.
 fn run_function(actor: &Path, handler: &Handler<'_>) -> (TokenStream, TokenStream) {
     let function = &handler.function.sig.ident;
     let names: Vec<_> = handler.parameters.iter().map(|(name, _)| name).collect();
     let context = handler
         .takes_context
         .then(|| quote!(&::elastin::__private::Ctx::CURRENT,));
-    // Parameters may have any names, also those that stand here: these are seen by nothing that the user wrote.
+    // Hygienic names, because the handler's parameters may have any name.
     let held = Ident::new("held", Span::mixed_site());
     let state = Ident::new("state", Span::mixed_site());
     let owned = quote!(::std::boxed::Box<::elastin::__private::Instance<#actor>>);
@@ -191,20 +191,20 @@ fn run_function(actor: &Path, handler: &Handler<'_>) -> (TokenStream, TokenStrea
         };
         return (owned, run);
     }
-    let (kind, mutable, borrow, lend) = if handler.shared {
-        let lend = quote_spanned! { function.span() =>
-            fn lend(#held: #owned) -> ::elastin::__private::SharedInstance {
+    let (kind, mutable, borrow, share) = if handler.shared {
+        let share = quote_spanned! { function.span() =>
+            fn share(#held: #owned) -> ::elastin::__private::SharedInstance {
                 ::elastin::__private::SharedInstance::new(#held)
             }
         };
         let borrow = quote!(&#held.instance::<#actor>().state);
-        (quote!(::elastin::__private::SharedInstance), None, borrow, Some(lend))
+        (quote!(::elastin::__private::SharedInstance), None, borrow, Some(share))
     } else {
         (owned, Some(quote!(mut)), quote!(&mut #held.state), None)
     };
     let call = quote_spanned! { function.span() => #actor::#function(#borrow, #context #(#names),*).await };
     let run = quote! {
-        #lend
+        #share
 
         fn run(
             #mutable #held: Self::Held,
@@ -259,7 +259,7 @@ fn function_schema(handler: &Handler<'_>) -> TokenStream {
     })
 }
 
-/// Says that there is a handler of reminders; its parameter is one, or the compiler says so.
+/// Declares the reminder handler, and checks at compile time that its parameter is a `Reminder`.
 fn takes_reminders(handler: &Handler<'_>) -> TokenStream {
     let kinds = handler.parameters.iter().map(|(_, kind)| kind);
     quote! {

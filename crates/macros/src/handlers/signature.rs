@@ -1,10 +1,10 @@
-//! What the signature of a handler says.
+//! Parses the signature of a handler.
 
 use syn::{Error, FnArg, Ident, ImplItemFn, Pat, Result, ReturnType, Type};
 
 use super::Handler;
 
-/// The most parameters that a handler may have: as many as a tuple that can be encoded has fields.
+/// Maximum number of parameters of a handler; they are encoded as a tuple.
 const PARAMETERS_MAX: usize = 12;
 
 pub(super) fn handler(function: &ImplItemFn) -> Result<Handler<'_>> {
@@ -12,13 +12,13 @@ pub(super) fn handler(function: &ImplItemFn) -> Result<Handler<'_>> {
     if let Some(parameter) = signature.generics.params.first() {
         return Err(Error::new_spanned(
             parameter,
-            "a handler has no generic parameters, because calls of it are sent between nodes",
+            "a handler can't have generic parameters, because its calls are sent between nodes",
         ));
     }
     if let Some(unsafety) = &signature.unsafety {
         return Err(Error::new_spanned(
             unsafety,
-            "a handler can be called by anyone, so it can't be `unsafe`",
+            "a handler can be called from anywhere, so it can't be `unsafe`",
         ));
     }
     let receiver = signature.receiver().expect("only functions with `self` are handlers");
@@ -56,7 +56,7 @@ pub(super) fn handler(function: &ImplItemFn) -> Result<Handler<'_>> {
     if let Type::Reference(_) | Type::ImplTrait(_) = &reply {
         return Err(Error::new_spanned(
             &reply,
-            "a reply is sent to the caller, who may be on another node: return an owned, named type",
+            "the reply may be sent to another node: return an owned, named type",
         ));
     }
     Ok(Handler {
@@ -81,18 +81,18 @@ fn parameter(input: &syn::PatType) -> Result<(&Ident, &Type)> {
         other => {
             return Err(Error::new_spanned(
                 other,
-                "a handler's parameter is a plain name, which callers see",
+                "a handler's parameter must be a plain name, because callers see it",
             ));
         }
     };
     match &*input.ty {
         Type::Reference(_) => Err(Error::new_spanned(
             &input.ty,
-            "arguments are sent to the actor, which may be on another node: take an owned type, such as `String` for `&str`",
+            "arguments may be sent to another node: take an owned type, such as `String` instead of `&str`",
         )),
         Type::ImplTrait(_) => Err(Error::new_spanned(
             &input.ty,
-            "arguments are sent to the actor: name their type",
+            "arguments may be sent to another node: take a named type",
         )),
         owned => Ok((name, owned)),
     }

@@ -134,7 +134,7 @@ fn pins_against_balances(report: &mut Report<'_>, pins: &Places, balances: &[(At
             }
             if let Some(shared) = report.can_hold(world) {
                 let claim = Claim {
-                    who: format!("`{}`", report.behaviour_text(*at)),
+                    subject: format!("`{}`", report.behaviour_text(*at)),
                     what: format!("want to move actors that `{}` keeps", report.behaviour_text(pin.at)),
                     resolution: "the one with the higher priority wins".into(),
                     shared,
@@ -158,7 +158,7 @@ fn pins_against_reserves(report: &mut Report<'_>, pins: &Places, reserves: &Plac
                 if let Some(shared) = report.can_hold(world) {
                     let texts = (report.behaviour_text(reserve.at), report.behaviour_text(pin.at));
                     let claim = Claim {
-                        who: format!("`{}` and `{}`", texts.0, texts.1),
+                        subject: format!("`{}` and `{}`", texts.0, texts.1),
                         what: "be about the same actor".into(),
                         resolution: "it then stays, and the others leave its server".into(),
                         shared,
@@ -211,7 +211,7 @@ fn both_ends(
                     warning = warning.also(report.behaviour_span(second.at), "the other end");
                 }
                 let claim = Claim {
-                    who: format!("both ends of `{}`", report.behaviour_text(at)),
+                    subject: format!("both ends of `{}`", report.behaviour_text(at)),
                     what: format!("be {participle}"),
                     resolution: format!("both then stay {stay}"),
                     shared,
@@ -253,7 +253,7 @@ fn colocates_against_separates(report: &mut Report<'_>, colocates: &[(At, usize,
                 warned.push(place.at);
                 let texts = (report.behaviour_text(*at), report.behaviour_text(place.at));
                 let claim = Claim {
-                    who: format!("`{}` and `{}`", texts.0, texts.1),
+                    subject: format!("`{}` and `{}`", texts.0, texts.1),
                     what: "be about the same actors".into(),
                     resolution: "the one with the higher priority wins".into(),
                     shared,
@@ -289,7 +289,7 @@ fn reserves_for_two_resources(report: &mut Report<'_>, reserves: &Places) {
                 if let Some(shared) = report.can_hold(world) {
                     let texts = (report.behaviour_text(one.at), report.behaviour_text(other.at));
                     let claim = Claim {
-                        who: format!("`{}` and `{}`", texts.0, texts.1),
+                        subject: format!("`{}` and `{}`", texts.0, texts.1),
                         what: "be about the same actor".into(),
                         resolution: "the earlier one wins".into(),
                         shared,

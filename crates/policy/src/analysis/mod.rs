@@ -65,7 +65,7 @@ struct Finding {
 
 /// That some rules can do something together. The message is made of it when it is known whether they can or only may.
 struct Claim {
-    who: String,
+    subject: String,
     what: String,
     resolution: String,
     shared: Shared,
@@ -88,7 +88,7 @@ impl Finding {
             warning.witness = witness::witness(policy, schema, world, space);
         }
         let can = if warning.witness.is_some() { "can" } else { "may" };
-        warning.message = format!("{} {can} {}", claim.who, claim.what);
+        warning.message = format!("{} {can} {}", claim.subject, claim.what);
         let example = space.as_ref().map(Space::describe).unwrap_or_default();
         warning.help = Some(match example.as_str() {
             "" => claim.resolution,

@@ -157,7 +157,7 @@ impl Maker<'_> {
             (None, _) => CALLS,
         };
         let bytes = count * value(Statistic::Size).unwrap_or(0.0);
-        let who = match caller {
+        let caller_of_calls = match caller {
             WorldCaller::Client => Caller::Client(NodeId(EXTRA_KEYS)),
             WorldCaller::Actor(actor) => Caller::Actor(self.ids[actor].clone()),
             WorldCaller::Kind(kind) => Caller::Actor(ActorId::new(kind.unwrap_or(self.any_kind), EXTRA_KEYS)),
@@ -171,7 +171,7 @@ impl Maker<'_> {
         };
         self.snapshot.actors[callee]
             .calls_in
-            .push(call(who.clone(), count, bytes));
+            .push(call(caller_of_calls.clone(), count, bytes));
         // Another actor of the type on the same server gets the rest of the calls.
         let rest = match share {
             Some(share) if share > 0.0 => (100.0 * count / share).round() - count,
@@ -184,7 +184,7 @@ impl Maker<'_> {
             let node = self.snapshot.actors[callee].node;
             self.list(ActorId::new(kind, key), node, PerResource::default());
             let extra = self.snapshot.actors.last_mut().expect("it was just listed");
-            extra.calls_in.push(call(who, rest, 0.0));
+            extra.calls_in.push(call(caller_of_calls, rest, 0.0));
         }
     }
 

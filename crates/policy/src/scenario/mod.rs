@@ -1,4 +1,4 @@
-//! Test files: snapshots with the actions that are expected of a policy, written with names.
+//! Policy test files: snapshots with the actions expected of a policy, written with names instead of ids.
 //!
 //! ```json
 //! { "schema": { "Folder": { "functions": ["open"], "properties": { "files": "File" } }, "File": {} },
@@ -25,18 +25,18 @@ pub use show::{distinct_actions, parse_actor, show_action};
 use crate::{Index, Policy, Scope};
 use show::actors_of;
 
-/// A file of cases.
+/// A policy test file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenarios {
-    /// The application's actor types, by name, if the file brings them along.
+    /// The application's actor types by name, if the file includes them.
     #[serde(default)]
     pub schema: Option<BTreeMap<String, ScenarioType>>,
     /// The cases.
     pub cases: Vec<Scenario>,
 }
 
-/// An actor type, in short.
+/// An actor type in the short form of test files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioType {
@@ -48,13 +48,13 @@ pub struct ScenarioType {
     pub properties: BTreeMap<String, String>,
 }
 
-/// One case: what was measured, and what the policy must propose.
+/// One test case: measurements, and the actions that the policy must propose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What it is about.
+    /// The name of the case.
     pub name: String,
-    /// The length of the period; a minute unless set.
+    /// The length of the period; one minute by default.
     #[serde(default = "minute")]
     pub period_seconds: f64,
     /// The servers, by name: `n` and a number.
@@ -63,7 +63,7 @@ pub struct Scenario {
     #[serde(default)]
     pub actors: BTreeMap<String, ScenarioActor>,
     /// All distinct actions that the policy proposes, such as `reserve(Folder/1, cpu)`, with `on n1` after a `balance`.
-    /// A `separate` by a rule between types may be listed too, and is then asked for.
+    /// A `separate` of a rule between types is checked only if it is listed.
     #[serde(default)]
     pub expect: Vec<String>,
 }
@@ -72,28 +72,28 @@ fn minute() -> f64 {
     60.0
 }
 
-/// A server's use.
+/// The resource usage of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioServer {
-    /// Processor.
+    /// CPU usage.
     #[serde(default)]
     pub cpu: ScenarioUsage,
-    /// Memory.
+    /// Memory usage.
     #[serde(default)]
     pub mem: ScenarioUsage,
-    /// Network.
+    /// Network usage.
     #[serde(default)]
     pub net: ScenarioUsage,
 }
 
-/// The use of one resource.
+/// The usage of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ScenarioUsage {
-    /// So much of a capacity of 100.
+    /// The amount used out of a capacity of 100.
     Percent(f64),
-    /// So much of this capacity; of an unknown one if it is null.
+    /// The amount used and the capacity; a null capacity is unknown.
     Of(f64, Option<f64>),
 }
 
@@ -109,27 +109,27 @@ impl Default for ScenarioUsage {
 pub struct ScenarioActor {
     /// The server it is on.
     pub on: String,
-    /// What it uses of the processor, in the unit of its server's capacity.
+    /// CPU usage, in the unit of its server's capacity.
     #[serde(default)]
     pub cpu: f64,
-    /// What it uses of memory.
+    /// Memory usage.
     #[serde(default)]
     pub mem: f64,
-    /// What it uses of the network.
+    /// Network usage.
     #[serde(default)]
     pub net: f64,
-    /// Calls that it got.
+    /// Calls received.
     #[serde(default)]
     pub called: Vec<ScenarioCalled>,
-    /// Calls that it made, for those to actors that are not listed.
+    /// Calls made to actors that are not listed.
     #[serde(default)]
     pub calls: Vec<ScenarioCalls>,
-    /// Whom its properties refer to.
+    /// The targets of its properties.
     #[serde(default)]
     pub refers: BTreeMap<String, Vec<String>>,
 }
 
-/// Calls that an actor got.
+/// Calls that an actor received.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioCalled {
@@ -137,9 +137,9 @@ pub struct ScenarioCalled {
     pub by: String,
     /// The function.
     pub with: String,
-    /// How many.
+    /// The number of calls.
     pub count: u64,
-    /// Their size in all.
+    /// Their total size in bytes.
     #[serde(default)]
     pub bytes: u64,
 }
@@ -152,33 +152,33 @@ pub struct ScenarioCalls {
     pub to: String,
     /// The function.
     pub with: String,
-    /// How many.
+    /// The number of calls.
     pub count: u64,
-    /// Their size in all.
+    /// Their total size in bytes.
     #[serde(default)]
     pub bytes: u64,
 }
 
-/// Why a test file can't be used. Nothing was run.
+/// A test file that can't be used; no case was run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScenarioError {
-    /// It is not a test file.
-    #[error("this is not a file of policy tests: {0}")]
+    /// The text is not a test file.
+    #[error("not a policy test file: {0}")]
     Malformed(String),
-    /// Its schema can't be.
-    #[error("the schema of the tests is wrong: {0}")]
+    /// The schema is invalid.
+    #[error("the schema of the test file is invalid: {0}")]
     Schema(#[from] SchemaError),
-    /// A case names something that there is not.
-    #[error("case `{case}`: {what}")]
+    /// A case is invalid or refers to something that does not exist.
+    #[error("case `{case}`: {problem}")]
     Case {
         /// The case.
         case: String,
-        /// What is wrong with it.
-        what: String,
+        /// The problem.
+        problem: String,
     },
 }
 
-/// How a case went.
+/// The result of one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScenarioResult {
     /// The case.
@@ -190,19 +190,19 @@ pub struct ScenarioResult {
 }
 
 impl ScenarioResult {
-    /// Whether the policy did what was expected.
+    /// Whether the policy proposed exactly the expected actions.
     pub fn passed(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty()
     }
 }
 
 impl Scenarios {
-    /// Reads a test file.
+    /// Parses a test file.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         serde_json::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))
     }
 
-    /// The schema that the file brings along.
+    /// The schema that the file includes, if any.
     pub fn schema(&self) -> Result<Option<Schema>, ScenarioError> {
         self.schema.as_ref().map(schema).transpose()
     }
@@ -213,7 +213,7 @@ impl Scenarios {
     }
 }
 
-/// A schema from types in short.
+/// Builds a schema from types in short form.
 fn schema(types: &BTreeMap<String, ScenarioType>) -> Result<Schema, ScenarioError> {
     let mut schema = Schema::default();
     for (name, short) in types {
@@ -236,7 +236,7 @@ fn schema(types: &BTreeMap<String, ScenarioType>) -> Result<Schema, ScenarioErro
     Ok(schema)
 }
 
-/// Reads a schema: as an application prints it, or types in short by name, as in test files.
+/// Parses a schema, either as an application prints it or in the short form of test files.
 pub fn parse_schema(text: &str) -> Result<Schema, ScenarioError> {
     if let Ok(whole) = serde_json::from_str::<Schema>(text) {
         return Ok(whole);
@@ -270,7 +270,7 @@ impl Scenario {
         })
     }
 
-    /// An expected action in the form in which proposed ones are shown.
+    /// Normalises an expected action to the textual form of proposed ones.
     fn expected(&self, text: &str, schema: &Schema) -> Result<String, ScenarioError> {
         let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for relation in ["colocate(", "separate("] {
@@ -280,7 +280,7 @@ impl Scenario {
                     let (one, other) = (one.min(other), one.max(other));
                     return Ok(format!("{relation}{}, {})", schema.show(one), schema.show(other)));
                 }
-                _ => return Err(self.wrong(format!("`{text}` does not name two actors"))),
+                _ => return Err(self.error(format!("`{text}` does not name two actors"))),
             }
         }
         Ok(plain)

@@ -1,4 +1,4 @@
-//! Actors and actions as people write them.
+//! The textual form of actors and actions.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use elastin_types::{ActorId, ActorType, Key, Schema};
 
 use crate::{Action, Fired};
 
-/// An actor as people write it, such as `Folder/1`: a key that is a number is one.
+/// Parses an actor such as `Folder/1`. A numeric key becomes an integer key.
 pub fn parse_actor(text: &str, schema: &Schema) -> Option<ActorId> {
     let (kind, key) = text.split_once('/')?;
     let kind = schema.actor(kind)?.kind();
@@ -15,7 +15,7 @@ pub fn parse_actor(text: &str, schema: &Schema) -> Option<ActorId> {
     Some(ActorId::new(kind, key))
 }
 
-/// The actors in parentheses after a word; empty if the text does not begin with it.
+/// The actors in parentheses after a word; empty if the text does not start with the word.
 pub(super) fn actors_of(text: &str, word: &str, schema: &Schema) -> Vec<Option<ActorId>> {
     let Some(arguments) = text.strip_prefix(word).and_then(|rest| rest.strip_suffix(')')) else {
         return Vec::new();
@@ -26,8 +26,7 @@ pub(super) fn actors_of(text: &str, word: &str, schema: &Schema) -> Vec<Option<A
         .collect()
 }
 
-/// All distinct actions that fired, as people write them, in order. The two ends of `colocate` and `separate` are in the
-/// order of their ids.
+/// All distinct actions that fired, as sorted text. The two ends of `colocate` and `separate` are ordered by id.
 pub fn distinct_actions(fired: &[Fired], schema: &Schema) -> Vec<String> {
     let mut texts = BTreeSet::new();
     for one in fired {
@@ -42,7 +41,7 @@ pub fn distinct_actions(fired: &[Fired], schema: &Schema) -> Vec<String> {
     texts.into_iter().collect()
 }
 
-/// An action as people write it.
+/// The textual form of an action.
 pub fn show_action(action: &Action, schema: &Schema) -> String {
     let pair = |one: &ActorId, other: &ActorId| {
         let (one, other) = (one.min(other), one.max(other));

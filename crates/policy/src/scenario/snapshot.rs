@@ -1,4 +1,4 @@
-//! Between a case's measurements with names and a snapshot with ids.
+//! Conversion between a test case, which uses names, and a snapshot, which uses ids.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::{Scenario, ScenarioActor, ScenarioCalled, ScenarioCalls, ScenarioErro
 use crate::parse_actor;
 
 impl Scenario {
-    /// The measurements as a snapshot.
+    /// Converts the measurements to a snapshot.
     pub fn snapshot(&self, schema: &Schema) -> Result<Snapshot, ScenarioError> {
         let period = Duration::try_from_secs_f64(self.period_seconds)
-            .map_err(|error| self.wrong(format!("the period is wrong: {error}")))?;
+            .map_err(|error| self.error(format!("invalid `period_seconds`: {error}")))?;
         let mut snapshot = Snapshot {
             at: Time::ZERO + period,
             period,
@@ -42,10 +42,10 @@ impl Scenario {
         Ok(snapshot)
     }
 
-    pub(super) fn wrong(&self, what: impl Into<String>) -> ScenarioError {
+    pub(super) fn error(&self, problem: impl Into<String>) -> ScenarioError {
         ScenarioError::Case {
             case: self.name.clone(),
-            what: what.into(),
+            problem: problem.into(),
         }
     }
 
@@ -53,12 +53,12 @@ impl Scenario {
         let number = name.strip_prefix('n').and_then(|number| number.parse().ok());
         number
             .map(NodeId)
-            .ok_or_else(|| self.wrong(format!("`{name}` is not a server: they are called `n1`, `n2`, …")))
+            .ok_or_else(|| self.error(format!("`{name}` is not a server: they are called `n1`, `n2`, …")))
     }
 
     fn actor_id(&self, name: &str, schema: &Schema) -> Result<ActorId, ScenarioError> {
         parse_actor(name, schema).ok_or_else(|| {
-            self.wrong(format!(
+            self.error(format!(
                 "`{name}` is not an actor: write its type and key, such as `Folder/1`"
             ))
         })
@@ -68,7 +68,7 @@ impl Scenario {
         let known = schema.actor_of(callee).and_then(|actor| actor.function(name));
         known
             .map(FunctionSchema::method)
-            .ok_or_else(|| self.wrong(format!("there is no function `{name}`")))
+            .ok_or_else(|| self.error(format!("there is no function `{name}`")))
     }
 
     fn actor(&self, name: &str, actor: &ScenarioActor, schema: &Schema) -> Result<ActorStats, ScenarioError> {
@@ -100,7 +100,7 @@ impl Scenario {
         let refers = actor.refers.iter().map(|(property, targets)| {
             let known = schema.actor_of(kind).and_then(|actor| actor.property(property));
             if known.is_none() {
-                return Err(self.wrong(format!("`{name}` has no property `{property}`")));
+                return Err(self.error(format!("`{name}` has no property `{property}`")));
             }
             let targets = targets.iter().map(|target| self.actor_id(target, schema));
             Ok(References {
@@ -138,7 +138,7 @@ impl ScenarioUsage {
 }
 
 impl Scenario {
-    /// A snapshot as a case that expects nothing: measurements to read, to explain, or to start a test from.
+    /// Converts a snapshot to a case without expectations: a readable dump, or the start of a test.
     pub fn of(name: &str, snapshot: &Snapshot, schema: &Schema) -> Self {
         let usage = |usage: Usage| match usage.capacity {
             Some(100.0) => ScenarioUsage::Percent(usage.used),
@@ -218,7 +218,7 @@ mod tests {
     use crate::{Scenario, Scenarios};
 
     #[test]
-    fn a_case_survives_its_snapshot() {
+    fn a_case_round_trips_through_its_snapshot() {
         let text = r#"{ "schema": { "A": { "functions": ["f"], "properties": { "p": "A" } } }, "cases": [ {
             "name": "x", "period_seconds": 30.0, "servers": { "n1": { "cpu": 90.5, "mem": [5, 10], "net": [3, null] } },
             "actors": { "A/1": { "on": "n1", "cpu": 3, "called": [ { "by": "client", "with": "f", "count": 2, "bytes": 9 } ],

@@ -1,4 +1,4 @@
-//! Tokens to nodes, by recursive descent with a limit on the depth.
+//! The grammar: recursive descent with a depth limit.
 //!
 //! ```text
 //! policy     = { setting | rule }
@@ -15,11 +15,11 @@
 use super::parser::Parser;
 use crate::SyntaxKind;
 
-/// How deep parentheses in conditions may nest. People don't go beyond four, the stack allows much more, and the compiled
-/// form must stay within what readers of JSON accept.
+/// The maximum nesting of parentheses in a condition. Handwritten policies stay far below it, and the compiled form must
+/// stay within the nesting limit of JSON parsers.
 pub const NESTING_MAX: usize = 24;
 
-/// How far the parser looks ahead for the end of a behaviour whose name it does not know.
+/// The maximum lookahead for the end of a behaviour with an unknown name.
 const LOOKAHEAD_MAX: usize = 64;
 
 impl Parser<'_> {
@@ -34,10 +34,10 @@ impl Parser<'_> {
                 self.rule();
             }
             if self.next == before {
-                // Nothing begins with this token: leave it out, or this would go on for ever.
-                self.complain("a rule");
+                // No production starts with this token: skip it, or the loop would never end.
+                self.error_expected("a rule");
                 let error = self.open();
-                self.take();
+                self.bump();
                 self.close(error, SyntaxKind::Error);
             }
         }
@@ -53,12 +53,12 @@ impl Parser<'_> {
 
     fn setting(&mut self) {
         let node = self.open();
-        self.take();
+        self.bump();
         while matches!(self.kind(), Some(SyntaxKind::Name | SyntaxKind::Number)) {
-            self.take();
+            self.bump();
         }
         if !self.eat(SyntaxKind::Semicolon) {
-            self.complain("`;`");
+            self.error_expected("`;`");
             self.skip_to(&[SyntaxKind::Semicolon, SyntaxKind::Arrow]);
             self.eat(SyntaxKind::Semicolon);
         }
@@ -72,14 +72,14 @@ impl Parser<'_> {
         }
         if self.at(SyntaxKind::Name) && self.text() == "rule" {
             let name = self.open();
-            self.take();
+            self.bump();
             self.expect_name("the rule's name");
             self.expect(SyntaxKind::Colon, "`:` after the rule's name");
             self.close(name, SyntaxKind::RuleName);
         }
         self.any_of();
         if !self.eat(SyntaxKind::Arrow) {
-            self.complain("`and`, `or` or `=>`");
+            self.error_expected("`and`, `or` or `=>`");
             if !self.at_behaviour() {
                 self.skip_to(&[SyntaxKind::Arrow, SyntaxKind::Semicolon]);
                 self.eat(SyntaxKind::Arrow);
@@ -90,7 +90,7 @@ impl Parser<'_> {
                 self.behaviour();
             }
         } else {
-            self.complain("a behaviour: `balance`, `reserve`, `colocate`, `separate` or `pin`");
+            self.error_expected("a behaviour: `balance`, `reserve`, `colocate`, `separate` or `pin`");
             self.skip_to(&[SyntaxKind::Semicolon]);
             self.eat(SyntaxKind::Semicolon);
         }
@@ -99,7 +99,7 @@ impl Parser<'_> {
 
     fn attribute(&mut self) {
         let node = self.open();
-        self.take();
+        self.bump();
         if self.expect_name("an attribute, such as `@priority(10)`") && self.expect(SyntaxKind::ParenOpen, "`(`") {
             self.expect(SyntaxKind::Number, "a number");
             self.expect(SyntaxKind::ParenClose, "`)`");
@@ -130,12 +130,12 @@ impl Parser<'_> {
             Some(SyntaxKind::ParenOpen) => self.group(),
             Some(SyntaxKind::True) => {
                 let node = self.open();
-                self.take();
+                self.bump();
                 self.close(node, SyntaxKind::Always);
             }
             Some(SyntaxKind::Name) => self.comparison_or_membership(),
             _ => {
-                self.complain("a condition");
+                self.error_expected("a condition");
                 let stops = [
                     SyntaxKind::And,
                     SyntaxKind::Or,
@@ -151,16 +151,16 @@ impl Parser<'_> {
     fn group(&mut self) {
         let node = self.open();
         if self.depth == NESTING_MAX {
-            self.complain(&format!("at most {NESTING_MAX} parentheses inside each other"));
+            self.error_expected(&format!("at most {NESTING_MAX} parentheses inside each other"));
             self.skip_group();
             self.close(node, SyntaxKind::Error);
             return;
         }
         self.depth += 1;
-        self.take();
+        self.bump();
         self.any_of();
         if !self.eat(SyntaxKind::ParenClose) {
-            self.complain("`and`, `or` or `)`");
+            self.error_expected("`and`, `or` or `)`");
             self.skip_to(&[SyntaxKind::ParenClose, SyntaxKind::Arrow, SyntaxKind::Semicolon]);
             self.eat(SyntaxKind::ParenClose);
         }
@@ -168,7 +168,7 @@ impl Parser<'_> {
         self.close(node, SyntaxKind::Group);
     }
 
-    /// Takes everything up to the parenthesis that closes the next one, without recursion.
+    /// Consumes a parenthesised group without recursion.
     fn skip_group(&mut self) {
         let mut depth = 0_usize;
         while let Some(kind) = self.kind() {
@@ -178,7 +178,7 @@ impl Parser<'_> {
                 SyntaxKind::Arrow | SyntaxKind::Semicolon => return,
                 _ => {}
             }
-            self.take();
+            self.bump();
             if depth == 0 {
                 return;
             }
@@ -197,7 +197,7 @@ impl Parser<'_> {
             return;
         }
         if !self.at(SyntaxKind::Dot) {
-            self.complain("`.` and a feature, or `in ref(…)`");
+            self.error_expected("`.` and a feature, or `in ref(…)`");
         }
         while self.at(SyntaxKind::Dot) {
             self.segment();
@@ -219,7 +219,7 @@ impl Parser<'_> {
 
     fn segment(&mut self) {
         let node = self.open();
-        self.take();
+        self.bump();
         if self.expect_name("a name after the dot") && self.eat(SyntaxKind::ParenOpen) {
             self.member("an actor's function, such as `Folder(fo).open`");
             self.expect(SyntaxKind::ParenClose, "`)`");
@@ -227,7 +227,7 @@ impl Parser<'_> {
         self.close(node, SyntaxKind::Segment);
     }
 
-    fn member(&mut self, what: &str) {
+    fn member(&mut self, expected: &str) {
         let node = self.open();
         if self.at(SyntaxKind::Name) {
             self.entity();
@@ -235,13 +235,13 @@ impl Parser<'_> {
                 self.expect_name("a name after the dot");
             }
         } else {
-            self.complain(what);
+            self.error_expected(expected);
         }
         self.close(node, SyntaxKind::Member);
     }
 
-    /// Whether a behaviour begins here, and not the condition of the next rule: conditions go on with `.` or `in` after
-    /// the parenthesis. Words that are no behaviour count as misspelt ones.
+    /// Whether a behaviour starts here rather than the condition of the next rule. A condition continues with `.` or `in`
+    /// after the closing parenthesis. An unknown name counts as a misspelt behaviour.
     fn at_behaviour(&self) -> bool {
         if !self.at(SyntaxKind::Name) {
             return false;
@@ -270,8 +270,8 @@ impl Parser<'_> {
 
     fn behaviour(&mut self) {
         let node = self.open();
-        self.take();
-        self.take();
+        self.bump();
+        self.bump();
         if !self.at(SyntaxKind::ParenClose) {
             self.argument();
             while self.eat(SyntaxKind::Comma) {
@@ -291,13 +291,13 @@ impl Parser<'_> {
             if self.at(SyntaxKind::Name) {
                 self.entity();
             } else {
-                self.complain("an actor, a resource or a set of types");
+                self.error_expected("an actor, a resource or a set of types");
                 self.skip_to(&[SyntaxKind::Comma, SyntaxKind::ParenClose, SyntaxKind::Semicolon]);
             }
             return;
         }
         let node = self.open();
-        self.take();
+        self.bump();
         while self.at(SyntaxKind::Name) {
             self.entity();
             if !self.eat(SyntaxKind::Comma) {

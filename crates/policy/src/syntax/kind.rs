@@ -1,9 +1,9 @@
-//! The kinds of tokens and of nodes.
+//! The kinds of tokens and nodes.
 
-/// What a token or a node of the tree is.
+/// The kind of a token or a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyntaxKind {
-    /// Blanks and line ends.
+    /// Whitespace and line breaks.
     Whitespace,
     /// `// …` to the end of the line.
     LineComment,
@@ -43,7 +43,7 @@ pub enum SyntaxKind {
     In,
     /// `true`
     True,
-    /// Characters that mean nothing here.
+    /// Characters that start no token of the language.
     Unknown,
 
     /// Node: the whole file.
@@ -78,12 +78,12 @@ pub enum SyntaxKind {
     Behaviour,
     /// Node: names in braces.
     Set,
-    /// Node: what could not be understood.
+    /// Node: tokens that could not be parsed.
     Error,
 }
 
 impl SyntaxKind {
-    /// Whether it is a token that the meaning does not depend on.
+    /// Whether it is whitespace or a comment.
     pub fn is_trivia(self) -> bool {
         matches!(
             self,
@@ -96,7 +96,7 @@ impl SyntaxKind {
         matches!(self, SyntaxKind::LineComment | SyntaxKind::BlockComment)
     }
 
-    /// Whether it is a name or a word that may serve as one after a dot.
+    /// Whether it is a name, or a keyword that may serve as one after a dot.
     pub fn is_word(self) -> bool {
         matches!(
             self,

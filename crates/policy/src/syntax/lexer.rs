@@ -1,18 +1,18 @@
-//! Text to tokens. The tokens cover the text without gaps.
+//! The lexer. Tokens cover the source without gaps.
 
 use crate::diagnostic::FOUND_MAX;
 use crate::{Diagnostic, Span, SyntaxKind};
 
-/// A piece of the text.
+/// A token of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// The kind of the token.
     pub kind: SyntaxKind,
-    /// Where it stands.
+    /// The source range.
     pub span: Span,
 }
 
-/// Splits the whole text; mistakes become tokens too, and are reported.
+/// Splits the source into tokens. Unknown characters become tokens too, and are reported.
 pub(crate) fn tokens(source: &str, diagnostics: &mut Vec<Diagnostic>) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
     let mut start = 0;
@@ -22,20 +22,20 @@ pub(crate) fn tokens(source: &str, diagnostics: &mut Vec<Diagnostic>) -> Vec<Tok
         let span = Span::new(start, start + length);
         start += length;
         match tokens.last_mut() {
-            // Unknown characters in a row are one mistake.
+            // A run of unknown characters is reported as one error.
             Some(last) if kind == SyntaxKind::Unknown && last.kind == kind => last.span.end = span.end,
             _ => tokens.push(Token { kind, span }),
         }
     }
-    let complaints = tokens.iter().filter_map(|token| complain(token, source));
-    diagnostics.extend(complaints.take(FOUND_MAX));
+    let errors = tokens.iter().filter_map(|token| lexical_error(token, source));
+    diagnostics.extend(errors.take(FOUND_MAX));
     tokens
 }
 
-/// The kind and the length in bytes of the token at the start of the text, which is not empty.
+/// The kind and length in bytes of the first token of `text`, which must not be empty.
 fn token(text: &str) -> (SyntaxKind, usize) {
     let mut characters = text.chars();
-    let first = characters.next().expect("there is text left");
+    let first = characters.next().expect("the caller passes non-empty text");
     let second = characters.next();
     match (first, second) {
         ('/', Some('/')) => (SyntaxKind::LineComment, text.find('\n').unwrap_or(text.len())),
@@ -60,7 +60,7 @@ fn token(text: &str) -> (SyntaxKind, usize) {
         (digit, _) if digit.is_ascii_digit() => (SyntaxKind::Number, number_length(text)),
         (letter, _) if is_name_start(letter) => name(text),
         (blank, _) if is_blank(blank) => (SyntaxKind::Whitespace, length_while(text, is_blank)),
-        // The arrow of other languages is one mistake, not two.
+        // `->` from other languages is one error, not two.
         ('-', Some('>')) => (SyntaxKind::Unknown, 2),
         (other, _) => (SyntaxKind::Unknown, other.len_utf8()),
     }
@@ -78,7 +78,8 @@ fn name(text: &str) -> (SyntaxKind, usize) {
     (kind, length)
 }
 
-/// Digits, a fraction and an exponent, each only where digits follow: `80.cpu` is a number, a dot and a name.
+/// The length of a number: digits, a fraction and an exponent, the latter two only if digits follow.
+/// `80.cpu` is a number, a dot and a name.
 fn number_length(text: &str) -> usize {
     let digits = |from: usize| length_while(&text[from..], |character| character.is_ascii_digit());
     let mut length = digits(0);
@@ -102,12 +103,12 @@ fn is_name_start(character: char) -> bool {
     character == '_' || character.is_alphabetic()
 }
 
-/// A byte order mark counts as blank, because editors add it unasked.
+/// A byte order mark counts as whitespace because some editors insert one.
 fn is_blank(character: char) -> bool {
     character.is_whitespace() || character == '\u{feff}'
 }
 
-fn complain(token: &Token, source: &str) -> Option<Diagnostic> {
+fn lexical_error(token: &Token, source: &str) -> Option<Diagnostic> {
     let text = token.span.text(source);
     match token.kind {
         SyntaxKind::BlockComment if text.len() < 4 || !text.ends_with("*/") => {
@@ -121,7 +122,7 @@ fn complain(token: &Token, source: &str) -> Option<Diagnostic> {
             let error = Diagnostic::error(
                 "unknown-characters",
                 token.span,
-                format!("`{shown}` means nothing in a policy"),
+                format!("`{shown}` is not valid in a policy"),
             );
             Some(match instead_of(text) {
                 Some(help) => error.help(help),
@@ -132,7 +133,7 @@ fn complain(token: &Token, source: &str) -> Option<Diagnostic> {
     }
 }
 
-/// What people who write this probably want.
+/// A suggestion for operators of other languages that the policy language spells differently.
 fn instead_of(text: &str) -> Option<&'static str> {
     match text {
         "->" | "→" => Some("the arrow of a rule is `=>`"),

@@ -1,8 +1,8 @@
-//! Text to syntax: a lossless tree of the whole text, comments and mistakes included.
+//! Lexer and parser: a lossless tree of the whole source, comments and errors included.
 //!
-//! The parser knows the shape of the language, not its words: entities (`server`, `Folder(fo)`), features (`cpu`, `call`),
-//! behaviours and settings are names to it, which the checker looks up in its tables. So a new feature or behaviour does
-//! not touch the parser.
+//! The parser knows the grammar, not the vocabulary. Entities (`server`, `Folder(fo)`), features (`cpu`, `call`),
+//! behaviours and settings are plain names that the checker resolves in its tables. A new feature or behaviour
+//! therefore needs no parser change.
 
 mod grammar;
 mod kind;

@@ -1,4 +1,4 @@
-//! The parser's hold on the tokens and the nodes that it makes of them; `grammar` says which.
+//! Parser state and primitives: the token cursor, node construction and error reporting. `grammar` holds the productions.
 
 use super::tree::Node;
 use crate::diagnostic::FOUND_MAX;
@@ -12,7 +12,7 @@ pub(crate) fn parse(source: &str, tokens: &[Token], diagnostics: &mut Vec<Diagno
         nodes: Vec::new(),
         next: 0,
         consumed_end: 0,
-        complained_at: None,
+        error_at: None,
         depth: 0,
     };
     parser.skip_trivia();
@@ -25,13 +25,13 @@ pub(super) struct Parser<'a> {
     pub(super) tokens: &'a [Token],
     diagnostics: &'a mut Vec<Diagnostic>,
     pub(super) nodes: Vec<Node>,
-    /// The next token that means something.
+    /// Index of the next non-trivia token.
     pub(super) next: usize,
-    /// The token after the last one that meant something and was taken.
+    /// Index one past the last consumed non-trivia token.
     pub(super) consumed_end: usize,
-    /// Where the last complaint was: one mistake is reported once.
-    complained_at: Option<usize>,
-    /// How many parentheses are open around the next token.
+    /// Position of the last reported error, so that one mistake is reported once.
+    error_at: Option<usize>,
+    /// Number of parentheses open around the next token.
     pub(super) depth: usize,
 }
 
@@ -39,14 +39,14 @@ impl Parser<'_> {
     fn skip_trivia(&mut self) {
         while let Some(token) = self.tokens.get(self.next) {
             if token.kind == SyntaxKind::Unknown {
-                // The lexer has complained; what the parser would say about the same place adds nothing.
+                // The lexer has reported this token; a second error at the same position adds nothing.
                 self.next += 1;
-                self.complained_at = Some(self.next);
+                self.error_at = Some(self.next);
             } else if token.kind.is_trivia() {
-                let complained_here = self.complained_at == Some(self.next);
+                let error_here = self.error_at == Some(self.next);
                 self.next += 1;
-                if complained_here {
-                    self.complained_at = Some(self.next);
+                if error_here {
+                    self.error_at = Some(self.next);
                 }
             } else {
                 break;
@@ -68,7 +68,7 @@ impl Parser<'_> {
         self.kind() == Some(kind)
     }
 
-    /// The kinds of the tokens after the next one that mean something.
+    /// The kinds of the non-trivia tokens after the next one.
     pub(super) fn ahead(&self) -> impl Iterator<Item = SyntaxKind> {
         self.tokens[(self.next + 1).min(self.tokens.len())..]
             .iter()
@@ -76,8 +76,8 @@ impl Parser<'_> {
             .filter(|kind| !kind.is_trivia() && *kind != SyntaxKind::Unknown)
     }
 
-    pub(super) fn take(&mut self) {
-        debug_assert!(self.next < self.tokens.len(), "there is a token to take");
+    pub(super) fn bump(&mut self) {
+        debug_assert!(self.next < self.tokens.len(), "no token left to consume");
         self.next += 1;
         self.consumed_end = self.next;
         self.skip_trivia();
@@ -86,35 +86,35 @@ impl Parser<'_> {
     pub(super) fn eat(&mut self, kind: SyntaxKind) -> bool {
         let here = self.at(kind);
         if here {
-            self.take();
+            self.bump();
         }
         here
     }
 
-    /// Takes a token of this kind, or complains that it is missing.
-    pub(super) fn expect(&mut self, kind: SyntaxKind, what: &str) -> bool {
+    /// Consumes a token of this kind, or reports that it is missing.
+    pub(super) fn expect(&mut self, kind: SyntaxKind, expected: &str) -> bool {
         let here = self.eat(kind);
         if !here {
-            self.complain(what);
+            self.error_expected(expected);
         }
         here
     }
 
-    pub(super) fn expect_name(&mut self, what: &str) -> bool {
+    pub(super) fn expect_name(&mut self, expected: &str) -> bool {
         let here = self.kind().is_some_and(SyntaxKind::is_word);
         if here {
-            self.take();
+            self.bump();
         } else {
-            self.complain(what);
+            self.error_expected(expected);
         }
         here
     }
 
-    pub(super) fn complain(&mut self, expected: &str) {
-        if self.complained_at == Some(self.next) || self.diagnostics.len() >= FOUND_MAX {
+    pub(super) fn error_expected(&mut self, expected: &str) {
+        if self.error_at == Some(self.next) || self.diagnostics.len() >= FOUND_MAX {
             return;
         }
-        self.complained_at = Some(self.next);
+        self.error_at = Some(self.next);
         let error = match self.tokens.get(self.next) {
             Some(token) => {
                 let found: String = token.span.text(self.source).chars().take(40).collect();
@@ -153,14 +153,14 @@ impl Parser<'_> {
         opened.descendants_end = descendants_end;
     }
 
-    /// Leaves out everything before the next of these tokens.
+    /// Skips to the next token of one of these kinds, wrapping the skipped tokens in an error node.
     pub(super) fn skip_to(&mut self, kinds: &[SyntaxKind]) {
         if self.kind().is_none_or(|kind| kinds.contains(&kind)) {
             return;
         }
         let node = self.open();
         while self.kind().is_some_and(|kind| !kinds.contains(&kind)) {
-            self.take();
+            self.bump();
         }
         self.close(node, SyntaxKind::Error);
     }

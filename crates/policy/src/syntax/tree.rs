@@ -1,16 +1,16 @@
-//! The lossless tree: all tokens of the text, and over them the nodes in the order of their beginnings.
+//! The lossless syntax tree: every token of the source, with the nodes above them in pre-order.
 //!
-//! A node knows its range of tokens and where its descendants end in the list, so the tree is two flat lists: cheap to
-//! build, to walk and to drop, however deep it is.
+//! A node stores its token range and the end of its descendants. The tree is therefore two flat vectors, cheap to build,
+//! walk and drop at any depth.
 
 use crate::ast::{self, Ast};
 use crate::syntax::{lexer, parser};
 use crate::{Diagnostic, Diagnostics, Span, SyntaxKind, Token};
 
-/// The largest policy in bytes. A thousand rules take a tenth of it.
+/// The maximum size of a policy in bytes; ample for thousands of rules.
 pub const SOURCE_BYTES_MAX: usize = 1 << 20;
 
-/// A policy's text, parsed: every byte of it is in some token of the tree.
+/// A parsed policy. Every byte of the source belongs to a token of the tree.
 #[derive(Clone, Debug)]
 pub struct Syntax {
     source: String,
@@ -22,15 +22,15 @@ pub struct Syntax {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) kind: SyntaxKind,
-    /// Its first token, by index.
+    /// Index of the first token.
     pub(crate) first: usize,
-    /// The token after its last one.
+    /// Index one past the last token.
     pub(crate) end: usize,
-    /// The node after its last descendant.
+    /// Index one past the last descendant node.
     pub(crate) descendants_end: usize,
 }
 
-/// A node or a token below a node.
+/// A direct child of a node: a node or a token.
 #[derive(Clone, Copy, Debug)]
 pub enum Element<'a> {
     /// A node.
@@ -39,7 +39,7 @@ pub enum Element<'a> {
     Token(Token),
 }
 
-/// One node of the tree.
+/// A node of the syntax tree.
 #[derive(Clone, Copy, Debug)]
 pub struct SyntaxNode<'a> {
     syntax: &'a Syntax,
@@ -47,10 +47,10 @@ pub struct SyntaxNode<'a> {
 }
 
 impl Syntax {
-    /// Parses a policy. Mistakes are in [`Syntax::diagnostics`], and in the tree as well.
+    /// Parses a policy. Syntax errors are in [`Syntax::diagnostics`] and in the tree as error nodes.
     pub fn parse(source: &str) -> Self {
         let mut diagnostics = Vec::new();
-        // What is too large is not looked at, so that nothing else needs a limit of its own.
+        // Rejecting oversized input here spares every later stage a limit of its own.
         let text = if source.len() > SOURCE_BYTES_MAX {
             diagnostics.push(Diagnostic::error(
                 "too-large",
@@ -79,27 +79,27 @@ impl Syntax {
         &self.source
     }
 
-    /// All tokens: together they are the whole text.
+    /// All tokens; concatenated they are the whole source.
     pub fn tokens(&self) -> &[Token] {
         &self.tokens
     }
 
-    /// The mistakes that were found.
+    /// The lexer and parser errors.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// The mistakes that were found, with their places in the file of this name: for people and tools.
+    /// The lexer and parser errors, located in a file of this name and ready to render.
     pub fn report(&self, file_name: &str) -> Diagnostics {
         Diagnostics::new(file_name, &self.source, self.diagnostics.clone())
     }
 
-    /// The node of the whole file.
+    /// The root node, which spans the whole file.
     pub fn root(&self) -> SyntaxNode<'_> {
         SyntaxNode { syntax: self, index: 0 }
     }
 
-    /// The syntax without what means nothing: rules and settings. Parts that could not be understood are left out.
+    /// Lowers the tree to its abstract syntax: rules and settings. Parts that failed to parse are omitted.
     pub fn ast(&self) -> Ast {
         ast::lower(self)
     }
@@ -110,23 +110,23 @@ impl<'a> SyntaxNode<'a> {
         self.syntax.nodes[self.index]
     }
 
-    /// What it is.
+    /// The kind of the node.
     pub fn kind(&self) -> SyntaxKind {
         self.node().kind
     }
 
-    /// Its tokens, those of its descendants and the trivia between them included.
+    /// The tokens of the node and its descendants, including the trivia between them.
     pub fn all_tokens(&self) -> &'a [Token] {
         let node = self.node();
         &self.syntax.tokens[node.first..node.end]
     }
 
-    /// The index of its first token in [`Syntax::tokens`].
+    /// The index of the first token in [`Syntax::tokens`].
     pub fn first_token(&self) -> usize {
         self.node().first
     }
 
-    /// Where it stands; empty if it has no tokens.
+    /// The source range; empty if the node has no tokens.
     pub fn span(&self) -> Span {
         match self.all_tokens() {
             [] => {
@@ -139,12 +139,12 @@ impl<'a> SyntaxNode<'a> {
         }
     }
 
-    /// Its text.
+    /// The source text of the node.
     pub fn text(&self) -> &'a str {
         self.span().text(&self.syntax.source)
     }
 
-    /// The nodes right below it.
+    /// The direct child nodes.
     pub fn children(&self) -> impl Iterator<Item = SyntaxNode<'a>> + use<'a> {
         let syntax = self.syntax;
         let end = self.node().descendants_end;
@@ -156,7 +156,7 @@ impl<'a> SyntaxNode<'a> {
         })
     }
 
-    /// The nodes and tokens right below it, in the order of the text, trivia left out.
+    /// The direct child nodes and tokens in source order, without trivia.
     pub fn elements(&self) -> Vec<Element<'a>> {
         let node = self.node();
         let mut elements = Vec::new();
@@ -181,7 +181,7 @@ impl<'a> SyntaxNode<'a> {
         elements
     }
 
-    /// The tokens right below it, trivia left out.
+    /// The direct child tokens, without trivia.
     pub fn tokens(&self) -> impl Iterator<Item = Token> + use<'a> {
         self.elements().into_iter().filter_map(|element| match element {
             Element::Token(token) => Some(token),

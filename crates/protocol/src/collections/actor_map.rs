@@ -1,10 +1,10 @@
-//! A map by actor that wastes little memory, also where there are very many small ones: a directory has one for each slot.
+//! A compact map by actor. Its overhead stays low even in many small maps: a directory has one for each slot.
 
 use elastin_types::{ActorId, ActorType, Key, TenantId};
 
 use crate::collections::key_map::KeyMap;
 
-/// A map by actor, in no particular but always the same order.
+/// A map by actor, iterated in an unspecified but deterministic order.
 #[derive(Debug)]
 pub(crate) struct ActorMap<Value>(KeyMap<(TenantId, ActorType), Value>);
 
@@ -31,7 +31,7 @@ impl<Value> ActorMap<Value> {
         self.0.get_mut((actor.tenant, actor.kind), &actor.key)
     }
 
-    /// Sets what is known of an actor.
+    /// Sets the value of an actor.
     pub(crate) fn insert(&mut self, actor: &ActorId, value: Value) {
         self.0.insert((actor.tenant, actor.kind), &actor.key, value);
     }
@@ -40,15 +40,13 @@ impl<Value> ActorMap<Value> {
         self.0.remove((actor.tenant, actor.kind), &actor.key)
     }
 
-    /// Keeps those of whom this is true.
+    /// Keeps the entries for which `keep` returns true.
     pub(crate) fn retain(&mut self, keep: &mut impl FnMut(&Value) -> bool) {
         self.0.retain(keep);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ActorId, &Value)> {
-        self.0
-            .iter()
-            .map(|(its_type, key, value)| (actor(its_type, key), value))
+        self.0.iter().map(|(scope, key, value)| (actor(scope, key), value))
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
@@ -57,14 +55,14 @@ impl<Value> ActorMap<Value> {
 
     pub(crate) fn into_iter(self) -> impl Iterator<Item = (ActorId, Value)> {
         let entries = self.0.into_iter();
-        entries.map(|(its_type, key, value)| (actor(its_type, key), value))
+        entries.map(|(scope, key, value)| (actor(scope, key), value))
     }
 
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The bytes that it takes, ids included.
+    /// The allocated bytes, ids included.
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes()
     }
@@ -88,13 +86,13 @@ pub(crate) mod tests {
         ];
         let types = [(0, "Folder"), (0, "File"), (1, "Folder"), (1, "File")];
         types.into_iter().flat_map(move |(tenant, name)| {
-            let its_type = (TenantId(tenant), ActorType::of(name));
-            keys.clone().map(|key| actor(its_type, key))
+            let scope = (TenantId(tenant), ActorType::of(name));
+            keys.clone().map(|key| actor(scope, key))
         })
     }
 
     #[test]
-    fn it_does_what_a_map_does_with_every_kind_of_key() {
+    fn behaves_like_a_btree_map_for_every_kind_of_key() {
         let (mut ours, mut theirs) = (ActorMap::default(), BTreeMap::new());
         for (number, actor) in actors().enumerate() {
             assert_eq!(ours.get(&actor), None);
@@ -103,12 +101,12 @@ pub(crate) mod tests {
         }
         for (actor, number) in &mut theirs {
             assert_eq!(ours.get(actor), Some(&*number));
-            *ours.get_mut(actor).expect("it is there") += 100;
+            *ours.get_mut(actor).expect("the actor was inserted") += 100;
             *number += 100;
         }
         let seen: BTreeMap<_, _> = ours.iter().map(|(actor, number)| (actor, *number)).collect();
         assert_eq!(seen, theirs);
-        let gone = theirs.keys().next().expect("there are some").clone();
+        let gone = theirs.keys().next().expect("the map is not empty").clone();
         assert_eq!(ours.remove(&gone), theirs.remove(&gone));
         ours.retain(&mut |number| number % 2 == 0);
         theirs.retain(|_, number| *number % 2 == 0);

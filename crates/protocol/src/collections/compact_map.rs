@@ -1,10 +1,10 @@
-//! A map that wastes little memory: the directory of a large cluster has millions of entries, and so may a host.
+//! A compact hash map: the directory of a large cluster has millions of entries, and so may a host.
 //!
-//! Entries lie side by side in arrays that grow by an eighth, and hash tables hold their positions, mostly in two bytes each. An
-//! ordinary hash map holds the entries themselves, and up to half of it is empty.
+//! Entries are stored densely in arrays that grow by an eighth. Hash tables hold their positions, mostly in two bytes
+//! each. An ordinary hash map stores the entries in the table itself, up to half of which is empty.
 //!
-//! A large map has many parts. So no insertion moves more than a part, and as the parts are of different sizes, a few of their hash
-//! tables have just doubled at any time, never all of them.
+//! A large map is split into parts, so that an insertion moves at most one part. The parts differ in size, so that
+//! their hash tables do not all double at the same time.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -13,15 +13,15 @@ use hashbrown::Equivalent;
 
 use crate::collections::compact_part::Part;
 
-/// How many parts a large map has.
+/// Number of parts of a large map.
 const PARTS: usize = 64;
-/// How many entries a map has at most that is in one part.
+/// The most entries of a map with a single part.
 const UNPARTED_MAX: usize = 16 * 1024;
 
-/// A map from keys to values, in no particular but always the same order.
+/// A map from keys to values, iterated in an unspecified but deterministic order.
 #[derive(Debug)]
 pub(crate) struct CompactMap<Key, Value> {
-    /// None, one, or [`PARTS`].
+    /// Zero, one or [`PARTS`] parts.
     parts: Vec<Part<Key, Value>>,
     length: usize,
 }
@@ -35,7 +35,7 @@ impl<Key, Value> Default for CompactMap<Key, Value> {
     }
 }
 
-/// A key that can be hashed as maps here do it.
+/// A key with the hash function that these maps share.
 pub(crate) trait HashOnce {
     fn hash_once(&self) -> u64;
 }
@@ -47,12 +47,12 @@ impl<Key: Hash> HashOnce for Key {
     }
 }
 
-/// Which of the parts of a large map a hash belongs to. The last one gets about twice as much as the first.
+/// The part of a large map that a hash belongs to. The last part gets about twice as many entries as the first.
 fn part_of(hash: u64) -> usize {
-    // Hash tables use the top seven bits and the low ones.
-    let (one, other, dice) = (hash >> 32, hash >> 38, hash >> 44);
+    // Uses the middle bits: hash tables use the top seven and the low ones.
+    let (one, other, choice) = (hash >> 32, hash >> 38, hash >> 44);
     let (one, other) = (one as usize % PARTS, other as usize % PARTS);
-    match dice % 3 {
+    match choice % 3 {
         0 => one.max(other),
         _ => one,
     }
@@ -101,14 +101,14 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
             *known = value;
             return;
         }
-        self.make_parts();
+        self.ensure_parts();
         self.length += 1;
         let part = self.part_mut(hash).expect("there are parts for one more entry");
         part.add(hash, key, value);
     }
 
-    /// Makes as many parts as it takes for one more entry.
-    fn make_parts(&mut self) {
+    /// Splits the map if one more entry requires it.
+    fn ensure_parts(&mut self) {
         let wanted = match self.length < UNPARTED_MAX {
             true => 1,
             false => PARTS,
@@ -121,7 +121,7 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         self.parts.resize_with(wanted, Part::default);
         for (key, value) in before.into_iter().flatten() {
             let hash = key.hash_once();
-            let part = self.part_mut(hash).expect("they were just made");
+            let part = self.part_mut(hash).expect("the parts were just created");
             part.add(hash, key, value);
         }
     }
@@ -133,7 +133,7 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         Some(removed)
     }
 
-    /// Keeps those entries of whose values this is true.
+    /// Keeps the entries for whose values `keep` returns true.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Value) -> bool) {
         self.parts.iter_mut().for_each(|part| part.retain(&mut keep));
         self.length = self.parts.iter().map(Part::len).sum();
@@ -143,7 +143,7 @@ impl<Key: Hash + Eq, Value> CompactMap<Key, Value> {
         self.parts.iter().flat_map(Part::iter)
     }
 
-    /// The bytes that it takes, keys included.
+    /// The allocated bytes, keys included.
     pub(crate) fn bytes(&self) -> usize {
         let parts = self.parts.iter().map(Part::bytes).sum::<usize>();
         parts + self.parts.capacity() * size_of::<Part<Key, Value>>()
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Does the same to a map and to an ordinary one, with so many different keys.
+    /// Applies the same random operations to a compact and a B-tree map.
     fn compare(keys: u64, steps: u64) {
         let (mut ours, mut theirs) = (CompactMap::default(), BTreeMap::new());
         let mut number = 1_u64;
@@ -193,17 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn it_does_what_a_map_does() {
+    fn behaves_like_a_btree_map_with_one_part() {
         compare(500, 20_000);
     }
 
     #[test]
-    fn so_does_one_with_many_parts() {
+    fn behaves_like_a_btree_map_with_many_parts() {
         compare(3 * UNPARTED_MAX as u64, 400_000);
     }
 
     #[test]
-    fn parts_are_of_sizes_up_to_twice_as_large() {
+    fn part_sizes_differ_by_up_to_a_factor_of_two() {
         let mut sizes = [0_u32; PARTS];
         (0..1_000_000_u64).for_each(|key| sizes[part_of(key.hash_once())] += 1);
         assert!(sizes[0] * 19 / 10 < sizes[PARTS - 1], "{sizes:?}");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_one_takes_about_the_same_at_any_size() {
+    fn bytes_per_entry_of_a_large_map_are_bounded() {
         let mut map: CompactMap<u64, u64> = CompactMap::default();
         for key in 0..300_000 {
             map.insert(key, 0);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn it_wastes_little_at_any_size() {
+    fn bytes_per_entry_are_bounded_at_any_size() {
         let mut map: CompactMap<[u64; 4], [u64; 3]> = CompactMap::default();
         for key in 0..5000 {
             map.insert([key; 4], [0; 3]);

@@ -5,12 +5,12 @@ use hashbrown::Equivalent;
 use crate::collections::compact_map::HashOnce;
 use crate::collections::positions::Positions;
 
-/// The array grows by this part of its length, so that adding stays cheap on average and little is empty.
+/// The array grows by this fraction of its length: insertion stays amortized O(1), and little capacity is unused.
 const GROWTH_DIVISOR: usize = 8;
-/// And by at least so many entries.
+/// The array grows by at least this many entries.
 const GROWTH_MIN: usize = 4;
 
-/// Entries side by side in an array that grows by an eighth, and a hash table of their positions.
+/// A dense array of entries that grows by an eighth, and a hash table of their positions.
 #[derive(Debug)]
 pub(crate) struct Part<Key, Value> {
     positions: Positions,
@@ -28,8 +28,8 @@ impl<Key, Value> Default for Part<Key, Value> {
 
 impl<Key: HashOnce + Eq, Value> Part<Key, Value> {
     fn position(&self, hash: u64, key: &impl Equivalent<Key>) -> Option<usize> {
-        let is_it = |position: usize| key.equivalent(&self.entries[position].0);
-        self.positions.find(hash, is_it)
+        let is_match = |position: usize| key.equivalent(&self.entries[position].0);
+        self.positions.find(hash, is_match)
     }
 
     pub(crate) fn get(&self, hash: u64, key: &impl Equivalent<Key>) -> Option<&Value> {
@@ -40,7 +40,7 @@ impl<Key: HashOnce + Eq, Value> Part<Key, Value> {
         self.position(hash, key).map(|position| &mut self.entries[position].1)
     }
 
-    /// Adds a key that is not there.
+    /// Adds an absent key.
     pub(crate) fn add(&mut self, hash: u64, key: Key, value: Value) {
         let length = self.entries.len();
         if length == self.entries.capacity() {
@@ -60,15 +60,15 @@ impl<Key: HashOnce + Eq, Value> Part<Key, Value> {
         self.positions.remove(self.entries[position].0.hash_once(), position);
         let last = self.entries.len() - 1;
         if position != last {
-            // The last entry takes the free place.
+            // The last entry moves into the gap.
             self.positions.change(self.entries[last].0.hash_once(), last, position);
         }
         self.entries.swap_remove(position).1
     }
 
-    /// Keeps those entries of whose values this is true.
+    /// Keeps the entries for whose values `keep` returns true.
     pub(crate) fn retain(&mut self, keep: &mut impl FnMut(&Value) -> bool) {
-        // From the end, so that an entry that takes a free place has been looked at.
+        // In reverse, so that an entry that moves into a gap has already been checked.
         for position in (0..self.entries.len()).rev() {
             if !keep(&self.entries[position].1) {
                 self.remove_at(position);
@@ -84,7 +84,7 @@ impl<Key: HashOnce + Eq, Value> Part<Key, Value> {
         self.entries.iter().map(|(key, value)| (key, value))
     }
 
-    /// The bytes that it takes beside itself, keys included.
+    /// The allocated bytes, keys included.
     pub(crate) fn bytes(&self) -> usize {
         self.positions.bytes() + self.entries.capacity() * size_of::<(Key, Value)>()
     }

@@ -1,7 +1,7 @@
-//! A map by actor for what a node hosts: one map, with very many actors of few types.
+//! A map of a node's hosted actors: very many actors of few types.
 //!
-//! Nearly all of them belong to the default tenant. Those of a type have a map of their own here, so that their entries need not send
-//! whose they are and of which type.
+//! Nearly all of them belong to the default tenant. Its actors have one map per type, so that their entries need not
+//! store the tenant and the type.
 
 use std::collections::BTreeMap;
 use std::ops::Index;
@@ -11,21 +11,21 @@ use elastin_types::{ActorId, ActorType, TenantId};
 use crate::collections::actor_map::ActorMap;
 use crate::collections::key_map::KeyMap;
 
-/// The tenant whose actors have maps of their own. Others may have very few of a type.
-const USUAL: TenantId = TenantId(0);
+/// The tenant with one map per actor type. Other tenants may have very few actors of a type.
+const DEFAULT_TENANT: TenantId = TenantId(0);
 
-/// A map by actor, in no particular but always the same order.
+/// A map by actor, iterated in an unspecified but deterministic order.
 #[derive(Debug)]
 pub(crate) struct HostMap<Value> {
-    /// INVARIANT: none of them is empty, so that there are no more than types of actors that are here.
-    usual: BTreeMap<ActorType, KeyMap<(), Value>>,
+    /// INVARIANT: no inner map is empty, which bounds their number by the hosted actor types.
+    by_type: BTreeMap<ActorType, KeyMap<(), Value>>,
     others: ActorMap<Value>,
 }
 
 impl<Value> Default for HostMap<Value> {
     fn default() -> Self {
         Self {
-            usual: BTreeMap::new(),
+            by_type: BTreeMap::new(),
             others: ActorMap::default(),
         }
     }
@@ -33,46 +33,50 @@ impl<Value> Default for HostMap<Value> {
 
 impl<Value> HostMap<Value> {
     pub(crate) fn len(&self) -> usize {
-        self.usual.values().map(KeyMap::len).sum::<usize>() + self.others.len()
+        self.by_type.values().map(KeyMap::len).sum::<usize>() + self.others.len()
     }
 
     pub(crate) fn get(&self, actor: &ActorId) -> Option<&Value> {
         match actor.tenant {
-            USUAL => self.usual.get(&actor.kind)?.get((), &actor.key),
+            DEFAULT_TENANT => self.by_type.get(&actor.kind)?.get((), &actor.key),
             _ => self.others.get(actor),
         }
     }
 
     pub(crate) fn get_mut(&mut self, actor: &ActorId) -> Option<&mut Value> {
         match actor.tenant {
-            USUAL => self.usual.get_mut(&actor.kind)?.get_mut((), &actor.key),
+            DEFAULT_TENANT => self.by_type.get_mut(&actor.kind)?.get_mut((), &actor.key),
             _ => self.others.get_mut(actor),
         }
     }
 
-    /// Sets what is known of an actor.
+    /// Sets the value of an actor.
     pub(crate) fn insert(&mut self, actor: &ActorId, value: Value) {
         match actor.tenant {
-            USUAL => self.usual.entry(actor.kind).or_default().insert((), &actor.key, value),
+            DEFAULT_TENANT => self
+                .by_type
+                .entry(actor.kind)
+                .or_default()
+                .insert((), &actor.key, value),
             _ => self.others.insert(actor, value),
         }
     }
 
     pub(crate) fn remove(&mut self, actor: &ActorId) -> Option<Value> {
-        if actor.tenant != USUAL {
+        if actor.tenant != DEFAULT_TENANT {
             return self.others.remove(actor);
         }
-        let of_type = self.usual.get_mut(&actor.kind)?;
+        let of_type = self.by_type.get_mut(&actor.kind)?;
         let removed = of_type.remove((), &actor.key);
         if of_type.len() == 0 {
-            self.usual.remove(&actor.kind);
+            self.by_type.remove(&actor.kind);
         }
         removed
     }
 
-    /// Keeps those of whom this is true.
+    /// Keeps the entries for which `keep` returns true.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Value) -> bool) {
-        self.usual.retain(|_, of_type| {
+        self.by_type.retain(|_, of_type| {
             of_type.retain(&mut keep);
             of_type.len() > 0
         });
@@ -80,17 +84,17 @@ impl<Value> HostMap<Value> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ActorId, &Value)> {
-        let usual = self.usual.iter().flat_map(|(&kind, of_type)| {
-            let tenant = USUAL;
+        let default_tenant = self.by_type.iter().flat_map(|(&kind, of_type)| {
+            let tenant = DEFAULT_TENANT;
             let entries = of_type.iter();
             entries.map(move |((), key, value)| (ActorId { tenant, kind, key }, value))
         });
-        usual.chain(self.others.iter())
+        default_tenant.chain(self.others.iter())
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
-        let usual = self.usual.values().flat_map(KeyMap::values);
-        usual.chain(self.others.values())
+        let default_tenant = self.by_type.values().flat_map(KeyMap::values);
+        default_tenant.chain(self.others.values())
     }
 }
 
@@ -98,9 +102,9 @@ impl<Value> Index<&ActorId> for HostMap<Value> {
     type Output = Value;
 
     /// # Panics
-    /// If the actor is not known.
+    /// If the map does not contain the actor.
     fn index(&self, actor: &ActorId) -> &Value {
-        self.get(actor).expect("the caller knows that the actor is known")
+        self.get(actor).expect("the map contains the actor")
     }
 }
 
@@ -110,7 +114,7 @@ mod tests {
     use crate::collections::actor_map::tests::actors;
 
     #[test]
-    fn it_does_what_a_map_does_with_every_kind_of_key() {
+    fn behaves_like_a_btree_map_for_every_kind_of_key() {
         let (mut ours, mut theirs) = (HostMap::default(), BTreeMap::new());
         for (number, actor) in actors().enumerate() {
             assert_eq!(ours.get(&actor), None);
@@ -119,10 +123,10 @@ mod tests {
         }
         for (actor, number) in &mut theirs {
             assert_eq!(ours[actor], *number);
-            *ours.get_mut(actor).expect("it is there") += 100;
+            *ours.get_mut(actor).expect("the actor was inserted") += 100;
             *number += 100;
         }
-        let gone = theirs.keys().next().expect("there are some").clone();
+        let gone = theirs.keys().next().expect("the map is not empty").clone();
         assert_eq!(ours.remove(&gone), theirs.remove(&gone));
         assert_eq!(ours.remove(&gone), None);
         ours.retain(|number| number % 2 == 0);
@@ -136,6 +140,6 @@ mod tests {
         for actor in theirs.keys() {
             assert!(ours.remove(actor).is_some());
         }
-        assert_eq!((ours.len(), ours.usual.len()), (0, 0));
+        assert_eq!((ours.len(), ours.by_type.len()), (0, 0));
     }
 }

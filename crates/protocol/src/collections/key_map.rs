@@ -1,7 +1,7 @@
-//! A map by what an actor's key and something before it are, that wastes little memory.
+//! A compact map by actor key and a prefix, such as tenant and type.
 //!
-//! Of a [`Key`] a third or more is there to tell kinds of keys apart. So each kind has a map of its own here, where it takes 16
-//! bytes, and 8 if it is a number. Strings that are short enough are in their entries, too.
+//! A third or more of a [`Key`] distinguishes the kinds of keys. Each kind has its own map here, which removes that
+//! overhead. Short strings are stored inline in their entries.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use hashbrown::Equivalent;
 
 use crate::collections::compact_map::CompactMap;
 
-/// A map by keys, each with something before it, in no particular but always the same order.
+/// A map by prefix and key, iterated in an unspecified but deterministic order.
 #[derive(Debug)]
-pub(crate) struct KeyMap<Before, Value> {
-    numbers: CompactMap<(Before, u64), Value>,
-    uuids: CompactMap<(Before, [u8; 16]), Value>,
-    short_texts: CompactMap<(Before, ShortText), Value>,
-    texts: CompactMap<(Before, Shared), Value>,
+pub(crate) struct KeyMap<Prefix, Value> {
+    numbers: CompactMap<(Prefix, u64), Value>,
+    uuids: CompactMap<(Prefix, [u8; 16]), Value>,
+    short_texts: CompactMap<(Prefix, ShortText), Value>,
+    texts: CompactMap<(Prefix, SharedText), Value>,
 }
 
-/// A string that is shared.
+/// A long string key, shared with its owners.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Shared(Arc<str>);
+struct SharedText(Arc<str>);
 
-/// The same where it is looked for.
+/// Borrowed lookup form of a [`SharedText`] key.
 #[derive(Hash)]
-struct Sought<'a, Before>(Before, &'a Arc<str>);
+struct TextQuery<'a, Prefix>(Prefix, &'a Arc<str>);
 
-impl<Before: Eq> Equivalent<(Before, Shared)> for Sought<'_, Before> {
-    fn equivalent(&self, (before, Shared(text)): &(Before, Shared)) -> bool {
-        self.0 == *before && self.1 == text
+impl<Prefix: Eq> Equivalent<(Prefix, SharedText)> for TextQuery<'_, Prefix> {
+    fn equivalent(&self, (prefix, SharedText(text)): &(Prefix, SharedText)) -> bool {
+        self.0 == *prefix && self.1 == text
     }
 }
 
-impl<Before, Value> Default for KeyMap<Before, Value> {
+impl<Prefix, Value> Default for KeyMap<Prefix, Value> {
     fn default() -> Self {
         Self {
             numbers: CompactMap::default(),
@@ -45,57 +45,57 @@ impl<Before, Value> Default for KeyMap<Before, Value> {
     }
 }
 
-impl<Before: Copy + Eq + Hash, Value> KeyMap<Before, Value> {
+impl<Prefix: Copy + Eq + Hash, Value> KeyMap<Prefix, Value> {
     pub(crate) fn len(&self) -> usize {
         self.numbers.len() + self.uuids.len() + self.short_texts.len() + self.texts.len()
     }
 
-    pub(crate) fn get(&self, before: Before, key: &Key) -> Option<&Value> {
+    pub(crate) fn get(&self, prefix: Prefix, key: &Key) -> Option<&Value> {
         match key {
-            Key::U64(number) => self.numbers.get(&(before, *number)),
-            Key::Uuid(uuid) => self.uuids.get(&(before, *uuid)),
+            Key::U64(number) => self.numbers.get(&(prefix, *number)),
+            Key::Uuid(uuid) => self.uuids.get(&(prefix, *uuid)),
             Key::Str(text) => match text.short() {
-                Ok(short) => self.short_texts.get(&(before, short)),
-                Err(long) => self.texts.get(&Sought(before, long)),
+                Ok(short) => self.short_texts.get(&(prefix, short)),
+                Err(long) => self.texts.get(&TextQuery(prefix, long)),
             },
         }
     }
 
-    pub(crate) fn get_mut(&mut self, before: Before, key: &Key) -> Option<&mut Value> {
+    pub(crate) fn get_mut(&mut self, prefix: Prefix, key: &Key) -> Option<&mut Value> {
         match key {
-            Key::U64(number) => self.numbers.get_mut(&(before, *number)),
-            Key::Uuid(uuid) => self.uuids.get_mut(&(before, *uuid)),
+            Key::U64(number) => self.numbers.get_mut(&(prefix, *number)),
+            Key::Uuid(uuid) => self.uuids.get_mut(&(prefix, *uuid)),
             Key::Str(text) => match text.short() {
-                Ok(short) => self.short_texts.get_mut(&(before, short)),
-                Err(long) => self.texts.get_mut(&Sought(before, long)),
+                Ok(short) => self.short_texts.get_mut(&(prefix, short)),
+                Err(long) => self.texts.get_mut(&TextQuery(prefix, long)),
             },
         }
     }
 
-    /// Sets what is known of a key.
-    pub(crate) fn insert(&mut self, before: Before, key: &Key, value: Value) {
+    /// Sets the value of a key.
+    pub(crate) fn insert(&mut self, prefix: Prefix, key: &Key, value: Value) {
         match key {
-            Key::U64(number) => self.numbers.insert((before, *number), value),
-            Key::Uuid(uuid) => self.uuids.insert((before, *uuid), value),
+            Key::U64(number) => self.numbers.insert((prefix, *number), value),
+            Key::Uuid(uuid) => self.uuids.insert((prefix, *uuid), value),
             Key::Str(text) => match text.short() {
-                Ok(short) => self.short_texts.insert((before, short), value),
-                Err(long) => self.texts.insert((before, Shared(long.clone())), value),
+                Ok(short) => self.short_texts.insert((prefix, short), value),
+                Err(long) => self.texts.insert((prefix, SharedText(long.clone())), value),
             },
         }
     }
 
-    pub(crate) fn remove(&mut self, before: Before, key: &Key) -> Option<Value> {
+    pub(crate) fn remove(&mut self, prefix: Prefix, key: &Key) -> Option<Value> {
         match key {
-            Key::U64(number) => self.numbers.remove(&(before, *number)),
-            Key::Uuid(uuid) => self.uuids.remove(&(before, *uuid)),
+            Key::U64(number) => self.numbers.remove(&(prefix, *number)),
+            Key::Uuid(uuid) => self.uuids.remove(&(prefix, *uuid)),
             Key::Str(text) => match text.short() {
-                Ok(short) => self.short_texts.remove(&(before, short)),
-                Err(long) => self.texts.remove(&Sought(before, long)),
+                Ok(short) => self.short_texts.remove(&(prefix, short)),
+                Err(long) => self.texts.remove(&TextQuery(prefix, long)),
             },
         }
     }
 
-    /// Keeps those of whom this is true.
+    /// Keeps the entries for which `keep` returns true.
     pub(crate) fn retain(&mut self, keep: &mut impl FnMut(&Value) -> bool) {
         self.numbers.retain(&mut *keep);
         self.uuids.retain(&mut *keep);
@@ -103,15 +103,15 @@ impl<Before: Copy + Eq + Hash, Value> KeyMap<Before, Value> {
         self.texts.retain(&mut *keep);
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Before, Key, &Value)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Prefix, Key, &Value)> {
         let numbers = self.numbers.iter();
-        let numbers = numbers.map(|(&(before, number), value)| (before, Key::U64(number), value));
+        let numbers = numbers.map(|(&(prefix, number), value)| (prefix, Key::U64(number), value));
         let uuids = self.uuids.iter();
-        let uuids = uuids.map(|(&(before, uuid), value)| (before, Key::Uuid(uuid), value));
+        let uuids = uuids.map(|(&(prefix, uuid), value)| (prefix, Key::Uuid(uuid), value));
         let short_texts = self.short_texts.iter();
-        let short_texts = short_texts.map(|(&(before, text), value)| (before, Key::Str(text.into()), value));
+        let short_texts = short_texts.map(|(&(prefix, text), value)| (prefix, Key::Str(text.into()), value));
         let texts = self.texts.iter();
-        let texts = texts.map(|((before, Shared(text)), value)| (*before, Key::Str(text.clone().into()), value));
+        let texts = texts.map(|((prefix, SharedText(text)), value)| (*prefix, Key::Str(text.clone().into()), value));
         numbers.chain(uuids).chain(short_texts).chain(texts)
     }
 
@@ -123,19 +123,19 @@ impl<Before: Copy + Eq + Hash, Value> KeyMap<Before, Value> {
         numbers.chain(uuids).chain(short_texts).chain(texts)
     }
 
-    pub(crate) fn into_iter(self) -> impl Iterator<Item = (Before, Key, Value)> {
+    pub(crate) fn into_iter(self) -> impl Iterator<Item = (Prefix, Key, Value)> {
         let numbers = self.numbers.into_iter();
-        let numbers = numbers.map(|((before, number), value)| (before, Key::U64(number), value));
+        let numbers = numbers.map(|((prefix, number), value)| (prefix, Key::U64(number), value));
         let uuids = self.uuids.into_iter();
-        let uuids = uuids.map(|((before, uuid), value)| (before, Key::Uuid(uuid), value));
+        let uuids = uuids.map(|((prefix, uuid), value)| (prefix, Key::Uuid(uuid), value));
         let short_texts = self.short_texts.into_iter();
-        let short_texts = short_texts.map(|((before, text), value)| (before, Key::Str(text.into()), value));
+        let short_texts = short_texts.map(|((prefix, text), value)| (prefix, Key::Str(text.into()), value));
         let texts = self.texts.into_iter();
-        let texts = texts.map(|((before, Shared(text)), value)| (before, Key::Str(text.into()), value));
+        let texts = texts.map(|((prefix, SharedText(text)), value)| (prefix, Key::Str(text.into()), value));
         numbers.chain(uuids).chain(short_texts).chain(texts)
     }
 
-    /// The bytes that it takes, keys included.
+    /// The allocated bytes, keys included.
     pub(crate) fn bytes(&self) -> usize {
         self.numbers.bytes() + self.uuids.bytes() + self.short_texts.bytes() + self.texts.bytes()
     }
@@ -148,11 +148,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_take_little() {
+    fn keys_have_no_discriminant() {
         type Type = (TenantId, ActorType);
         assert_eq!((size_of::<((), u64)>(), size_of::<(Type, u64)>()), (8, 16));
         assert_eq!((size_of::<((), [u8; 16])>(), size_of::<(Type, [u8; 16])>()), (16, 24));
         assert_eq!((size_of::<((), ShortText)>(), size_of::<(Type, ShortText)>()), (16, 24));
-        assert_eq!((size_of::<((), Shared)>(), size_of::<(Type, Shared)>()), (16, 24));
+        assert_eq!(
+            (size_of::<((), SharedText)>(), size_of::<(Type, SharedText)>()),
+            (16, 24)
+        );
     }
 }

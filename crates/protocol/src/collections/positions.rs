@@ -1,8 +1,8 @@
-//! Where the entries of an array are, by their hashes.
+//! A hash index of positions in an array.
 
 use hashbrown::HashTable;
 
-/// Where the entries of an array are, by their hashes. Positions take two bytes while there are few entries.
+/// A hash index of positions in an array. Positions take two bytes while there are few entries.
 #[derive(Debug)]
 pub(crate) enum Positions {
     Few(HashTable<u16>),
@@ -16,18 +16,18 @@ impl Default for Positions {
 }
 
 impl Positions {
-    /// The position of the entry with this hash that is the one.
+    /// The position of the entry with this hash that `is_match` accepts.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(crate) fn find(&self, hash: u64, is_match: impl Fn(usize) -> bool) -> Option<usize> {
         match self {
             Positions::Few(table) => table
-                .find(hash, |at| is_it(usize::from(*at)))
+                .find(hash, |at| is_match(usize::from(*at)))
                 .map(|at| usize::from(*at)),
-            Positions::Many(table) => table.find(hash, |at| is_it(*at as usize)).map(|at| *at as usize),
+            Positions::Many(table) => table.find(hash, |at| is_match(*at as usize)).map(|at| *at as usize),
         }
     }
 
-    /// There is an entry with this hash at a position that had none.
+    /// Adds the position of a new entry with this hash.
     ///
     /// # Panics
     /// With more than 2³² entries.
@@ -47,7 +47,7 @@ impl Positions {
         }
     }
 
-    /// The entry with this hash is no longer at this position.
+    /// Removes the position of the entry with this hash.
     pub(crate) fn remove(&mut self, hash: u64, position: usize) {
         let removed = match self {
             Positions::Few(table) => {
@@ -62,7 +62,7 @@ impl Positions {
         assert!(removed, "every entry has a position");
     }
 
-    /// The entry with this hash went from one position to one before it.
+    /// Updates the position of an entry that moved to a lower one.
     pub(crate) fn change(&mut self, hash: u64, before: usize, after: usize) {
         let changed = match self {
             Positions::Few(table) => {
@@ -77,7 +77,7 @@ impl Positions {
         assert!(changed.is_some(), "every entry has a position");
     }
 
-    /// The bytes that it takes.
+    /// The allocated bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Positions::Few(table) => table.allocation_size(),
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_of_every_size_are_found_again() {
+    fn positions_are_found_in_both_widths() {
         let hash_of = |position: usize| (position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut positions = Positions::default();
         let many = usize::from(u16::MAX) + 1000;

@@ -1,4 +1,4 @@
-//! The machine: joining, following the records and the view, and publishing the next view.
+//! The membership state machine: joins, watches the records and the view, and publishes the next view.
 
 mod answers;
 
@@ -15,65 +15,63 @@ use crate::bug::{Bug, Planted};
 use crate::store::{Commit, CoordinationRequest, Entry, KeyState, LeaseId, Revision};
 use crate::{KeepAliveId, Lease, LeaseCommand};
 
-/// How long to wait before something that coordination failed at is tried again: long enough not to burden a service that
-/// struggles, short against any lease.
+/// Pause before a failed request is retried: long enough not to burden a struggling service, short compared to a lease.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// Joining is given up after so many times the wanted time to live. A name whose last bearer has just died is free by then.
+/// Joining times out after this many times to live. The name of a crashed member is free by then.
 const JOIN_TTLS_MAX: u32 = 3;
-/// Keep-alives whose answer is still waited for. A service that hangs is asked for ever; what it says to older ones does
-/// not matter.
+/// The most keep-alives in flight. Answers to older ones do not matter, and a hung service must not grow the table.
 const KEEP_ALIVES_MAX: usize = 16;
 
-/// One node's membership. Created by [`Membership::join`], which begins to join.
+/// One node's membership. [`Membership::join`] creates it and starts joining.
 #[derive(Debug)]
 pub struct Membership {
     record: MemberRecord,
     key: String,
     ttl: Duration,
-    /// When joining is given up.
+    /// Deadline for joining.
     join_until: Time,
     joined: Option<NodeId>,
     lease: Option<(LeaseId, Lease)>,
-    requests: BTreeMap<RequestId, Asked>,
+    requests: BTreeMap<RequestId, RequestKind>,
     last_request: u64,
     last_watch: u64,
     /// Everything under the prefix, as of `revision`.
     entries: BTreeMap<String, Entry>,
     revision: Revision,
-    /// Whether the entries are followed by a watch.
-    follows: bool,
-    /// Whether entries have changed since they were last looked at.
+    /// Whether a watch keeps the entries up to date.
+    watching: bool,
+    /// Whether entries have changed since they were last processed.
     changed: bool,
-    /// The revision of this member's own last commit: before the watch has brought it nothing more is published.
+    /// The revision of this member's last commit. Nothing is published until the watch has delivered it.
     committed: Revision,
     roster: Roster,
     published: Option<Published>,
     hold: Hold,
-    /// Members of the view that have certainly stopped, remembered because their records go with their leases.
+    /// Members of the view that have certainly stopped. Kept here because their records are deleted with their leases.
     stopped: BTreeSet<NodeId>,
     pending_writes: PendingWrites,
     retry_at: Option<Time>,
-    /// It has stopped acting, and waits for its farewell to be noted.
+    /// This node has stopped acting, and waits for its final write.
     leaving: bool,
     ended: bool,
     planted: Planted,
 }
 
-/// What a request is for.
+/// Purpose of a request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum RequestKind {
     Grant { at: Time },
     Enter,
     KeepAlive(KeepAliveId),
     Read,
     Publish,
     PendingWrite(NodeId),
-    Farewell,
+    MarkStopped,
     Revoke,
 }
 
 impl Membership {
-    /// Begins to join: the record is put there under a lease of this time to live.
+    /// Starts joining: writes the record under a lease of this time to live.
     pub fn join(now: Time, record: MemberRecord, ttl: Duration, out: &mut Vec<MembershipCommand>) -> Self {
         let mut membership = Self {
             key: MemberRecord::key(&record.name),
@@ -87,7 +85,7 @@ impl Membership {
             last_watch: 0,
             entries: BTreeMap::new(),
             revision: Revision(0),
-            follows: false,
+            watching: false,
             changed: false,
             committed: Revision(0),
             roster: Roster::default(),
@@ -100,11 +98,11 @@ impl Membership {
             ended: false,
             planted: Planted::default(),
         };
-        membership.go_on(now, out);
+        membership.advance(now, out);
         membership
     }
 
-    /// Plants a bug, to see whether it is found.
+    /// Plants a bug, to verify that tests detect it.
     #[cfg(feature = "planted-bugs")]
     pub fn plant(&mut self, bug: crate::Bug) {
         self.planted.bug = Some(bug);
@@ -115,13 +113,13 @@ impl Membership {
         self.joined
     }
 
-    /// Until when the node may act, as far as it knows now; nothing before it has joined and after it has ended.
+    /// Until when the node may act, as far as it knows; `None` before it has joined and after it has ended.
     pub fn may_act_until(&self) -> Option<Time> {
         let (_, lease) = self.lease.as_ref()?;
         (self.joined.is_some() && !self.ended).then(|| lease.good_until())
     }
 
-    /// When [`MembershipEvent::Timer`] is wanted next.
+    /// When the driver must send the next [`MembershipEvent::Timer`].
     pub fn next_timer(&self) -> Option<Time> {
         if self.ended || self.leaving {
             return None;
@@ -133,7 +131,7 @@ impl Membership {
             .min()
     }
 
-    /// Takes in one event and appends what is to be done to `out`. `now` never goes back.
+    /// Handles one event and appends the resulting commands to `out`. `now` must be monotonic.
     pub fn handle(&mut self, now: Time, event: MembershipEvent, out: &mut Vec<MembershipCommand>) {
         if self.ended {
             return;
@@ -144,11 +142,11 @@ impl Membership {
         self.hold.pass(now);
         match event {
             MembershipEvent::Answered { request, result } => {
-                if let Some(asked) = self.requests.remove(&request) {
-                    self.on_answer(now, asked, result, out);
+                if let Some(kind) = self.requests.remove(&request) {
+                    self.on_answer(now, kind, result, out);
                 }
             }
-            MembershipEvent::Watched { watch, batch } if watch.0 == self.last_watch && self.follows => {
+            MembershipEvent::Watched { watch, batch } if watch.0 == self.last_watch && self.watching => {
                 self.on_watched(now, batch);
             }
             MembershipEvent::Watched { .. } => {}
@@ -162,7 +160,7 @@ impl Membership {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
         }
-        self.go_on(now, out);
+        self.advance(now, out);
     }
 
     fn tick_lease(&mut self, now: Time, out: &mut Vec<MembershipCommand>) {
@@ -170,56 +168,52 @@ impl Membership {
         if let Some((_, lease)) = &mut self.lease {
             lease.tick(now, &mut commands);
         }
-        self.carry_out(commands, out);
+        self.execute(commands, out);
     }
 
-    fn carry_out(&mut self, commands: Vec<LeaseCommand>, out: &mut Vec<MembershipCommand>) {
+    fn execute(&mut self, commands: Vec<LeaseCommand>, out: &mut Vec<MembershipCommand>) {
         let Some((id, _)) = self.lease else { return };
         for command in commands {
             match command {
                 LeaseCommand::KeepAlive(number) => {
-                    self.forget_old_keep_alives();
+                    self.drop_oldest_keep_alive();
                     self.submit(
-                        Asked::KeepAlive(number),
+                        RequestKind::KeepAlive(number),
                         CoordinationRequest::KeepAlive { lease: id },
                         out,
                     );
                 }
                 LeaseCommand::Fence => out.push(MembershipCommand::Fence),
-                // Whoever acts hears until when it may.
+                // `MayActUntil` resumes the driver.
                 LeaseCommand::Unfence => {}
                 LeaseCommand::End if self.joined.is_some() => self.end(MembershipEnd::Evicted, out),
-                // It ran out before the record was there: joining begins anew.
+                // It expired before the record was written: joining restarts.
                 LeaseCommand::End => {
                     self.lease = None;
-                    self.requests.retain(|_, asked| *asked != Asked::Enter);
+                    self.requests.retain(|_, kind| *kind != RequestKind::Enter);
                     return;
                 }
             }
         }
     }
 
-    fn forget_old_keep_alives(&mut self) {
-        let is_one = |asked: &Asked| matches!(asked, Asked::KeepAlive(_));
-        let mut waiting = self
-            .requests
-            .iter()
-            .filter(|(_, asked)| is_one(asked))
-            .map(|(id, _)| *id);
+    fn drop_oldest_keep_alive(&mut self) {
+        let is_one = |kind: &RequestKind| matches!(kind, RequestKind::KeepAlive(_));
+        let mut waiting = self.requests.iter().filter(|(_, kind)| is_one(kind)).map(|(id, _)| *id);
         let oldest = waiting.next();
         if waiting.count() + 1 >= KEEP_ALIVES_MAX {
-            self.requests.remove(&oldest.expect("there are many"));
+            self.requests.remove(&oldest.expect("the count is not zero"));
         }
     }
 
-    fn submit(&mut self, asked: Asked, what: CoordinationRequest, out: &mut Vec<MembershipCommand>) {
+    fn submit(&mut self, kind: RequestKind, body: CoordinationRequest, out: &mut Vec<MembershipCommand>) {
         self.last_request += 1;
         let request = RequestId(self.last_request);
-        self.requests.insert(request, asked);
-        out.push(MembershipCommand::Submit { request, what });
+        self.requests.insert(request, kind);
+        out.push(MembershipCommand::Submit { request, what: body });
     }
 
-    fn is_asking(&self, wanted: impl Fn(&Asked) -> bool) -> bool {
+    fn is_in_flight(&self, wanted: impl Fn(&RequestKind) -> bool) -> bool {
         self.requests.values().any(wanted)
     }
 
@@ -230,7 +224,7 @@ impl Membership {
         out.push(MembershipCommand::Ended(why));
     }
 
-    /// Says that this node has stopped, and gives its lease back. The driver is told that it may not act first.
+    /// Marks this node as stopped and revokes its lease. The driver is fenced first.
     fn leave(&mut self, out: &mut Vec<MembershipCommand>) {
         out.push(MembershipCommand::Fence);
         out.push(MembershipCommand::MayActUntil(Time::ZERO));
@@ -241,31 +235,35 @@ impl Membership {
                 let mut record = self.record.clone();
                 record.stopped = true;
                 let commit = Commit::put_bound(&self.key, record.encode(), *lease);
-                self.submit(Asked::Farewell, commit.when(&self.key, KeyState::Present).into(), out);
+                self.submit(
+                    RequestKind::MarkStopped,
+                    commit.when(&self.key, KeyState::Present).into(),
+                    out,
+                );
             }
             _ => self.end(MembershipEnd::Left, out),
         }
     }
 
-    /// Does what the present state of things asks for.
-    fn go_on(&mut self, now: Time, out: &mut Vec<MembershipCommand>) {
+    /// Submits the next requests that the current state calls for.
+    fn advance(&mut self, now: Time, out: &mut Vec<MembershipCommand>) {
         if self.ended || self.leaving {
             return;
         }
-        let may_ask = self.retry_at.is_none();
+        let may_submit = self.retry_at.is_none();
         match self.joined {
-            None if may_ask => self.enter(now, out),
-            Some(me) if self.follows => {
+            None if may_submit => self.enter(now, out),
+            Some(me) if self.watching => {
                 if std::mem::take(&mut self.changed) {
-                    self.learn(me, out);
+                    self.process_entries(me, out);
                 }
-                self.hold_the_missing(now);
-                if !self.ended && may_ask && self.revision >= self.committed {
+                self.hold_missing_members(now);
+                if !self.ended && may_submit && self.revision >= self.committed {
                     self.publish(me, out);
-                    self.ask_for_wishes(out);
+                    self.submit_pending_writes(out);
                 }
             }
-            Some(_) if may_ask && !self.is_asking(|asked| *asked == Asked::Read) => {
+            Some(_) if may_submit && !self.is_in_flight(|kind| *kind == RequestKind::Read) => {
                 self.entries.clear();
                 self.revision = Revision(0);
                 self.read(out);
@@ -276,23 +274,23 @@ impl Membership {
 
     /// The next step of joining.
     fn enter(&mut self, now: Time, out: &mut Vec<MembershipCommand>) {
-        if self.is_asking(|asked| matches!(asked, Asked::Grant { .. } | Asked::Enter)) {
+        if self.is_in_flight(|kind| matches!(kind, RequestKind::Grant { .. } | RequestKind::Enter)) {
             return;
         }
         match &self.lease {
             None => {
                 let ttl = self.ttl;
-                self.submit(Asked::Grant { at: now }, CoordinationRequest::Grant { ttl }, out);
+                self.submit(RequestKind::Grant { at: now }, CoordinationRequest::Grant { ttl }, out);
             }
             Some((lease, _)) => {
                 let commit = Commit::put_bound(&self.key, self.record.encode(), *lease);
-                self.submit(Asked::Enter, commit.when(&self.key, KeyState::Absent).into(), out);
+                self.submit(RequestKind::Enter, commit.when(&self.key, KeyState::Absent).into(), out);
             }
         }
     }
 
-    /// Reads records and view from the entries, and tells what is new.
-    fn learn(&mut self, me: NodeId, out: &mut Vec<MembershipCommand>) {
+    /// Decodes records and view from the entries, and reports the changes.
+    fn process_entries(&mut self, me: NodeId, out: &mut Vec<MembershipCommand>) {
         let records = self.entries.values().filter_map(MemberRecord::decode);
         let roster = Roster {
             members: records.collect(),
@@ -321,8 +319,8 @@ impl Membership {
         }
     }
 
-    /// Members of the view without a record may still act, unless they have said that they have stopped.
-    fn hold_the_missing(&mut self, now: Time) {
+    /// Starts holds on members of the view without a record: they may still act, unless marked as stopped.
+    fn hold_missing_members(&mut self, now: Time) {
         let Some(published) = &self.published else { return };
         for (node, member) in &published.members {
             match self.roster.members.get(node) {
@@ -341,15 +339,15 @@ impl Membership {
         !is_known && !self.hold.is_over(node) && !self.planted.is(Bug::SkipHold)
     }
 
-    /// Publishes the next view, if it is this member's part to do so and there is anything new.
+    /// Publishes the next view, if this member is the publisher and the view differs.
     fn publish(&mut self, me: NodeId, out: &mut Vec<MembershipCommand>) {
-        let mut may = self
+        let mut candidates = self
             .roster
             .members
             .iter()
             .filter(|(_, record)| record.role != Role::Client && !record.stopped);
-        let is_mine = may.next().is_some_and(|(first, _)| *first == me) || self.planted.is(Bug::PublishBlindly);
-        if !is_mine || self.is_asking(|asked| *asked == Asked::Publish) {
+        let is_mine = candidates.next().is_some_and(|(first, _)| *first == me) || self.planted.is(Bug::PublishBlindly);
+        if !is_mine || self.is_in_flight(|kind| *kind == RequestKind::Publish) {
             return;
         }
         let before = self.entries.get(VIEW_KEY).map(|entry| entry.modified);
@@ -367,11 +365,11 @@ impl Membership {
         if !self.planted.is(Bug::PublishBlindly) {
             commit = commit.when(VIEW_KEY, unchanged).when(&self.key, KeyState::Present);
         }
-        self.submit(Asked::Publish, commit.into(), out);
+        self.submit(RequestKind::Publish, commit.into(), out);
     }
 
-    fn ask_for_wishes(&mut self, out: &mut Vec<MembershipCommand>) {
-        if !self.pending_writes.are_left() {
+    fn submit_pending_writes(&mut self, out: &mut Vec<MembershipCommand>) {
+        if !self.pending_writes.any() {
             return;
         }
         let (entries, roster) = (&self.entries, &self.roster);
@@ -380,8 +378,8 @@ impl Membership {
             let entry = entries.get(&MemberRecord::key(&record.name))?;
             Some((entry, record))
         };
-        for (node, what) in self.pending_writes.requests(entry_of) {
-            self.submit(Asked::PendingWrite(node), what, out);
+        for (node, request) in self.pending_writes.requests(entry_of) {
+            self.submit(RequestKind::PendingWrite(node), request, out);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to a membership, and what it wants done.
+//! Events and commands of the membership state machine.
 
 use elastin_types::{NodeId, Time};
 
@@ -6,71 +6,70 @@ use super::Roster;
 use crate::View;
 use crate::store::{CoordinationError, CoordinationReply, CoordinationRequest, Revision, WatchBatch};
 
-/// Names a request, so that its answer can be told.
+/// Id of a request, to match its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// Names a watch. What an earlier one still brings is ignored.
+/// Id of a watch. Batches of earlier watches are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WatchId(pub u64);
 
-/// Something that happened to a membership.
+/// Input of a membership.
 #[derive(Clone, Debug)]
 pub enum MembershipEvent {
-    /// A request has ended, however late.
+    /// A request has completed, however late.
     Answered {
-        /// Which.
+        /// The request.
         request: RequestId,
-        /// How.
+        /// Its result.
         result: Result<CoordinationReply, CoordinationError>,
     },
-    /// A watch has seen changes, or has ended.
+    /// A watch has delivered changes, or has ended.
     Watched {
-        /// Which.
+        /// The watch.
         watch: WatchId,
-        /// What it saw; an error is the last thing.
+        /// Its changes; an error ends the watch.
         batch: Result<WatchBatch, CoordinationError>,
     },
-    /// A member shall be emptied (or no longer).
+    /// Starts or stops draining a member.
     Drain {
         /// The member.
         node: NodeId,
-        /// Whether it shall.
+        /// Whether it drains.
         draining: bool,
     },
-    /// A member does not answer its peers: its lease is ended, and when it is held long enough it is dropped. If it lives
-    /// it hears of it, ends, and may join anew.
+    /// A member does not answer its peers: its lease is revoked, and it is dropped after its hold. If it is alive it is
+    /// notified, ends, and may join again.
     Suspect {
         /// The member.
         node: NodeId,
     },
-    /// A member's process is certainly gone: it is dropped without a hold.
+    /// A member's process has certainly stopped: it is dropped without a hold.
     Stopped {
         /// The member.
         node: NodeId,
     },
-    /// This node leaves. It must have ended its turns, and does nothing more.
+    /// This node leaves. Its turns must have ended.
     Leave,
-    /// The time that [`Membership::next_timer`](super::Membership::next_timer) named has come. Too early or too often does
-    /// no harm.
+    /// The [`Membership::next_timer`](super::Membership::next_timer) has expired. Early and repeated timers are harmless.
     Timer,
 }
 
-/// Something for the driver of a membership to do, in order.
+/// Output of a membership, for the driver to execute in order.
 #[derive(Clone, Debug)]
 pub enum MembershipCommand {
-    /// Hand a request to the coordination service, and report its answer under this name.
+    /// Submit a request to the coordination service, and report its answer under this id.
     Submit {
-        /// Names it.
+        /// Its id.
         request: RequestId,
-        /// What is asked.
+        /// The request to submit.
         what: CoordinationRequest,
     },
-    /// Watch everything under [`CLUSTER_PREFIX`](super::CLUSTER_PREFIX), instead of any watch before.
+    /// Watch everything under [`CLUSTER_PREFIX`](super::CLUSTER_PREFIX), replacing any earlier watch.
     Watch {
-        /// Names it.
+        /// Its id.
         watch: WatchId,
-        /// The first revision that is wanted.
+        /// The first revision to deliver.
         from: Revision,
     },
     /// This node is a member, and this is its id.
@@ -82,27 +81,26 @@ pub enum MembershipCommand {
     Roster(Roster),
     /// There is a new view, for [`Event::View`](crate::Event::View).
     View(View),
-    /// The lease is good until this time on the node's clock, for [`Event::MayActUntil`](crate::Event::MayActUntil) and for
-    /// whoever starts turns and saves.
+    /// The lease is valid until this time on the node's clock, for [`Event::MayActUntil`](crate::Event::MayActUntil) and
+    /// for the code that starts turns and saves.
     MayActUntil(Time),
-    /// The lease may have run out: turns should stop. [`MembershipCommand::MayActUntil`] says when they may go on.
+    /// The lease may have expired: turns should stop until the next [`MembershipCommand::MayActUntil`].
     Fence,
-    /// This node is no member (any more). Nothing follows.
+    /// This node is not or no longer a member. No command follows.
     Ended(MembershipEnd),
 }
 
-/// Why a membership has ended, or never began.
+/// Reason why a membership has ended or failed to start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipEnd {
-    /// There is a member of this name, or its lease has not run out yet. Nothing was changed; try again later, or take
-    /// another name.
+    /// A member has this name, or its lease has not expired yet. Nothing was changed; retry later, or choose another name.
     #[error("there is already a member called `{0}`")]
     NameTaken(String),
-    /// Coordination could not be reached in time, or refused. This node is no member, or will cease to be one when its
-    /// lease runs out.
+    /// Coordination was unreachable or rejected the request. This node is not a member, or stops being one when its lease
+    /// expires.
     #[error("coordination failed: {0}")]
     Coordination(CoordinationError),
-    /// The lease is gone: the others take over from this node. It must end; a new life needs a new id.
+    /// The lease is gone: other members take over from this node. It must end, and needs a new id to join again.
     #[error("this node is no longer a member of its cluster")]
     Evicted,
     /// This node has left.

@@ -1,21 +1,21 @@
-//! A node's membership over the coordination service: join, drain, suspicion, leave, death, and the views that all agree on.
+//! Cluster membership over the coordination service: join, drain, suspicion, leave, failure, and the agreed views.
 //!
 //! ```text
-//!  cluster/members/NAME   who is there, bound to its lease; the revision that created it is the node's id, and its epoch
-//!  cluster/view           who is a member and who owns which slot; replaced by compare-and-swap
+//!  cluster/members/NAME   a member's record, bound to its lease; its create revision is the node's id and its epoch
+//!  cluster/view           members and slot owners; replaced by compare-and-swap
 //! ```
 //!
-//! Every member follows both. The one with the lowest id among servers and supervisors publishes: it puts a view together
-//! from the records and replaces the one that is there, if nobody has since. Which member that is follows from the records
-//! and their leases, so there is no election, and two who take themselves for it do no harm: a view that was put together
-//! from an older one is refused.
+//! Every member watches both. The member with the lowest id among servers and supervisors is the publisher: it builds
+//! the next view from the records and replaces the current one by compare-and-swap. The records and their leases
+//! determine the publisher, so there is no election. Two concurrent publishers are harmless: the store rejects a view
+//! that was built from an older one.
 //!
-//! A member whose record has gone may still act, if its lease was ended early: views name it, and its slots are its own,
-//! until its hold is over. A member that has certainly stopped says so in its record, and is held by nobody.
+//! A member whose record has gone may still act, if its lease was revoked early. Views name it, and it keeps its slots,
+//! until its hold has expired. A member that has certainly stopped is marked in its record, and needs no hold.
 //!
-//! [`Membership`] is a state machine like [`Node`](crate::Node): a driver carries out its [`MembershipCommand`]s and tells
-//! it what came of them. While coordination is away nothing changes until the lease may have run out; then the node is
-//! fenced, and when coordination is back it goes on, or ends if its lease has gone.
+//! [`Membership`] is a state machine like [`Node`](crate::Node): a driver executes its [`MembershipCommand`]s and
+//! reports the results. While coordination is unavailable nothing changes until the lease may have expired; then the
+//! node is fenced. Once coordination is available again the node resumes, or ends if its lease is gone.
 
 mod machine;
 mod message;

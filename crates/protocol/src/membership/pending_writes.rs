@@ -1,4 +1,4 @@
-//! What this member wants changed in records. A wish stays until the records are so, whatever happens to the requests.
+//! Pending changes to member records. A change stays pending until the records reflect it, whatever happens to requests.
 
 use std::collections::BTreeMap;
 
@@ -7,61 +7,61 @@ use elastin_types::NodeId;
 use super::MemberRecord;
 use crate::store::{Commit, CoordinationRequest, Entry, KeyState};
 
-/// What is wanted of one member.
+/// Pending change to one member's record.
 #[derive(Clone, Copy, Debug, Default)]
 struct PendingWrite {
     draining: Option<bool>,
-    /// It is certainly gone.
+    /// It has certainly stopped.
     stopped: bool,
-    /// Its lease shall end.
-    gone: bool,
-    /// A request for it is under way.
-    asked: bool,
+    /// Its lease is to be revoked.
+    revoke: bool,
+    /// A request for it is in flight.
+    in_flight: bool,
 }
 
-/// All pending_writes, at most one per member.
+/// All pending writes, at most one per member.
 #[derive(Debug, Default)]
 pub(super) struct PendingWrites {
-    pending_writes: BTreeMap<NodeId, PendingWrite>,
+    by_node: BTreeMap<NodeId, PendingWrite>,
 }
 
 impl PendingWrites {
     pub(super) fn drain(&mut self, node: NodeId, draining: bool) {
-        self.pending_writes.entry(node).or_default().draining = Some(draining);
+        self.by_node.entry(node).or_default().draining = Some(draining);
     }
 
     pub(super) fn end(&mut self, node: NodeId, stopped: bool) {
-        let wish = self.pending_writes.entry(node).or_default();
-        wish.gone = true;
-        wish.stopped |= stopped;
+        let write = self.by_node.entry(node).or_default();
+        write.revoke = true;
+        write.stopped |= stopped;
     }
 
-    /// A request for this member has ended: if the wish is not fulfilled it is asked for again.
+    /// A request for this member has completed. An unfulfilled write is submitted again.
     pub(super) fn answered(&mut self, node: NodeId) {
-        if let Some(wish) = self.pending_writes.get_mut(&node) {
-            wish.asked = false;
+        if let Some(write) = self.by_node.get_mut(&node) {
+            write.in_flight = false;
         }
     }
 
-    /// Whether one is not fulfilled.
-    pub(super) fn are_left(&self) -> bool {
-        !self.pending_writes.is_empty()
+    /// Whether any is unfulfilled.
+    pub(super) fn any(&self) -> bool {
+        !self.by_node.is_empty()
     }
 
-    /// What is to be asked for now, given the records; what is fulfilled is forgotten.
+    /// The requests to submit now, given the records. Drops fulfilled writes.
     pub(super) fn requests<'a>(
         &mut self,
         entry_of: impl Fn(NodeId) -> Option<(&'a Entry, &'a MemberRecord)>,
     ) -> Vec<(NodeId, CoordinationRequest)> {
         let mut requests = Vec::new();
-        self.pending_writes.retain(|node, wish| {
+        self.by_node.retain(|node, write| {
             let Some((entry, record)) = entry_of(*node) else {
                 return false;
             };
-            let Some(next) = wish.next(entry, record) else {
+            let Some(next) = write.next(entry, record) else {
                 return false;
             };
-            if !std::mem::replace(&mut wish.asked, true) {
+            if !std::mem::replace(&mut write.in_flight, true) {
                 requests.push((*node, next));
             }
             true
@@ -81,7 +81,7 @@ impl PendingWrite {
             return Some(commit.and_put(&entry.key, wanted.encode(), entry.lease).into());
         }
         match entry.lease {
-            Some(lease) if self.gone => Some(CoordinationRequest::Revoke { lease }),
+            Some(lease) if self.revoke => Some(CoordinationRequest::Revoke { lease }),
             _ => None,
         }
     }

@@ -48,7 +48,7 @@ impl Published {
     }
 
     /// The view that should stand there after this one (or as the first one), if it is another: those with a record, and
-    /// those who may not be taken over from yet.
+    /// those peer may not be taken over from yet.
     pub(super) fn next(
         before: Option<&Published>,
         revision: u64,
@@ -106,7 +106,9 @@ fn owners(before: Option<&Published>, roster: &Roster, members: &BTreeMap<NodeId
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Slot, golden};
+    use elastin_golden as golden;
+
+    use crate::Slot;
 
     fn roster(records: &[(u64, Role, bool)]) -> Roster {
         let record = |(id, role, draining): &(u64, Role, bool)| {
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_share_the_directory_and_who_is_emptied_gives_its_part_up() {
+    fn servers_share_the_directory_and_a_drained_one_gives_up_its_slots() {
         let one = [(1, Role::Server, false), (2, Role::Client, false)];
         assert_eq!(
             Published::next(None, 3, &roster(&one[1..]), |_| false),
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_held_stays_and_keeps_its_slots() {
+    fn a_held_server_stays_and_keeps_its_slots() {
         let both = [(1, Role::Server, false), (5, Role::Server, false)];
         let before = Published::next(None, 6, &roster(&both), |_| false).expect("there is none");
         let held = Published::next(Some(&before), 8, &roster(&both[..1]), |node| node == NodeId(5));

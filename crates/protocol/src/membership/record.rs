@@ -1,4 +1,4 @@
-//! What members send of themselves.
+//! Member records and the roster.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ pub const CLUSTER_PREFIX: &str = "cluster/";
 /// Under it, the records of members.
 const MEMBERS_PREFIX: &str = "cluster/members/";
 
-/// What a member is there for.
+/// Role of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// It hosts actors.
@@ -26,36 +26,34 @@ pub enum Role {
     Supervisor,
 }
 
-/// What a member says of itself, bound to its lease. JSON, so that an operator can read it.
+/// Self-description of a member, bound to its lease. Stored as JSON, so that an operator can read it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberRecord {
-    /// Its name, unique in the cluster; a node that comes back may have its old name.
+    /// Its name, unique in the cluster; a returning node may reuse its old name.
     pub name: String,
-    /// What it is there for.
+    /// Its role.
     pub role: Role,
-    /// Where it can be dialled.
+    /// Its listen address.
     pub address: Option<SocketAddr>,
-    /// It is being emptied and takes no actors.
+    /// It is draining and accepts no actors.
     #[serde(default)]
     pub draining: bool,
-    /// It has certainly stopped, by its own word or because its process is known to be gone: nobody need wait for its
-    /// lease.
+    /// It has certainly stopped: it reported so, or its process is known to be gone. Its lease need not be waited out.
     #[serde(default)]
     pub stopped: bool,
-    /// How long it may act after a sign of life: whoever takes over waits for so long.
+    /// How long it may act after a keep-alive. A takeover waits this long.
     #[serde(default)]
     pub lease_ttl: Duration,
-    /// What stands for the certificate that it shows: whoever shows another is not this member. `None` if members know each
-    /// other in another way.
+    /// Fingerprint of the certificate it must present. `None` if members authenticate in another way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
-    /// The versions of the wire that it speaks, from the oldest to the newest; `None` if it does not send it.
+    /// The oldest and the newest wire version it supports; `None` if the record does not state them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_versions: Option<(u16, u16)>,
 }
 
 impl MemberRecord {
-    /// A member that has just come.
+    /// The record of a joining member.
     pub fn new(name: impl Into<String>, role: Role, address: Option<SocketAddr>) -> Self {
         Self {
             name: name.into(),
@@ -74,7 +72,7 @@ impl MemberRecord {
         format!("{MEMBERS_PREFIX}{name}")
     }
 
-    /// What it takes part in.
+    /// Its entry in a view.
     pub fn member(&self) -> Member {
         Member {
             hosts: self.role == Role::Server,
@@ -86,7 +84,7 @@ impl MemberRecord {
         serde_json::to_vec(self).expect("a record is plain data")
     }
 
-    /// The record in an entry, and the id of the member; nothing if it is not a record that this software can read.
+    /// Decodes a record and the member's id; `None` if the entry is not a readable record.
     pub(super) fn decode(entry: &Entry) -> Option<(NodeId, Self)> {
         if !entry.key.starts_with(MEMBERS_PREFIX) {
             return None;
@@ -96,7 +94,7 @@ impl MemberRecord {
     }
 }
 
-/// Everybody who is there, as of one revision.
+/// All members, as of one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roster {
     /// The members by id.

@@ -1,51 +1,51 @@
-//! From whom nobody may take over yet.
+//! Holds on members whose lease has ended but which may still act.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use elastin_types::{NodeId, Time};
 
-/// Between two looks at the clock at most this part of a hold counts as passed. A clock that jumps, or a process that was
-/// stopped and can't send for how long, only makes a hold longer.
+/// Each clock read advances a hold by at most this fraction of it. A clock jump or a paused process can only
+/// lengthen a hold.
 const STEPS_PER_HOLD: u32 = 8;
 
-/// Members whose lease has ended and from whom nobody may take over yet, as one member that may publish views sees it.
+/// Members whose lease has ended and whose slots may not be taken over yet, as seen by one potential publisher.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
-    held: BTreeMap<NodeId, Held>,
-    looked: Time,
+    held: BTreeMap<NodeId, HeldMember>,
+    last_pass: Time,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldMember {
     left: Duration,
     step: Duration,
 }
 
 impl Hold {
-    /// A member's lease has ended, seen now. It may have been ended early, so the member may act for up to its whole time
-    /// to live. The hold of a member that is held already does not begin anew.
+    /// Starts the hold of a member whose lease has ended. The lease may have been revoked early, so the member may act for
+    /// up to its full time to live. An existing hold is not restarted.
     pub(super) fn begin(&mut self, now: Time, node: NodeId, ttl: Duration) {
         self.pass(now);
         let step = ttl / STEPS_PER_HOLD;
-        self.held.entry(node).or_insert(Held { left: ttl, step });
+        self.held.entry(node).or_insert(HeldMember { left: ttl, step });
     }
 
-    /// Whether nobody may take over from this member yet. What is not held has never been seen to end.
+    /// Whether the hold of this member has expired. False for a member without a hold.
     pub(super) fn is_over(&self, node: NodeId) -> bool {
         self.held.get(&node).is_some_and(|held| held.left.is_zero())
     }
 
-    /// Lets time pass.
+    /// Advances all holds to this time.
     pub(super) fn pass(&mut self, now: Time) {
-        let passed = now.since(self.looked);
-        self.looked = self.looked.max(now);
+        let passed = now.since(self.last_pass);
+        self.last_pass = self.last_pass.max(now);
         for held in self.held.values_mut() {
             held.left = held.left.saturating_sub(passed.min(held.step));
         }
     }
 
-    /// Forgets the members that need not be held any longer.
+    /// Drops the holds of members that no longer need one.
     pub(super) fn keep_only(&mut self, needed: impl Fn(NodeId) -> bool) {
         self.held.retain(|node, _| needed(*node));
     }
@@ -53,7 +53,7 @@ impl Hold {
     /// When [`Hold::pass`] is wanted next.
     pub(super) fn next_timer(&self) -> Option<Time> {
         let waiting = self.held.values().filter(|held| !held.left.is_zero());
-        waiting.map(|held| self.looked + held.left.min(held.step)).min()
+        waiting.map(|held| self.last_pass + held.left.min(held.step)).min()
     }
 }
 
@@ -69,10 +69,10 @@ mod tests {
 
     fn wait_until_over(hold: &mut Hold, node: NodeId) -> Time {
         while !hold.is_over(node) {
-            let next = hold.next_timer().expect("it waits for time to pass");
+            let next = hold.next_timer().expect("an unexpired hold has a timer");
             hold.pass(next);
         }
-        hold.looked
+        hold.last_pass
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_needed_is_forgotten() {
+    fn unneeded_holds_are_dropped() {
         let mut hold = Hold::default();
         hold.begin(at(0), NodeId(7), TTL);
         hold.keep_only(|_| false);

@@ -9,25 +9,25 @@ use crate::bug::Bug;
 use crate::timers::Due;
 use crate::{Body, Command};
 
-/// A call of a caller here that has no outcome yet.
+/// A call of a local caller that has no outcome yet.
 #[derive(Debug)]
 pub(super) struct PendingCall {
     deadline: Option<Time>,
-    /// Where it is, as far as this node knows.
+    /// The node that has the call, as far as this node knows.
     at: NodeId,
-    /// Where it may be as well: the message was passed on, and has not been confirmed.
+    /// Other nodes that may have the call: it was forwarded there, and the receipt is unconfirmed.
     or_at: Vec<NodeId>,
 }
 
 impl PendingCall {
-    /// Whether it is at this node, and can't be anywhere else.
+    /// Whether the call is at this node and cannot be anywhere else.
     pub(super) fn is_only_at(&self, node: NodeId) -> bool {
         self.at == node && self.or_at.is_empty()
     }
 }
 
 impl Node {
-    /// A caller here made a call: it will get an outcome. A tell gets none.
+    /// Registers a call of a local caller, which will get an outcome. A tell gets none.
     pub(super) fn expect_outcome(&mut self, message: &Message) {
         let CallId { origin, sequence } = message.header.call;
         if message.header.one_way || origin != self.sessions.me || self.calls.contains_key(&sequence) {
@@ -45,7 +45,7 @@ impl Node {
         self.calls.insert(sequence, call);
     }
 
-    /// A call is known to be at this node, and nowhere else.
+    /// Records that a call is at this node and nowhere else.
     pub(super) fn call_is_at(&mut self, call: CallId, node: NodeId) {
         if call.origin == self.sessions.me
             && let Some(pending) = self.calls.get_mut(&call.sequence)
@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    /// A call may have come to this node.
+    /// Records that a call may have reached this node.
     pub(super) fn call_may_be_at(&mut self, call: CallId, node: NodeId) {
         if call.origin == self.sessions.me
             && let Some(pending) = self.calls.get_mut(&call.sequence)
@@ -66,7 +66,7 @@ impl Node {
         }
     }
 
-    /// A node died, and with it every call that may have been there.
+    /// Fails every call that may have been at a node that died.
     pub(super) fn calls_lost_with(&mut self, node: NodeId) {
         let lost = |call: &PendingCall| call.at == node || call.or_at.contains(&node);
         let mut sequences: Vec<u64> = self
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    /// A node has nothing any more: a call that may have been there is where it passed it on to.
+    /// Records that a node has no calls left: a call that may have been there is at the node it was forwarded to.
     pub(super) fn calls_left(&mut self, node: NodeId) {
         for call in self.calls.values_mut() {
             call.or_at.retain(|other| *other != node);
@@ -96,7 +96,7 @@ impl Node {
         }
     }
 
-    /// A call was lost on its way, or with its node.
+    /// Fails a call that was lost in transit or with its node.
     pub(super) fn call_is_lost(&mut self, call: CallId) {
         let error = match self.sessions.planted.is(Bug::DenyLost) {
             true => CallError::NotDelivered(NotDelivered::Unreachable),
@@ -105,7 +105,7 @@ impl Node {
         self.complete(call, Err(error));
     }
 
-    /// A call's deadline has come.
+    /// Handles the deadline of a call.
     pub(super) fn call_is_late(&mut self, sequence: u64, at: Time) {
         if self.calls.get(&sequence).is_some_and(|call| call.deadline == Some(at)) {
             let call = CallId {
@@ -116,14 +116,14 @@ impl Node {
         }
     }
 
-    /// A call of a caller here has ended. A second word about it is ignored.
+    /// Completes a call of a local caller. Later outcomes of the same call are ignored.
     pub(super) fn complete(&mut self, call: CallId, outcome: Outcome) {
         if self.forget_call(call) {
             self.sessions.command(Command::Complete { call, outcome });
         }
     }
 
-    /// Nobody here waits for this call any more; true if somebody did.
+    /// Drops a pending call; returns whether it was pending.
     pub(super) fn forget_call(&mut self, call: CallId) -> bool {
         if call.origin != self.sessions.me {
             return false;
@@ -137,7 +137,7 @@ impl Node {
         true
     }
 
-    /// A call that was delivered here has ended: its origin is told.
+    /// Sends the outcome of a call that was delivered here to its origin.
     pub(super) fn reply(&mut self, call: CallId, outcome: Outcome) {
         if call.origin == self.sessions.me {
             self.complete(call, outcome);
@@ -146,13 +146,13 @@ impl Node {
         }
     }
 
-    /// Whether a caller here waits for this call.
+    /// Whether a local caller waits for this call.
     pub(super) fn is_pending(&self, call: CallId) -> bool {
         call.origin == self.sessions.me && self.calls.contains_key(&call.sequence)
     }
 
-    /// A message will not run, and its origin is told why. A tell of a caller here is answered too: its caller is the only
-    /// one who can still be told.
+    /// Rejects a message and notifies its origin. A local tell gets an outcome too: its caller is the only party left
+    /// to notify.
     pub(super) fn turn_away(&mut self, message: Arc<Message>, error: CallError) {
         let call = message.header.call;
         if call.origin != self.sessions.me {

@@ -1,5 +1,7 @@
-//! Calls that are made again because their caller could not tell what became of them: of all calls of one request the
-//! receiver's activation runs one. See `requests` for what a host remembers.
+//! Deduplication of retried calls: an activation runs at most one of the calls of a request.
+//!
+//! Callers retry calls whose outcome is unknown. [`DedupTable`](crate::dedup_table::DedupTable) has the records kept by
+//! hosts.
 
 use std::collections::BTreeSet;
 
@@ -11,27 +13,28 @@ use crate::chunking::in_parts;
 use crate::dedup_table::Arrival;
 use crate::{MoveStep, MovedRequest};
 
-/// A request of a caller here that is not settled, as far as others may know.
+/// A request of a local caller that may not be reported as settled yet.
 #[derive(Debug, Default)]
 pub(super) struct OpenRequest {
-    /// Whose it is; known from its first call on.
+    /// The request's target; known from its first call on.
     actor: Option<ActorId>,
-    /// Its caller is done with it.
+    /// Whether the caller will make no further call.
     is_settled: bool,
 }
 
 impl OpenRequest {
-    /// Whether no call of it can come to an activation that knows nothing of it: none will be made, and nothing is on its way to
-    /// its actor that names no activation and might be one.
+    /// Whether no call of the request can reach an activation without a record of it. That requires two things: the
+    /// caller makes no further call, and no call without a target epoch is in flight to the actor.
     fn is_over(&self, busy_routes: &BTreeSet<ActorId>) -> bool {
         self.is_settled && !self.actor.as_ref().is_some_and(|actor| busy_routes.contains(actor))
     }
 }
 
 impl Node {
-    /// Begins a request of a caller here and returns its number, or nothing if too many are open. Its calls are
-    /// [sent](crate::Event::Send) with that number in their headers, each under a call id of its own and never straight
-    /// into a mailbox; [`Settle`](crate::Event::Settle) ends it.
+    /// Begins a request of a local caller and returns its number, or `None` if too many are open.
+    ///
+    /// Its calls are [sent](crate::Event::Send) with that number in their headers. Each has its own call id and none is
+    /// enqueued directly into a mailbox. [`Settle`](crate::Event::Settle) ends the request.
     pub fn begin_request(&mut self) -> Option<u64> {
         if self.open_requests.len() >= self.sessions.limits.requests_open {
             let Self {
@@ -69,7 +72,7 @@ impl Node {
         self.last_request + 1
     }
 
-    /// Tells whoever gets this call of a request which requests its callers are done with.
+    /// Adds to a call of a request the number below which its caller's requests are settled.
     pub(super) fn stamp(&mut self, message: &mut Message) {
         if let Some(request) = &mut message.header.request {
             let open = self.open_requests.get_mut(&request.number);
@@ -83,10 +86,11 @@ impl Node {
         }
     }
 
-    /// Whether a call of a request that has come to its actor runs. Otherwise it gets the outcome of the one that did.
+    /// Whether to run a call of a request that has reached its actor. A duplicate gets the outcome of the call that
+    /// ran.
     pub(super) fn is_to_run(&mut self, message: &Message) -> bool {
         if self.sessions.is_dead(message.header.call.origin) {
-            // It was held up on its way by another node. Nobody waits for it, and what was known of its request is forgotten.
+            // Another node delayed the call. Its caller is dead, and the record of its request has been dropped.
             return false;
         }
         match self.requests.arrives(message, &self.sessions.limits) {
@@ -99,20 +103,22 @@ impl Node {
         }
     }
 
-    /// A call that was delivered here has ended.
+    /// Handles the outcome of a call that was delivered here.
     pub(super) fn on_replied(&mut self, call: CallId, outcome: Outcome) {
         let (call, outcome) = self.requests.ended(call, outcome, &self.sessions.limits);
         self.reply(call, outcome);
     }
 
-    /// Tells the target of a move what the actor knows of requests. No turn runs any more, so what is in the queue has not
-    /// run; and the target must know the rest before it is decided that the actor is there.
+    /// Sends the actor's deduplication records to the target of its move.
+    ///
+    /// No turn runs any more, so calls in the queue have not run. The target must have the records before the move is
+    /// decided.
     pub(super) fn stage_requests(&mut self, actor: &ActorId) {
         if self.sessions.planted.is(Bug::ForgetRequests) {
             return;
         }
         for requests in in_parts(
-            self.requests.tell(actor),
+            self.requests.hand_over(actor),
             self.sessions.limits.chunk_bytes,
             MovedRequest::bytes,
         ) {

@@ -1,4 +1,4 @@
-//! The directory slots that this node owns: where actors are, and who may host them next.
+//! Directory slots owned by this node: locations of actors, and the decisions about their next host.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::slots::{Question, SlotPhase};
 use crate::{Body, Command, DirectoryBody, Slot};
 
 impl Node {
-    /// A message came to be passed on to its actor; to the owner of the slot, if that is another node by now.
+    /// Forwards a message to its actor's host, or to the owner of the slot if that is another node by now.
     pub(super) fn ask_directory(&mut self, message: Arc<Message>) {
         let owner = self.sessions.directory_of(&message.target);
         if owner != self.sessions.me {
@@ -24,7 +24,10 @@ impl Node {
             return;
         }
         let slot = Slot::of(&message.target);
-        let owned = self.slots.get_mut(&slot).expect("an owner has its slot");
+        let owned = self
+            .slots
+            .get_mut(&slot)
+            .expect("the view's owner of a slot has its table");
         match &mut owned.phase {
             SlotPhase::Open => self.pass_to_host(message),
             SlotPhase::Awaiting { queue, .. } | SlotPhase::Recovering { queue, .. } => {
@@ -48,7 +51,12 @@ impl Node {
     }
 
     pub(super) fn slot_queue(&mut self, slot: Slot) -> &mut VecDeque<Question> {
-        match &mut self.slots.get_mut(&slot).expect("the caller has it").phase {
+        match &mut self
+            .slots
+            .get_mut(&slot)
+            .expect("the caller checked that the slot is owned")
+            .phase
+        {
             SlotPhase::Awaiting { queue, .. } | SlotPhase::Recovering { queue, .. } => queue,
             SlotPhase::Open => unreachable!("only called for a closed slot"),
         }
@@ -58,20 +66,20 @@ impl Node {
         self.slots.get_mut(&Slot::of(actor))?.entries.get_mut(actor)
     }
 
-    /// Whether this node keeps the part of the directory that an actor belongs to, and may answer for it: not while that is
-    /// still on its way here.
+    /// Whether this node owns the directory slot of an actor and the slot is open. A slot that is still being
+    /// transferred here is not.
     pub fn answers_for(&self, actor: &ActorId) -> bool {
         let slot = self.slots.get(&Slot::of(actor));
         slot.is_some_and(|slot| matches!(slot.phase, SlotPhase::Open))
     }
 
-    /// The node that an actor is on, as the part of the directory that this node owns has it.
+    /// The host of an actor, according to the directory slots owned by this node.
     pub fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
         let entry = self.slots.get(&Slot::of(actor))?.entries.get(actor)?;
         entry.hosted_at().map(|at| at.node)
     }
 
-    /// Passes a message on to where the actor is, or finds a place for it first.
+    /// Forwards a message to the actor's host, or requests a placement first.
     pub(super) fn pass_to_host(&mut self, message: Arc<Message>) {
         let held_max = self.sessions.limits.held_per_actor;
         let known = self.entry(&message.target);
@@ -94,25 +102,28 @@ impl Node {
             caller_node: message.header.call.origin,
         };
         let held = VecDeque::from([message]);
-        let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has it");
+        let owned = self
+            .slots
+            .get_mut(&Slot::of(&actor))
+            .expect("the caller checked that the slot is owned");
         owned.entries.insert(&actor, DirectoryEntry::placing(held));
         self.sessions.command(command);
     }
 
-    /// Placement has answered.
+    /// Handles the answer of placement.
     pub(super) fn on_placed(&mut self, actor: ActorId, node: Option<NodeId>) {
         let Some(placing) = self.entry(&actor).and_then(DirectoryEntry::as_placing) else {
-            // The slot went to another owner, who asks for itself.
+            // The slot has a new owner, which requests a placement of its own.
             return;
         };
         let held = std::mem::take(&mut placing.held);
         let slot = Slot::of(&actor);
         let view = self.sessions.view();
         let node = node.filter(|node| view.may_take_actors(*node));
-        // Placement may not know yet who has come and who has gone.
+        // Placement may lag behind the view and choose a node that is gone.
         match node.or_else(|| view.any_place(slot)) {
             Some(node) => {
-                let owned = self.slots.get_mut(&slot).expect("it has the entry");
+                let owned = self.slots.get_mut(&slot).expect("the slot holds the entry");
                 let epoch = owned.grant();
                 if self.sessions.planted.is(Bug::ReuseEpoch) {
                     owned.counter -= 1;
@@ -131,7 +142,7 @@ impl Node {
                 }
             }
             None => {
-                let owned = self.slots.get_mut(&slot).expect("it has the entry");
+                let owned = self.slots.get_mut(&slot).expect("the slot holds the entry");
                 owned.entries.remove(&actor);
                 for message in held {
                     self.turn_away(message, CallError::NotDelivered(NotDelivered::NoPlace));
@@ -140,7 +151,7 @@ impl Node {
         }
     }
 
-    /// A node asks something of a slot's owner.
+    /// Handles a question to the owner of a slot.
     pub(super) fn on_question(&mut self, from: NodeId, question: DirectoryBody) {
         match question {
             DirectoryBody::HandOver { slots, entries, last } => self.on_hand_over(slots, entries, last),
@@ -150,7 +161,7 @@ impl Node {
             | DirectoryBody::Abort { ref actor, .. } => {
                 let slot = Slot::of(actor);
                 match self.slots.get_mut(&slot).map(|owned| &mut owned.phase) {
-                    // Whoever asked finds the new owner by itself, as soon as it has this node's view.
+                    // The sender repeats its question to the new owner once it has this node's view.
                     None => {}
                     Some(SlotPhase::Open) => self.answer(from, question),
                     Some(SlotPhase::Awaiting { queue, .. } | SlotPhase::Recovering { queue, .. }) => {
@@ -161,7 +172,7 @@ impl Node {
             DirectoryBody::Grant { .. }
             | DirectoryBody::EndNoted { .. }
             | DirectoryBody::Decided { .. }
-            | DirectoryBody::Recover { .. } => unreachable!("these are for hosts"),
+            | DirectoryBody::Recover { .. } => unreachable!("bodies for hosts are handled elsewhere"),
         }
     }
 
@@ -175,29 +186,32 @@ impl Node {
                 attempt,
             } => self.on_commit(from, actor, source, epoch, attempt),
             DirectoryBody::Abort { actor, epoch, attempt } => self.on_abort(from, actor, epoch, attempt),
-            _ => unreachable!("only questions are answered"),
+            _ => unreachable!("not a question to a slot owner"),
         }
     }
 
-    /// An activation is over.
+    /// Handles the end of an activation.
     fn on_ended(&mut self, from: NodeId, actor: ActorId, epoch: ActivationEpoch) {
         let known = self.entry(&actor).and_then(|known| known.hosted_at());
         if known.is_some_and(|at| at.node == from && at.epoch == epoch) {
-            let owned = self.slots.get_mut(&Slot::of(&actor)).expect("it has the entry");
+            let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the slot holds the entry");
             owned.entries.remove(&actor);
         }
         self.sessions
             .send(from, Body::Directory(DirectoryBody::EndNoted { actor, epoch }));
     }
 
-    /// The target of a move has the image and wants to be the host: the compare-and-swap that decides every move.
+    /// Handles a target that has the image and asks to become the host: the compare-and-swap that decides every move.
     fn on_commit(&mut self, target: NodeId, actor: ActorId, source: NodeId, epoch: ActivationEpoch, attempt: u32) {
-        let owned = self.slots.get_mut(&Slot::of(&actor)).expect("the caller has looked");
+        let owned = self
+            .slots
+            .get_mut(&Slot::of(&actor))
+            .expect("the caller checked that the slot is owned");
         let (mut may, mut was_given_anew) = (self.sessions.planted.is(Bug::CommitBlindly), false);
         if let Some(at) = owned.entries.get(&actor).and_then(DirectoryEntry::hosted_at) {
             may |= at.node == source && at.epoch == epoch && attempt >= at.attempts_void;
-            // The source was gone, and the target was to begin anew; it asks because it has not heard of that, and must not
-            // take what it asks about for decided: the source may have called the move off and gone on before it died.
+            // The source was gone, and the target was granted a new activation that it has not learned of yet. It must
+            // not take the move for decided: the source may have aborted the move and resumed before it died.
             was_given_anew = at.node == target && at.attempts_void < FIRST_ATTEMPT_AFTER_MOVE;
         }
         if !may && was_given_anew {
@@ -218,7 +232,7 @@ impl Node {
         self.report_decided(target, &actor, epoch, attempt, source);
     }
 
-    /// The source of a move wants it called off.
+    /// Handles a source that asks to abort its move.
     fn on_abort(&mut self, source: NodeId, actor: ActorId, epoch: ActivationEpoch, attempt: u32) {
         if let Some(known) = self.entry(&actor)
             && let Some(mut at) = known.hosted_at()
@@ -231,21 +245,24 @@ impl Node {
         self.report_decided(source, &actor, epoch, attempt, source);
     }
 
-    /// Says where an actor is now. If it is nowhere, the activation that was to move is over, and whoever hears it finds
-    /// no place named that it could act on.
+    /// Reports the actor's current location. If it has none, the activation that was to move is over, and the report
+    /// names no location that its receiver could act on.
     fn report_decided(&mut self, to: NodeId, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, source: NodeId) {
-        let owned = self.slots.get_mut(&Slot::of(actor)).expect("the caller has looked");
+        let owned = self
+            .slots
+            .get_mut(&Slot::of(actor))
+            .expect("the caller checked that the slot is owned");
         let by = owned.epoch;
         let (node, now) = match owned.entries.get(actor).and_then(DirectoryEntry::hosted_at) {
             Some(at) => (at.node, at.epoch),
-            // The activation ended while it was being moved, as far as the directory knows: to the source this means that
-            // it must not go on, to the target that it must not begin.
+            // The directory considers the activation ended while it was being moved. Hence the source must not resume,
+            // and the target must not start.
             None => (source, owned.grant()),
         };
         self.send(to, actor, (epoch, attempt), (node, now), by);
     }
 
-    /// Says that an actor is at this place now, to one who has asked about this attempt.
+    /// Reports the actor's location to a node that asked about this attempt.
     fn send(
         &mut self,
         to: NodeId,

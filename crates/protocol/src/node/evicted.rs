@@ -1,7 +1,8 @@
-//! The end of a client's membership: each of its calls ends, and truthfully.
+//! The end of a client's membership: each of its calls gets a true outcome.
 //!
-//! The process goes on, and will be a member again as a new node. What it has sent as this one may still run, and no answer
-//! would find it: calls that may have left are in doubt. Those that certainly have not may be made again by the new one.
+//! The process continues and rejoins as a new node. Calls sent under the old identity may still run, but no reply can
+//! reach them, so calls that may have left are in doubt. Calls that certainly have not left may be retried by the new
+//! node.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use super::Node;
 use crate::Event;
 
 impl Node {
-    /// This node, which hosts nobody, is no longer a member: it takes part in nothing any more.
+    /// Ends this node's membership. The node, which hosts no actors, takes part in nothing any more.
     pub(super) fn on_evicted(&mut self) {
         self.evicted = true;
         for peer in self.sessions.peers() {
             let never_sent = self.sessions.end(peer);
-            // They count as being here.
+            // Marks them as being here.
             self.messages_to_send_again(never_sent);
         }
         let mut pending: Vec<(u64, bool)> = self
@@ -35,14 +36,14 @@ impl Node {
         }
     }
 
-    /// Something happens to a node that is no longer a member. Whoever sends is told so; everything else is over.
+    /// Handles an event after the end of membership. Sends are rejected; every other event is ignored.
     pub(super) fn dispatch_evicted(&mut self, event: Event) {
         if let Event::Send { message } = event {
             self.refuse(message);
         }
     }
 
-    /// Turns a message of a caller here away that has been nowhere.
+    /// Rejects a message of a local caller that was never sent.
     fn refuse(&mut self, message: Arc<Message>) {
         self.expect_outcome(&message);
         self.turn_away(message, CallError::NotDelivered(NotDelivered::Unreachable));

@@ -1,13 +1,13 @@
-//! What peers send, and what this node says to itself.
+//! Inbound frames from peers, and loopback.
 
 use elastin_types::NodeId;
 
 use super::Node;
-use crate::authorization::may_say;
+use crate::authorization::may_send;
 use crate::{Body, DirectoryBody, Frame};
 
 impl Node {
-    /// Handles what a peer (or this node itself) said.
+    /// Handles a body from a peer, or from this node itself.
     pub(super) fn on_body(&mut self, from: NodeId, body: Body) {
         match body {
             Body::Message { message, epoch: None } => self.ask_directory(message),
@@ -22,7 +22,7 @@ impl Node {
             Body::Returned { message, place } => self.on_returned(from, message, place),
             Body::TurnedAway { actor, call, error } => self.on_turned_away(&actor, call, *error),
             Body::Reply { call, outcome } => self.complete(call, outcome),
-            Body::Ping => self.sessions.acknowledge_soon(from),
+            Body::Ping => self.sessions.request_acknowledgement(from),
             Body::ViewIs { .. } => {}
             Body::Move(body) => self.on_move_body(from, body),
             Body::Directory(body) => self.on_directory_body(from, body),
@@ -57,20 +57,20 @@ impl Node {
         }
     }
 
-    /// A frame came from a peer.
+    /// Handles a frame from a peer.
     pub(super) fn on_frame(&mut self, from: NodeId, frame: Frame) {
         if self.sessions.is_dead(from) {
             return;
         }
         match self.sessions.take_frame(from, frame) {
-            // By far the most frequent case: nothing waits, and it is the next one.
+            // Fast path: no frame is waiting, and this is the next one.
             Some((acknowledged, body)) => self.handle_frame(from, acknowledged, body),
             None => self.handle_waiting(from),
         }
         self.end_of_frames(from);
     }
 
-    /// Handles what a peer has said and what has waited, as far as this node knows the view that it was said in.
+    /// Handles the waiting frames of a peer, up to the first one sent in a view that this node does not know yet.
     pub(super) fn handle_frames(&mut self, from: NodeId) {
         self.handle_waiting(from);
         self.end_of_frames(from);
@@ -84,21 +84,21 @@ impl Node {
 
     #[inline]
     fn handle_frame(&mut self, from: NodeId, acknowledged: u64, body: Body) {
-        if may_say(self.sessions.view(), from, &body) {
+        if may_send(self.sessions.view(), from, &body) {
             self.on_body(from, body);
         } else {
             self.refused += 1;
             self.sessions.refuse(from);
         }
-        // INVARIANT: everything that follows from a frame has been said before the frame is acknowledged; that mail
-        // bounces follows too, so a frame that delivered some is acknowledged with the next event at the earliest.
+        // INVARIANT: every message that a frame causes is sent before the frame is acknowledged. This includes bounces,
+        // so a frame that delivered messages is acknowledged with the next event at the earliest.
         self.drain_loopback();
         if self.sessions.frame_done(from, acknowledged) {
             self.on_acknowledged(from);
         }
     }
 
-    /// Nothing more of what a peer has said can be handled now.
+    /// Finishes a run of frames from a peer: applies and sends acknowledgements.
     fn end_of_frames(&mut self, from: NodeId) {
         if self.sessions.take_later_acknowledgement(from) {
             self.on_acknowledged(from);
@@ -106,14 +106,14 @@ impl Node {
         self.sessions.acknowledge(from);
     }
 
-    /// A peer has handled more of what this node said.
+    /// Resumes work that waited for a peer to acknowledge more frames.
     pub(super) fn on_acknowledged(&mut self, peer: NodeId) {
         self.settle_routes_waiting_for(peer);
         self.stages_go_on(peer);
         self.drain_loopback();
     }
 
-    /// Handles what this node has said to itself.
+    /// Handles the bodies that this node has sent to itself.
     pub(super) fn drain_loopback(&mut self) {
         while let Some(body) = self.sessions.next_loopback() {
             self.on_body(self.sessions.me, body);

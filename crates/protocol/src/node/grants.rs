@@ -1,4 +1,4 @@
-//! The directory gives actors to this node, and messages may come before it does.
+//! Grants: the directory assigns activations to this node, and messages may arrive before the grant does.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::timers::Due;
 use crate::{Body, DirectoryBody, Slot, StateSource};
 
 impl Node {
-    /// A message came for an activation that the directory has granted to this node, and the grant is still on the way:
-    /// the slot has changed hands in between.
+    /// Holds a message for a granted activation whose grant is still in flight, because the slot changed owners in
+    /// between.
     pub(super) fn expect(&mut self, owner: NodeId, message: Arc<Message>, epoch: ActivationEpoch) {
         let known = self.sessions.view().directory_of(&message.target);
-        // Only the present owner can speak of a grant that this node has not heard of, and only of an earlier owner's: its
-        // own would have come first.
+        // Only the present owner can refer to a grant unknown here, and only to an earlier owner's: its own would have
+        // arrived first.
         let is_on_the_way = known.node == owner && known.epoch > epoch.slot;
         if !is_on_the_way {
             return self.give_back(message, None);
@@ -25,7 +25,7 @@ impl Node {
         if may_come && self.is_listened_to(&actor, epoch.slot) {
             self.insert_hosted(actor.clone(), epoch, Phase::Expected);
             self.hold(message, true);
-            // It may also come from an owner before, who may be dead: it is not waited for for ever.
+            // The grant may also come from an earlier owner that is dead, so the wait is bounded.
             let at = self.sessions.now + self.sessions.limits.move_deadline;
             self.sessions.timers.set(at, Due::Expected(actor, epoch));
         } else {
@@ -34,8 +34,8 @@ impl Node {
         }
     }
 
-    /// Tells the owner of the slot that an activation that it believes to be here never will be. Should its grant come after
-    /// all, from an earlier owner, it is not listened to.
+    /// Denies an activation to the slot's owner, which believes it to be here. A late grant from an earlier owner is
+    /// then ignored.
     fn deny(&mut self, actor: ActorId, epoch: ActivationEpoch) {
         let owner = self.sessions.view().directory_of(&actor);
         if epoch.slot < owner.epoch {
@@ -46,7 +46,7 @@ impl Node {
         self.sessions.send(owner.node, Body::Directory(ended));
     }
 
-    /// A grant is waited for no longer.
+    /// Gives up waiting for a grant.
     pub(super) fn give_up_grant(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
         let is_it = |hosted: &Hosted| hosted.epoch() == epoch && matches!(hosted.phase(), Phase::Expected);
         if self.hosted.get(actor).is_some_and(is_it) {
@@ -56,7 +56,7 @@ impl Node {
         }
     }
 
-    /// A node died, and may have taken grants with it that this node waits for.
+    /// Gives up grants that may have been lost with a dead node.
     pub(super) fn grants_lost(&mut self) {
         let expected = self.limbo.iter().map(|actor| (actor.clone(), &self.hosted[actor]));
         let expected = expected.filter(|(_, hosted)| matches!(hosted.phase(), Phase::Expected));
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// The directory gives an actor to this node.
+    /// Handles the grant of an activation to this node.
     pub(super) fn on_grant(&mut self, actor: ActorId, epoch: ActivationEpoch) {
         if !self.is_listened_to(&actor, epoch.slot) {
             return;
@@ -75,22 +75,25 @@ impl Node {
         match self.hosted.get(&actor).map(|hosted| (hosted.epoch(), hosted.phase())) {
             None | Some((_, Phase::Departed(_))) => self.insert_hosted(actor.clone(), epoch, Phase::Activating),
             Some((expected, Phase::Expected)) if expected <= epoch => {}
-            // A new owner of the slot did not need to hear of the end of the old activation before it granted this one.
+            // A new slot owner may grant this activation before it learns that the old one has ended.
             Some((ended, Phase::Leaving)) if ended < epoch => {}
-            // The directory took the source of this move for gone before it heard the question that decides the move. It will
-            // answer that question with the activation that is given back here, so the move must not wait for the answer.
+            // The directory considered the source of this move gone before it received the commit request. It will
+            // answer that request with the activation denied here, so the move must not wait for the answer.
             Some((earlier, Phase::MovingIn(incoming))) if earlier < epoch && incoming.step == InStep::Committing => {
                 self.deny(actor.clone(), epoch);
                 return self.drop_move_in(&actor);
             }
-            // An earlier activation is still going from here: it went to a node that has died since, of which this node
-            // heard late. It can't be taken back in just now, so the directory is told to place the actor anew.
+            // An earlier activation is still being released, to a node that has died since; this node learned of that
+            // late. It cannot take the actor back now, so the directory has to place it again.
             Some((earlier, _)) if earlier < epoch => return self.deny(actor, epoch),
-            // INVARIANT: the directory grants an actor only when no activation is left that it knows of, and this node
-            // has answered or will answer for what it has; a grant for what is here is a late word.
+            // INVARIANT: the directory grants an actor only when it knows of no activation, and this node has reported
+            // or will report the ones it has. So a grant for an actor that is hosted here is stale.
             Some(_) => return,
         }
-        self.hosted.get_mut(&actor).expect("it is there").set_epoch(epoch);
+        self.hosted
+            .get_mut(&actor)
+            .expect("the match found it")
+            .set_epoch(epoch);
         let takes = self.hosts
             && !self
                 .sessions

@@ -1,4 +1,4 @@
-//! Actors on this node: from the directory's grant to their end.
+//! Activations on this node, from the directory's grant to their end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, Slot, StateSource};
 
 impl Node {
-    /// Takes a message of a caller here for an actor that is, was or will be here.
+    /// Accepts a message of a local caller for an actor that is, was or will be hosted here.
     pub(super) fn accept_own(&mut self, message: Arc<Message>) {
         let hosted = &self.hosted[&message.target];
         if hosted.phase().takes_mail() {
@@ -27,11 +27,11 @@ impl Node {
         }
     }
 
-    /// Takes a message from another node that is meant for this activation, if that is here or certain to come. If it came
-    /// through the directory, `from` is who passed it on.
+    /// Accepts a message from another node for the activation `meant`, if it is here or certain to arrive. `from` is
+    /// the directory owner that forwarded the message, if it came through the directory.
     pub(super) fn accept(&mut self, message: Arc<Message>, meant: ActivationEpoch, from: Option<NodeId>) {
         if !message.header.one_way && self.sessions.is_full(message.header.call.origin) {
-            // So much waits for that node already that a reply would only make it worse.
+            // The origin's credit is used up already; a reply would only add to the backlog.
             return self.turn_away_from(Full::Link, message);
         }
         let passed = from.is_some();
@@ -49,7 +49,7 @@ impl Node {
         match hosted.phase() {
             Phase::Closed | Phase::Active | Phase::MovingOut(_) if epoch == meant => {
                 if passed {
-                    // Said when it is known that the mail did not bounce.
+                    // Reported once it is known that the message did not bounce.
                     self.landing.push((message.target.clone(), message.header.call, meant));
                     self.sessions.timers.set(self.sessions.now, Due::Landing);
                 }
@@ -65,7 +65,8 @@ impl Node {
                 }
                 self.hold(message, false);
             }
-            // It is meant for what this activation becomes: the move is decided, even if this node has not heard of it.
+            // `meant` is the epoch that this activation is about to get: the move is decided even if this node has not
+            // learned so.
             Phase::MovingIn(incoming) if epoch < meant && incoming.released => {
                 if passed {
                     self.report_landed(&message, meant);
@@ -93,14 +94,15 @@ impl Node {
         self.sessions.send(call.origin, Body::Landed { actor, call, epoch });
     }
 
-    /// No mail bounces any more that was delivered before this event: those who wait for it are told.
+    /// Reports the messages delivered before this event as landed: none of them can bounce any more.
     pub(super) fn report_all_landed(&mut self) {
         for (actor, call, epoch) in std::mem::take(&mut self.landing) {
             self.sessions.send(call.origin, Body::Landed { actor, call, epoch });
         }
     }
 
-    /// Keeps a message from another node, whose origin must not take it for settled because it is acknowledged.
+    /// Keeps a message from another node. Its origin must not treat it as settled just because its frame is
+    /// acknowledged.
     fn keep(&mut self, message: Arc<Message>, passed: bool) {
         if !passed && !self.sessions.planted.is(Bug::KeepSilently) {
             let (actor, call, caller) = (
@@ -120,9 +122,12 @@ impl Node {
         self.sessions.command(Command::Deliver { epoch, message });
     }
 
-    /// Keeps a message until it is clear what becomes of the actor.
+    /// Holds a message until the actor's fate is decided.
     pub(super) fn hold(&mut self, message: Arc<Message>, passed: bool) {
-        let hosted = self.hosted.get_mut(&message.target).expect("the caller has looked");
+        let hosted = self
+            .hosted
+            .get_mut(&message.target)
+            .expect("the caller checked that it is hosted");
         if hosted.held().len() >= self.sessions.limits.held_per_actor {
             self.turn_away_from(Full::Actor, message);
         } else {
@@ -130,7 +135,7 @@ impl Node {
         }
     }
 
-    /// What was held for an actor that is not here after all finds its way again, in order.
+    /// Re-routes messages held for an actor that does not run here after all, in order.
     pub(super) fn send_elsewhere(&mut self, held: VecDeque<Held>, place: Option<(NodeId, ActivationEpoch)>) {
         if self.sessions.planted.is(Bug::ForgetHeld) {
             return;
@@ -144,7 +149,7 @@ impl Node {
         }
     }
 
-    /// Puts an actor that is not in the table, or only as a memory, into a phase.
+    /// Adds an actor that is not in the table, or only as a tombstone.
     pub(super) fn insert_hosted(&mut self, actor: ActorId, epoch: ActivationEpoch, phase: Phase) {
         if phase.is_limbo() {
             self.limbo.insert(actor.clone());
@@ -152,25 +157,28 @@ impl Node {
         self.hosted.insert(&actor, Hosted::new(epoch, phase));
     }
 
-    /// Changes an actor's phase and keeps the index of those in limbo.
+    /// Changes an actor's phase and keeps the limbo index up to date.
     pub(super) fn set_phase(&mut self, actor: &ActorId, phase: Phase) {
         if phase.is_limbo() {
             self.limbo.insert(actor.clone());
         } else {
             self.limbo.remove(actor);
         }
-        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let hosted = self
+            .hosted
+            .get_mut(actor)
+            .expect("the caller checked that it is hosted");
         hosted.set_phase(phase);
     }
 
-    /// Forgets an actor and returns what was held for it.
+    /// Removes an actor and returns the messages held for it.
     pub(super) fn remove_hosted(&mut self, actor: &ActorId) -> VecDeque<Held> {
         self.limbo.remove(actor);
         let removed = self.hosted.remove(actor);
         removed.map(|mut hosted| hosted.take_held()).unwrap_or_default()
     }
 
-    /// Has the runtime bring an actor into memory. Everything that is held is in its final order from now on.
+    /// Has the runtime load an actor. The order of all held messages is final from here on.
     pub(super) fn activate(&mut self, actor: ActorId, source: StateSource) {
         self.set_phase(&actor, Phase::Activating);
         let epoch = self.hosted[&actor].epoch();
@@ -185,9 +193,12 @@ impl Node {
         self.leave_path(&actor, here);
     }
 
-    /// What is held for an actor has its place in the actor's queue: those who wait for that are told.
+    /// Reports held messages as landed: each now has its final place in the actor's queue.
     pub(super) fn held_have_landed(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
-        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let hosted = self
+            .hosted
+            .get_mut(actor)
+            .expect("the caller checked that it is hosted");
         let calls: Vec<CallId> = hosted
             .held_mut()
             .iter_mut()
@@ -199,7 +210,7 @@ impl Node {
         }
     }
 
-    /// The runtime has brought an actor into memory, or could not.
+    /// Handles the runtime's result of an activation.
     pub(super) fn on_activated(&mut self, actor: ActorId, epoch: ActivationEpoch, result: Result<(), CallError>) {
         let Some(hosted) = self.hosted.get_mut(&actor) else {
             return;
@@ -225,7 +236,7 @@ impl Node {
         }
     }
 
-    /// Lets an activation run, if nothing that callers here have sent to it before is still under way.
+    /// Opens an activation unless messages that local callers sent to it earlier are still in flight.
     pub(super) fn open_if_clear(&mut self, actor: &ActorId) {
         let Some(hosted) = self.hosted.get_mut(actor) else {
             return;
@@ -236,7 +247,7 @@ impl Node {
         let epoch = hosted.epoch();
         let path = self.routes.get(actor).map(|route| &route.path);
         if matches!(path, Some(Path::Direct { leaving: None, .. })) {
-            // A message that was on its way through the directory has landed elsewhere, at an activation before this one.
+            // A message that was on its way through the directory has landed elsewhere, at an earlier activation.
             return self.leave_path(actor, Place::Host(self.sessions.me, epoch));
         }
         if path.is_none() || self.sessions.planted.is(Bug::OpenTooEarly) {
@@ -246,7 +257,7 @@ impl Node {
         }
     }
 
-    /// The runtime has ended an activation by itself.
+    /// Handles an activation that ended by itself.
     pub(super) fn on_passivated(&mut self, actor: ActorId, epoch: ActivationEpoch) {
         let Some(hosted) = self.hosted.get(&actor) else {
             return;
@@ -257,7 +268,7 @@ impl Node {
         }
     }
 
-    /// Mail found the activation gone: it comes back before anything that was sent after it does.
+    /// Handles a message that found its activation gone. The driver returns it before any message sent later.
     pub(super) fn on_bounced(&mut self, epoch: ActivationEpoch, message: Arc<Message>) {
         self.landing.retain(|(_, call, _)| *call != message.header.call);
         self.on_passivated(message.target.clone(), epoch);
@@ -268,7 +279,7 @@ impl Node {
         }
     }
 
-    /// The activation is over: the directory is told, and what comes meanwhile waits for its word.
+    /// Reports the end of an activation to the directory. Messages that arrive meanwhile wait for the confirmation.
     pub(super) fn leave(&mut self, actor: ActorId) {
         self.set_phase(&actor, Phase::Leaving);
         self.requests.forget_actor(&actor);
@@ -278,7 +289,8 @@ impl Node {
             .send(owner, Body::Directory(DirectoryBody::Ended { actor, epoch }));
     }
 
-    /// The directory knows that the activation is over: what came meanwhile finds the actor's next one.
+    /// Handles the directory's confirmation that an activation is over. Messages held meanwhile are routed to the next
+    /// activation.
     pub(super) fn on_end_noted(&mut self, actor: ActorId, epoch: ActivationEpoch) {
         let is_leaving = |hosted: &Hosted| hosted.epoch() == epoch && matches!(hosted.phase(), Phase::Leaving);
         if self.hosted.get(&actor).is_some_and(is_leaving) {
@@ -287,14 +299,14 @@ impl Node {
         }
     }
 
-    /// Whether a slot's owner of this epoch is still listened to.
+    /// Whether messages of a slot owner with this epoch are still accepted.
     pub(super) fn is_listened_to(&self, actor: &ActorId, epoch: SlotEpoch) -> bool {
         self.slot_floors
             .get(&Slot::of(actor))
             .is_none_or(|floor| epoch >= *floor)
     }
 
-    /// Nobody needs to be told any more where an actor went.
+    /// Drops an expired tombstone.
     pub(super) fn tombstone_due(&mut self, actor: &ActorId, at: Time) {
         let is_old =
             |hosted: &Hosted| matches!(hosted.phase(), Phase::Departed(departed) if departed.until == Some(at));
@@ -303,8 +315,8 @@ impl Node {
         }
     }
 
-    /// Slots have new owners. Those who have something to send to an old one send it to the new one, and what waits for an
-    /// old one's word goes to the new one.
+    /// Redirects to the new slot owners: unsent reports go to them, and so do messages that waited for an old owner's
+    /// answer.
     pub(super) fn hosted_follow_owners(&mut self, changed: impl Fn(&ActorId) -> bool) {
         let concerned: Vec<ActorId> = self.limbo.iter().filter(|actor| changed(actor)).cloned().collect();
         for actor in concerned {

@@ -1,16 +1,16 @@
-//! How a node that has been emptied goes without a message being lost.
+//! Orderly departure of a drained node, without losing messages.
 //!
 //! ```text
-//!  it                                         each of the others
-//!   │ parting: I host nobody ──────────────────► │ turns to the directory for actors that it was thought to have
-//!   │ ◄────────────────────── what was sent before, and comes back; the acknowledgement
-//!   │ parted: all that I passed on has arrived ► │ knows that no call of its own is there
+//!  leaving node                               each other member
+//!   │ Leaving: I host no actors ───────────────► │ resolves actors through the directory instead
+//!   │ ◄───────── returned messages that were sent before; the acknowledgement
+//!   │ Parted: all forwards have arrived ───────► │ knows that none of its calls is at the leaving node
 //!   │ ◄───────────────────────────────────────── the acknowledgement
-//!   │ goes
+//!   │ leaves
 //! ```
 //!
-//! Who acknowledges the first has sent its last message here. When all have, and have acknowledged what this node passed on to
-//! them, nothing can be lost with it.
+//! A member that acknowledges `Leaving` has sent its last message here. Once all members have done so, and have
+//! acknowledged the messages forwarded to them, nothing can be lost with this node.
 
 use elastin_types::{ActorId, NodeId};
 
@@ -20,20 +20,21 @@ use crate::bug::Bug;
 use crate::hosted::{Hosted, Phase};
 use crate::route::{Path, Place};
 
-/// How far a node is that is about to go.
+/// Progress of a node's departure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum DrainPhase {
-    /// It stays.
+    /// The node stays.
     #[default]
     No,
-    /// It has said that it hosts nobody.
+    /// The node has announced that it hosts no actors.
     Begun,
-    /// It has said that all that it passed on has arrived.
+    /// The node has announced that all messages it forwarded have arrived.
     Ended,
 }
 
 impl Node {
-    /// This node is to go, and hosts nobody any more. The view has to send that it takes nobody either.
+    /// Starts or continues the departure of this node, which hosts no actors any more. The view must already mark it as
+    /// accepting none.
     pub(super) fn on_part(&mut self) {
         match self.parting {
             DrainPhase::No => {
@@ -50,12 +51,13 @@ impl Node {
         }
     }
 
-    /// Whether this node was told to [part](crate::Event::Part), and nobody sends anything to it any more: it may go.
+    /// Whether a departure requested by [`Event::Part`](crate::Event::Part) is complete: no peer sends to this node any
+    /// more, so the process may stop.
     pub fn may_go(&self) -> bool {
         self.parting == DrainPhase::Ended && self.is_clear()
     }
 
-    /// Whether nothing is here any more, and all that was said has been heard.
+    /// Whether nothing is left here and all frames are acknowledged.
     fn is_clear(&self) -> bool {
         let is_gone = |hosted: &Hosted| matches!(hosted.phase(), Phase::Departed(departed) if departed.until.is_some());
         let sizes = self.table_sizes();
@@ -73,7 +75,7 @@ impl Node {
         }
     }
 
-    /// A peer is about to go, and hosts nobody.
+    /// Handles a peer's announcement that it is leaving and hosts no actors.
     pub(super) fn on_parting(&mut self, peer: NodeId) {
         self.parting_peers.insert(peer);
         let mut concerned: Vec<ActorId> = Vec::new();
@@ -96,7 +98,7 @@ impl Node {
         }
     }
 
-    /// All that a peer has passed on has arrived where it said it went: nothing is at the peer any more.
+    /// Handles a peer's announcement that all messages it forwarded have arrived: no call is at that peer any more.
     pub(super) fn on_parted(&mut self, peer: NodeId) {
         self.calls_left(peer);
         for route in self.routes.values_mut() {
@@ -106,7 +108,7 @@ impl Node {
         }
     }
 
-    /// Whether a node is about to go, so that no path may lead to it.
+    /// Whether a node is leaving, so that no path may lead to it.
     pub(super) fn is_parting(&self, node: NodeId) -> bool {
         self.parting_peers.contains(&node)
     }

@@ -1,4 +1,4 @@
-//! What is measured of a node's part in the protocol.
+//! Counters of a node's part in the protocol.
 
 use std::sync::Arc;
 
@@ -6,43 +6,43 @@ use elastin_types::{CallError, Message, Overloaded};
 
 use super::Node;
 
-/// What was full when a message was turned away.
+/// The bound that caused a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// As many messages as may wait for one actor did: it is being found, activated or moved.
+    /// The limit of messages held for one actor while it is being located, activated or moved.
     Actor,
-    /// The credit of a peer was used up.
+    /// The credit of a peer.
     Link,
-    /// As many messages as may wait for the new owner of a part of the directory did.
+    /// The limit of messages queued for a slot that is not open.
     Directory,
 }
 
-/// How many messages a node has turned away because something was full. What the runtime's mailboxes turn away is not here.
+/// Number of messages a node has rejected because a bound was reached. Rejections by mailboxes are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnedAway {
-    /// As many messages as may wait for one actor did: it was being found, activated or moved.
+    /// Rejected by the limit of messages held for one actor while it is being located, activated or moved.
     pub by_actor: u64,
-    /// Too much was on its way to a peer: its credit was used up.
+    /// Rejected because a peer's credit was used up.
     pub by_link: u64,
-    /// As many messages as may wait for the new owner of a part of the directory did.
+    /// Rejected by the limit of messages queued for a slot that is not open.
     pub by_directory: u64,
 }
 
-/// What is measured of a node's part in the protocol. Looking costs as much as there are peers.
+/// Counters of a node's part in the protocol. Reading them is linear in the number of peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeMeasures {
-    /// What was turned away since the node began.
+    /// Messages rejected since the node started.
     pub turned_away: TurnedAway,
-    /// How often peers said what only servers and owners of slots send, and were neither.
+    /// Bodies rejected because only servers or slot owners may send them and the sender was neither.
     pub refused: u64,
-    /// Frames that were sent to peers and are not acknowledged.
+    /// Frames sent to peers and not acknowledged.
     pub unacknowledged: usize,
-    /// The bytes of arguments, replies and states in them: the credit that is in use.
+    /// Payload bytes of the unacknowledged frames: the credit in use.
     pub unacknowledged_bytes: usize,
 }
 
 impl Node {
-    /// What is measured of this node.
+    /// Current counters of this node.
     pub fn measures(&self) -> NodeMeasures {
         let (unacknowledged, unacknowledged_bytes) = self.sessions.credit_in_use();
         NodeMeasures {
@@ -53,7 +53,7 @@ impl Node {
         }
     }
 
-    /// A message will not run, because something is full.
+    /// Rejects a message because a bound is reached.
     pub(super) fn turn_away_from(&mut self, full: Full, message: Arc<Message>) {
         let turned_away = &mut self.turned_away;
         let (count, overloaded) = match full {

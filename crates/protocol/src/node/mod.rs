@@ -1,11 +1,18 @@
 //! One process's part in the cluster.
 //!
-//! The parts, each an `impl Node` in a file of its own: `calls` (outcomes for callers here),
-//! `sending` (paths to actors), `hosting` and `granting` (actors here), `moving_out` and
-//! `releasing`, `group_moves`, `many_moves`, `moving_in`, `settling` (when a moved actor may run), `repeating`
-//! (calls that are made again),
-//! `measures` (what is counted), `parting` (how a node goes),
-//! `directory` (slots owned here), `slot_changes` (how they change hands), `ending` (what becomes of a client's calls).
+//! Each module holds one `impl Node`:
+//!
+//! - `calls`: outcomes for callers on this node.
+//! - `routing`: paths to actors on other nodes.
+//! - `hosting`, `grants`: activations on this node, from the directory's grant to their end.
+//! - `migration`: moves of activations, source and target side.
+//! - `dedup`: calls of one request, of which an activation runs one.
+//! - `directory`, `slot_transfer`: the directory slots owned here, and their transfer between owners.
+//! - `frames`: inbound frames and loopback.
+//! - `view_change`: membership changes and dead nodes.
+//! - `leave`: orderly departure of a drained node.
+//! - `evicted`: outcomes of a client's calls after its membership ended.
+//! - `measures`, `sizes`: counters and table sizes.
 
 mod calls;
 mod dedup;
@@ -45,68 +52,71 @@ use leave::DrainPhase;
 use migration::queue::WaitingMove;
 use migration::settle::SettlingMove;
 
-/// One process's part in the cluster: it finds actors for its callers, hosts actors, moves them, and keeps the directory
-/// slots that the view gives it.
+/// One process's part in the cluster.
+///
+/// It routes its callers' messages to actors, hosts and moves activations, and serves the directory slots that the view
+/// assigns to it.
 #[derive(Debug)]
 pub struct Node {
     hosts: bool,
     sessions: Sessions,
-    /// Calls of callers here, by sequence number.
+    /// Calls of local callers, by sequence number.
     calls: Map<u64, PendingCall>,
     routes: Map<ActorId, Route>,
-    /// The routes on which something is under way; some others may be among them for a while.
+    /// Routes with messages in flight or pending changes. May also contain quiet routes until the next cleanup.
     busy_routes: BTreeSet<ActorId>,
-    /// Routes to look at when slots get new owners: nobody could be asked. Some others may be among them for a while.
+    /// Routes whose directory owner was dead, to be retried when slots get new owners. May contain unblocked routes for
+    /// a while.
     blocked_routes: BTreeSet<ActorId>,
-    /// Routes to look at when this peer acknowledges something.
+    /// Routes to re-check when this peer acknowledges a frame.
     routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
     hosted: HostMap<Hosted>,
-    /// What the actors here know of requests that may come again.
+    /// Deduplication records of the actors hosted here.
     requests: DedupTable,
-    /// DedupTable of callers here that may be made again.
+    /// Requests of local callers whose calls may still be retried.
     open_requests: BTreeMap<u64, OpenRequest>,
     last_request: u64,
-    /// Messages that came through the directory and were delivered in the last event, and may bounce.
+    /// Messages that arrived through the directory, were delivered in the last event, and may still bounce.
     landing: Vec<(ActorId, CallId, ActivationEpoch)>,
-    /// Hosted actors whose held messages may still have to go elsewhere.
+    /// Hosted actors whose held messages may still have to be sent elsewhere.
     limbo: BTreeSet<ActorId>,
-    /// Actors that went from here, and may not run at their new place until what they sent from here has settled.
+    /// Actors moved away that may not run at their target until the messages they sent from here have settled.
     settling: BTreeMap<ActorId, SettlingMove>,
-    /// Actors that move away from here, before the decision; bounded by [`Limits::moves_out`](crate::Limits).
+    /// Actors moving away whose move is undecided; bounded by [`Limits::moves_out`](crate::Limits).
     moving_out: BTreeSet<ActorId>,
-    /// The groups that move away from here together and are not frozen yet, by the first move of each.
+    /// Groups that move away together and are not fully frozen yet, keyed by the first move of each.
     groups: BTreeMap<MoveId, Vec<ActorId>>,
-    /// Moves that wait to begin; bounded by [`Limits::moves_waiting`](crate::Limits).
+    /// Moves queued to begin; bounded by [`Limits::moves_waiting`](crate::Limits).
     moves_waiting: VecDeque<WaitingMove>,
-    /// Until when none of them begins, because a target had too much to do.
+    /// Queued moves do not begin before this time, because a target was overloaded.
     moves_paused_until: Option<Time>,
-    /// Of the moves under way, the ones whose image goes on when this peer acknowledges something.
+    /// Actors whose image transfer resumes when this peer acknowledges a frame.
     stages_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
-    /// Actors that move to here, before they are active; bounded by [`Limits::moves_in`](crate::Limits).
+    /// Actors moving here that are not active yet; bounded by [`Limits::moves_in`](crate::Limits).
     moving_in: BTreeSet<ActorId>,
-    /// For slots whose new owner has asked what is here: the owner's epoch. Earlier owners are not listened to.
+    /// Highest owner epoch that has recovered each slot from this node. Messages from earlier owners are ignored.
     slot_floors: BTreeMap<Slot, SlotEpoch>,
-    /// The slots that the view gives to this node.
+    /// Slots that the view assigns to this node.
     slots: BTreeMap<Slot, OwnedSlot>,
-    /// Those of them that are not open.
+    /// The subset of `slots` that is not open.
     closed_slots: BTreeSet<Slot>,
-    /// The owner's epoch for which this node has last said what it knows of a slot.
+    /// Owner epoch to which this node last handed over each slot.
     handed_over: BTreeMap<Slot, SlotEpoch>,
-    /// Slots for which everybody is about to be asked what is there.
+    /// Slots whose recovery requests to all hosts are still to be sent.
     recovery_wanted: BTreeSet<Slot>,
     turned_away: TurnedAway,
-    /// How often peers said what they may not send.
+    /// Number of bodies rejected because their sender was not authorized to send them.
     refused: u64,
-    /// Whether this node is about to go.
+    /// Progress of this node's departure.
     parting: DrainPhase,
-    /// Peers that are about to go: no path leads to them.
+    /// Peers that are leaving: no path may lead to them.
     parting_peers: BTreeSet<NodeId>,
-    /// Whether this node is no longer a member.
+    /// Whether this node has lost its membership.
     evicted: bool,
 }
 
 impl Node {
-    /// A node that knows nobody yet: it needs a [`View`] before it can do anything.
+    /// Creates a node without a [`View`]: it can do nothing until it receives one.
     pub fn new(config: NodeConfig) -> Self {
         Self {
             hosts: config.hosts,
@@ -142,40 +152,41 @@ impl Node {
         }
     }
 
-    /// Plants a bug, to see whether it is found.
+    /// Plants a bug, so that a test can check that the simulator finds it.
     #[cfg(feature = "planted-bugs")]
     pub fn plant(&mut self, bug: crate::Bug) {
         self.sessions.planted.bug = Some(bug);
     }
 
-    /// This node.
+    /// This node's id.
     pub fn me(&self) -> NodeId {
         self.sessions.me
     }
 
-    /// The cluster as this node knows it.
+    /// The newest view of the cluster that this node has received.
     pub fn view(&self) -> Option<&View> {
         self.sessions.view.as_ref()
     }
 
-    /// When [`Event::Timer`] is wanted next.
+    /// The time at which the driver must send the next [`Event::Timer`].
     pub fn next_timer(&self) -> Option<Time> {
         self.sessions.timers.next()
     }
 
-    /// The activations on this node that take mail, in no particular order.
+    /// The activations on this node that accept messages, in no particular order.
     pub fn active(&self) -> impl Iterator<Item = (ActorId, ActivationEpoch)> {
         let active = self.hosted.iter().filter(|(_, hosted)| hosted.phase().takes_mail());
         active.map(|(actor, hosted)| (actor, hosted.epoch()))
     }
 
-    /// Takes in one event and appends what is to be done to `out`. `now` never goes back.
+    /// Handles one event and appends the resulting commands to `out`. `now` never decreases.
     ///
-    /// A panic is a bug here, and leaves the node in no defined state: its driver must stop it for good.
+    /// A panic indicates a bug in this crate and leaves the node in an undefined state: the driver must stop it for
+    /// good.
     pub fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Command>) {
         self.sessions.now = self.sessions.now.max(now);
         std::mem::swap(&mut self.sessions.out, out);
-        self.sessions.look_at_lease(matches!(event, Event::Timer));
+        self.sessions.check_lease(matches!(event, Event::Timer));
         if !matches!(event, Event::Bounced { .. }) {
             self.sessions.nothing_bounces();
             self.report_all_landed();
@@ -218,7 +229,7 @@ impl Node {
         }
     }
 
-    /// A caller here sends.
+    /// Handles a message sent by a local caller.
     fn on_send(&mut self, mut message: Arc<Message>) {
         if message.header.request.is_some() {
             self.stamp(Arc::make_mut(&mut message));
@@ -230,7 +241,8 @@ impl Node {
         self.send_own(message);
     }
 
-    /// Sends a message of a caller here: to an actor that is here, unless earlier ones are still on another path.
+    /// Sends a message of a local caller. It goes to a local activation unless earlier messages are still on another
+    /// path.
     fn send_own(&mut self, message: Arc<Message>) {
         let here = match self.hosted.get(&message.target) {
             Some(hosted) => hosted.phase().holds_own() || !self.routes.contains_key(&message.target),
@@ -251,7 +263,7 @@ impl Node {
                 Due::Retransmit(peer) => self.sessions.retransmit_due(peer),
                 Due::Move(actor) => self.move_is_late(&actor, at),
                 Due::Stage(actor) => self.stage(&actor),
-                // Every event does these first or last.
+                // Every event handles these, at its start or its end.
                 Due::MovesAgain | Due::Landing => {}
                 Due::Expected(actor, epoch) => self.give_up_grant(&actor, epoch),
                 Due::Tombstone(actor) => self.tombstone_due(&actor, at),

@@ -1,4 +1,4 @@
-//! Paths to actors: where messages of callers here go, and how a path changes without breaking their order.
+//! Paths to actors: where messages of local callers go, and how a path changes without reordering them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::Body;
 use crate::bug::Bug;
 use crate::route::{Asking, Leaving, Path, Place, Route};
 
-/// How often one message may come back from where the directory sent it: while the directory has not heard that an
-/// activation is over, it may be several times, but not for ever.
+/// Bound on the returns of one message sent through the directory. Several are normal until the directory learns that
+/// an activation is over.
 const RETURNS_MAX: u32 = 1000;
 
 impl Node {
-    /// The node that an actor was on when something was last sent to it from here.
+    /// The host of an actor when this node last sent it a message.
     pub fn last_known(&self, actor: &ActorId) -> Option<NodeId> {
         match self.routes.get(actor)?.path {
             Path::Direct { node, .. } => Some(node),
@@ -24,7 +24,7 @@ impl Node {
         }
     }
 
-    /// Sends a message of a caller here to an actor that is not here.
+    /// Sends a message of a local caller to an actor on another node.
     pub(super) fn send_along_route(&mut self, message: Arc<Message>) {
         let Some(route) = self.routes.get_mut(&message.target) else {
             return self.ask(message, VecDeque::new(), 0);
@@ -54,7 +54,7 @@ impl Node {
         }
     }
 
-    /// Sends a message through the directory; the others wait until it has landed.
+    /// Sends a message through the directory. Messages after it are held until it has landed.
     fn ask(&mut self, message: Arc<Message>, mut held: VecDeque<Arc<Message>>, returns: u32) {
         if self.routes.len() >= self.sessions.limits.routes {
             self.forget_quiet_routes();
@@ -87,8 +87,8 @@ impl Node {
         self.routes.remove(actor)
     }
 
-    /// Makes room: half of the routes on which nothing is under way are forgotten. Which half does not matter for more
-    /// than speed, and rarely doing much is cheaper than always doing a little.
+    /// Evicts half of the quiet routes. The choice only affects performance, and a rare bulk eviction is cheaper than
+    /// frequent small ones.
     fn forget_quiet_routes(&mut self) {
         let sessions = &self.sessions;
         let mut keep = false;
@@ -100,10 +100,11 @@ impl Node {
         });
     }
 
-    /// The actor went from here to another node, and everything that waited has been sent there: the path is clear.
+    /// Points the route at the new host of an actor that moved away. All held messages have been sent there, so the
+    /// path is clear.
     pub(super) fn route_follows(&mut self, actor: &ActorId, node: NodeId, epoch: ActivationEpoch) {
         if self.is_parting(node) {
-            // It will not have the actor for long, and must not be sent anything once it has gone.
+            // The node will lose the actor shortly, and must get no message after it has left.
             self.remove_route(actor);
             return;
         }
@@ -119,7 +120,7 @@ impl Node {
         self.routes.insert(actor.clone(), Route { path, held });
     }
 
-    /// A message went from one node to another.
+    /// Records that a message was forwarded from one node to another.
     pub(super) fn on_passed_on(&mut self, actor: ActorId, call: CallId, to: NodeId) {
         self.sessions.notice(to);
         let dead = self.sessions.is_dead(to);
@@ -143,20 +144,22 @@ impl Node {
         }
     }
 
-    /// The message that was on its way through the directory is no longer: the next one is.
+    /// Sends the next held messages: none is on its way through the directory any more.
     pub(super) fn ask_next(&mut self, actor: &ActorId) {
-        let route = self.remove_route(actor).expect("the caller has it");
+        let route = self
+            .remove_route(actor)
+            .expect("the caller checked that there is a route");
         self.send_all(route.held);
         self.path_changed(actor);
     }
 
-    /// Those who wait for a path to be clear look at it again.
+    /// Re-checks activations and moves that wait for this path to be clear.
     fn path_changed(&mut self, actor: &ActorId) {
         self.own_messages_settled(actor);
         self.open_if_clear(actor);
     }
 
-    /// Sends what has waited here. A call that nobody waits for any more need not run.
+    /// Sends held messages. Calls that are no longer pending are dropped.
     fn send_all(&mut self, messages: VecDeque<Arc<Message>>) {
         for message in messages {
             if message.header.one_way || self.is_pending(message.header.call) {
@@ -165,7 +168,7 @@ impl Node {
         }
     }
 
-    /// A message that went from node to node has a place in the actor's queue.
+    /// Handles the report that a forwarded message has its place in the actor's queue.
     pub(super) fn on_landed(&mut self, from: NodeId, actor: ActorId, call: CallId, epoch: ActivationEpoch) {
         self.call_is_at(call, from);
         let Some(route) = self.routes.get_mut(&actor) else {
@@ -193,7 +196,7 @@ impl Node {
         self.path_changed(&actor);
     }
 
-    /// A message waits at its receiver's next host.
+    /// Handles the report that a message is kept at its receiver's next host.
     pub(super) fn on_kept(&mut self, actor: &ActorId, call: CallId, caller: Caller) {
         if let Some(route) = self.routes.get_mut(actor)
             && let Path::Direct { kept, .. } = &mut route.path
@@ -203,7 +206,7 @@ impl Node {
         }
     }
 
-    /// A message came back: the activation that it was meant for is not there.
+    /// Handles a returned message: the activation that it was meant for is not there.
     pub(super) fn on_returned(
         &mut self,
         from: NodeId,
@@ -215,7 +218,8 @@ impl Node {
             return;
         }
         if !message.header.one_way && !self.is_pending(call) {
-            // Nobody waits for it any more, so it need not run; but others may wait for it to be out of the way.
+            // The call is no longer pending, so it is dropped; later messages may still wait for it to be accounted
+            // for.
             return self.is_gone(&message.target, call);
         }
         self.call_is_at(call, self.sessions.me);
@@ -251,7 +255,7 @@ impl Node {
                 self.busy_routes.insert(message.target.clone());
                 self.settle_route(&message.target);
             }
-            // A message that this node has given up, because it was said to be lost with a node.
+            // This node has given up the message already, as lost with a node.
             _ => {}
         }
     }
@@ -267,13 +271,13 @@ impl Node {
         self.path_changed(&actor);
     }
 
-    /// A message will not run.
+    /// Handles the rejection of a message.
     pub(super) fn on_turned_away(&mut self, actor: &ActorId, call: CallId, error: CallError) {
         self.complete(call, Err(error));
         self.is_gone(actor, call);
     }
 
-    /// A message will not run, so nothing waits for it any longer.
+    /// Stops waiting for a message that will not run.
     pub(super) fn is_gone(&mut self, actor: &ActorId, call: CallId) {
         if self.is_asking(actor, call) {
             return self.ask_next(actor);
@@ -296,7 +300,7 @@ impl Node {
         matches!(path, Some(Path::Asking(asking)) if asking.call == call)
     }
 
-    /// Turns to another place as soon as everything sent to the present one is accounted for.
+    /// Switches to another path once everything sent along the present one is accounted for.
     pub(super) fn leave_path(&mut self, actor: &ActorId, next: Place) {
         if let Some(route) = self.routes.get_mut(actor)
             && let Path::Direct { leaving, .. } = &mut route.path
@@ -307,7 +311,7 @@ impl Node {
         }
     }
 
-    /// Looks whether everything sent along a path that is to be left is accounted for, and if so takes the next one.
+    /// Takes the next path if everything sent along the one being left is accounted for.
     fn settle_route(&mut self, actor: &ActorId) {
         let Some(route) = self.routes.get_mut(actor) else {
             return;
@@ -323,7 +327,7 @@ impl Node {
             return;
         };
         if !kept.is_empty() {
-            // The node will send what became of each.
+            // The node will report the fate of each kept message.
             return;
         }
         if self.sessions.acknowledged(*node) < *last {
@@ -349,14 +353,14 @@ impl Node {
         self.path_changed(actor);
     }
 
-    /// A peer has handled more: paths that waited for it may change.
+    /// Re-checks paths that waited for acknowledgements of this peer.
     pub(super) fn settle_routes_waiting_for(&mut self, peer: NodeId) {
         for actor in self.routes_waiting.remove(&peer).unwrap_or_default() {
             self.settle_route(&actor);
         }
     }
 
-    /// A node died. `never_sent` are messages of callers here that never left for it.
+    /// Handles the death of a node. `never_sent` are messages of local callers that were never transmitted to it.
     pub(super) fn routes_lost_with(&mut self, dead: NodeId, never_sent: Vec<Arc<Message>>) {
         let mut concerned: Vec<ActorId> = Vec::new();
         for (actor, route) in &mut self.routes {
@@ -379,7 +383,7 @@ impl Node {
         concerned.sort_unstable();
         let mut again: Vec<(ActorId, VecDeque<Arc<Message>>)> = Vec::new();
         for actor in concerned {
-            let route = self.remove_route(&actor).expect("it was there");
+            let route = self.remove_route(&actor).expect("the route was found above");
             let mut messages = match route.path {
                 Path::Direct {
                     leaving: Some(leaving), ..
@@ -396,7 +400,7 @@ impl Node {
         }
     }
 
-    /// Slots have new owners: what waited for one is sent.
+    /// Retries routes that were blocked by a dead slot owner.
     pub(super) fn routes_follow_owners(&mut self) {
         for actor in std::mem::take(&mut self.blocked_routes) {
             let path = self.routes.get(&actor).map(|route| &route.path);

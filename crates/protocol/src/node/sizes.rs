@@ -1,47 +1,47 @@
-//! How large the tables of a node are.
+//! Sizes of a node's tables.
 
 use super::Node;
 use crate::route::Route;
 
-/// How many entries a node's tables have: what a test for bounded memory looks at.
+/// Entry counts of a node's tables, for tests of bounded memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableSizes {
-    /// Calls that wait for an outcome.
+    /// Calls without an outcome.
     pub calls: usize,
-    /// Places of actors that are remembered.
+    /// Cached locations of actors.
     pub routes: usize,
-    /// Routes that can't change now.
+    /// Routes with messages in flight or held.
     pub unsettled: usize,
-    /// Actors that are, were or will be here.
+    /// Actors that are, were or will be hosted here.
     pub hosted: usize,
     /// Messages held for actors.
     pub held: usize,
-    /// Messages held for the one actor that has most.
+    /// Messages held for the actor that has the most.
     pub held_most: usize,
-    /// DedupTable that actors here remember.
+    /// Requests remembered by actors hosted here.
     pub requests: usize,
-    /// DedupTable that the one actor remembers that has most.
+    /// Requests remembered by the actor that has the most.
     pub requests_most: usize,
-    /// Frames not acknowledged.
+    /// Unacknowledged frames.
     pub unacknowledged: usize,
     /// Directory entries.
     pub entries: usize,
-    /// The bytes that they take, the actors' ids included (what a long key has beyond its id is not).
+    /// Bytes of the directory entries including actor ids, but without the part of long keys stored outside the id.
     pub entry_bytes: usize,
-    /// Slots that this node owns.
+    /// Slots owned by this node.
     pub owned_slots: usize,
-    /// Slots that this node owns and that are not open.
+    /// Owned slots that are not open.
     pub closed_slots: usize,
     /// Moves away from this node that wait to begin.
     pub moves_waiting: usize,
-    /// Moves away from this node that are not decided.
+    /// Undecided moves away from this node.
     pub moves_out: usize,
-    /// Moves to this node that have not arrived.
+    /// Moves to this node that have not completed.
     pub moves_in: usize,
 }
 
 impl Node {
-    /// How large the tables are.
+    /// Current sizes of this node's tables.
     pub fn table_sizes(&self) -> TableSizes {
         let unsettled = |route: &&Route| !route.is_quiet();
         let hosted = self.hosted.values().map(|hosted| hosted.held().len());

@@ -1,5 +1,6 @@
-//! How slots of the directory change hands: sealed and handed over, or recovered by asking every node. Only the slots
-//! concerned close, and nothing here looks at the others.
+//! Transfer of directory slots between owners: handed over by the previous owner, or recovered from all hosts.
+//!
+//! Only the slots concerned close; the others are not touched.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,24 +15,24 @@ use crate::{Body, DirectoryBody, Entry, Slot, View};
 
 /// Directory entries in one frame: some tens of kilobytes.
 const ENTRIES_PER_FRAME: usize = 512;
-/// Slots that are handed over together. They open together, so a few large ones should not keep many small ones closed.
+/// Slots handed over in one frame. They open together, so a few large slots should not keep many small ones closed.
 const SLOTS_PER_FRAME: usize = 64;
 
-/// What goes to a slot's new owner.
+/// Slots handed over to one new owner, with their entries and queued messages.
 #[derive(Default)]
-struct Given {
+struct SlotHandover {
     slots: Vec<(Slot, SlotEpoch)>,
     entries: Vec<Entry>,
     waiting: Vec<Arc<Message>>,
 }
 
-impl Given {
+impl SlotHandover {
     fn take_from(&mut self, owned: OwnedSlot) {
         let queue = match owned.phase {
             SlotPhase::Open => VecDeque::new(),
             SlotPhase::Awaiting { queue, .. } | SlotPhase::Recovering { queue, .. } => queue,
         };
-        // Whoever asked something asks the new owner by itself.
+        // The sender of a question repeats it to the new owner.
         self.waiting
             .extend(queue.into_iter().filter_map(|question| match question {
                 Question::Pass(message) => Some(message),
@@ -53,14 +54,14 @@ impl Given {
 }
 
 impl Node {
-    /// Takes the slots that the view gives to this node, and hands over those that it takes away.
+    /// Takes over the slots that the view assigns to this node, and hands over the slots that it reassigns.
     pub(super) fn update_slots(&mut self, before: Option<&View>) {
         let view = self.sessions.view().clone();
         let changed: Vec<Slot> = match before {
             Some(before) => view.slots.changed_since(&before.slots).collect(),
             None => Slot::all().collect(),
         };
-        let mut given: BTreeMap<(NodeId, bool), Given> = BTreeMap::new();
+        let mut given: BTreeMap<(NodeId, bool), SlotHandover> = BTreeMap::new();
         for slot in changed {
             let owner = view.slots.owner(slot);
             if let Some(owned) = self.slots.remove(&slot) {
@@ -70,7 +71,8 @@ impl Node {
                 given.slots.push((slot, owner.epoch));
                 given.take_from(owned);
             } else if owner.previous == Some(self.sessions.me) && self.handed_over.get(&slot) < Some(&owner.epoch) {
-                // The slot came and went between two views of this node, and the new owner waits for a hand-over.
+                // The slot was assigned and reassigned between two views of this node, and its owner waits for a
+                // hand-over.
                 let given = given.entry((owner.node, false)).or_default();
                 given.slots.push((slot, owner.epoch));
             }
@@ -83,7 +85,7 @@ impl Node {
         }
         let closed: Vec<Slot> = self.closed_slots.iter().copied().collect();
         for slot in closed {
-            self.look_after_closed(slot, &view);
+            self.unblock_closed_slot(slot, &view);
         }
         self.ask_for_recovery();
     }
@@ -113,7 +115,7 @@ impl Node {
         }
     }
 
-    /// Sends one question to each node for all slots that must be recovered.
+    /// Sends each host one request for all slots that must be recovered.
     fn ask_for_recovery(&mut self) {
         let wanted = std::mem::take(&mut self.recovery_wanted);
         if wanted.is_empty() {
@@ -131,16 +133,22 @@ impl Node {
         }
     }
 
-    /// A slot that is not open may wait for somebody who has died.
-    fn look_after_closed(&mut self, slot: Slot, view: &View) {
-        let owned = self.slots.get_mut(&slot).expect("the caller has it");
+    /// Unblocks a closed slot that waits for a node that has died.
+    fn unblock_closed_slot(&mut self, slot: Slot, view: &View) {
+        let owned = self
+            .slots
+            .get_mut(&slot)
+            .expect("the caller checked that the slot is owned");
         match &mut owned.phase {
             SlotPhase::Open => {}
             SlotPhase::Awaiting { from, queue } if view.is_dead(*from) => {
                 let queue = std::mem::take(queue);
                 owned.entries.clear();
                 let phase = self.recovering(queue, slot);
-                self.slots.get_mut(&slot).expect("it was there").phase = phase;
+                self.slots
+                    .get_mut(&slot)
+                    .expect("the slot is owned, as checked above")
+                    .phase = phase;
             }
             SlotPhase::Awaiting { .. } => {}
             SlotPhase::Recovering { missing, .. } => {
@@ -150,9 +158,9 @@ impl Node {
         }
     }
 
-    /// Gives slots to their new owner: what is known of them first, then the messages that wait in them.
-    fn hand_over(&mut self, to: NodeId, known: bool, given: Given) {
-        let Given {
+    /// Hands slots over to their new owner: first the entries, then the messages queued in them.
+    fn hand_over(&mut self, to: NodeId, known: bool, given: SlotHandover) {
+        let SlotHandover {
             slots,
             mut entries,
             waiting,
@@ -190,7 +198,7 @@ impl Node {
         }
     }
 
-    /// The previous owner gives up slots.
+    /// Handles slots handed over by their previous owner.
     pub(super) fn on_hand_over(&mut self, slots: Vec<(Slot, SlotEpoch)>, mut entries: Vec<Entry>, last: Option<bool>) {
         for (slot, epoch) in slots {
             let (now, later): (Vec<Entry>, Vec<Entry>) =
@@ -204,7 +212,7 @@ impl Node {
     fn take_over(&mut self, slot: Slot, epoch: SlotEpoch, entries: Vec<Entry>, last: Option<bool>) {
         let owner = self.sessions.view().slots.owner(slot);
         if owner.node != self.sessions.me {
-            // The slot went on to another owner, who may be waiting for just this.
+            // The slot has moved on to another owner, which may be waiting for this hand-over.
             let slots = vec![(slot, owner.epoch)];
             let body = DirectoryBody::HandOver { slots, entries, last };
             self.sessions.send(owner.node, Body::Directory(body));
@@ -225,12 +233,15 @@ impl Node {
             Some(false) => *self.slot_queue(slot) = queue,
             None => {
                 let phase = self.recovering(queue, slot);
-                self.slots.get_mut(&slot).expect("it was there").phase = phase;
+                self.slots
+                    .get_mut(&slot)
+                    .expect("the slot is owned, as checked above")
+                    .phase = phase;
             }
         }
     }
 
-    /// A node has said what it hosts.
+    /// Handles a host's report of its activations.
     pub(super) fn on_recovered(&mut self, from: NodeId, entries: Vec<Entry>, done: Vec<(Slot, SlotEpoch)>) {
         for entry in entries {
             if let Some(owned) = self.slots.get_mut(&Slot::of(&entry.actor))
@@ -261,9 +272,12 @@ impl Node {
         }
     }
 
-    /// From now on this node answers for the slot; first those who have waited.
+    /// Opens a slot and handles the questions queued for it.
     fn open_slot(&mut self, slot: Slot, queue: VecDeque<Question>) {
-        self.slots.get_mut(&slot).expect("the caller has it").phase = SlotPhase::Open;
+        self.slots
+            .get_mut(&slot)
+            .expect("the caller checked that the slot is owned")
+            .phase = SlotPhase::Open;
         self.closed_slots.remove(&slot);
         for question in queue {
             match question {
@@ -273,7 +287,7 @@ impl Node {
         }
     }
 
-    /// The new owner of slots asks what is here. After the answer, earlier owners are not listened to.
+    /// Reports the activations hosted here to the new owner of slots. Earlier owners are ignored from then on.
     pub(super) fn on_recover(&mut self, from: NodeId, slots: Vec<(Slot, SlotEpoch)>) {
         for (slot, epoch) in &slots {
             let floor = self.slot_floors.entry(*slot).or_insert(*epoch);
@@ -309,7 +323,7 @@ impl Node {
         self.hosted_follow_owners(|actor| wanted.contains(&Slot::of(actor)));
     }
 
-    /// What this node knows of an actor that only it may know.
+    /// The directory entry for an actor whose location this node is the authority on.
     fn vouch_for(&self, actor: &ActorId, hosted: &Hosted) -> Option<Entry> {
         let here = |epoch, attempts_void| Entry {
             actor: actor.clone(),

@@ -1,4 +1,4 @@
-//! Changes of membership: who has died, and who owns the directory now.
+//! Membership changes: dead nodes and new owners of directory slots.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,15 +9,14 @@ use super::Node;
 use crate::{Body, Slot, View};
 
 impl Node {
-    /// The membership changed. What depended on the dead is settled first, then who owns the directory, then what waited
-    /// for a view this new.
+    /// Applies a new view: first the deaths, then the slot owners, then the frames that waited for this view.
     pub(super) fn on_view(&mut self, view: View) {
         let before = self.sessions.view.clone();
         if before.as_ref().is_some_and(|before| before.revision >= view.revision) {
             return;
         }
         let known = before.iter().flat_map(|before| before.members.keys().copied());
-        // A session may also be with a node that came and went between two views.
+        // A session may also exist with a node that joined and left between two views.
         let newcomers = self.sessions.take_newcomers(view.revision);
         let known: BTreeSet<NodeId> = known.chain(self.sessions.peers()).chain(newcomers).collect();
         let gone: Vec<NodeId> = known.into_iter().filter(|node| view.is_dead(*node)).collect();
@@ -35,7 +34,7 @@ impl Node {
         }
     }
 
-    /// Slots have new owners: whoever waits for an old one turns to the new one.
+    /// Redirects pending work from old slot owners to new ones.
     fn follow_owners(&mut self, before: &View) {
         let now = self.sessions.view().slots.clone();
         let changed = |actor: &ActorId| {
@@ -48,7 +47,7 @@ impl Node {
         self.routes_follow_owners();
     }
 
-    /// A node has stopped for good.
+    /// Handles the permanent end of a node.
     fn on_death(&mut self, node: NodeId) {
         let never_sent = self.sessions.end(node);
         self.routes_waiting.remove(&node);
@@ -56,7 +55,7 @@ impl Node {
         self.requests.forget_origin(node);
         let mine = self.messages_to_send_again(never_sent);
         self.calls_lost_with(node);
-        // Routes come first: what moves give back is sent along them.
+        // Routes come first: messages returned by moves are sent along them.
         self.routes_lost_with(node, mine);
         self.waiting_moves_lost_with(node);
         self.moves_out_lost_with(node);
@@ -64,8 +63,10 @@ impl Node {
         self.grants_lost();
     }
 
-    /// Of what certainly never left, the messages of callers here. What was being passed on for others is lost: its origin
-    /// has been told that it went to the dead node, and has given the call its outcome.
+    /// Messages of local callers among the bodies that were never transmitted.
+    ///
+    /// Forwarded messages of other origins are lost: their origins have learned that they went to the dead node, and
+    /// have completed the calls.
     pub(super) fn messages_to_send_again(&mut self, bodies: Vec<Body>) -> Vec<Arc<Message>> {
         let mut messages = Vec::new();
         for body in bodies {

@@ -1,4 +1,4 @@
-//! What a slot's owner does about reminders: which are due, when to look again, how many at once.
+//! State machine of a slot owner's reminders: finds due rows, schedules scans and limits concurrent deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -11,26 +11,26 @@ use super::pace::Pace;
 use super::row::{DueRow, millis, slot_range};
 use crate::{SLOT_COUNT, Slot};
 
-/// How many reminders are told at the same time. A telling takes about as long as a call.
-const TELLING_MAX: usize = 64;
+/// The most concurrent deliveries. A delivery takes about as long as a call.
+const DELIVERIES_MAX: usize = 64;
 
-/// How many reminders whose telling failed are remembered. Those beyond are met again when their slot is looked at.
+/// The most failed deliveries that are tracked for retry. The next scan of their slot finds the others again.
 const FAILED_MAX: usize = 1024;
 
-/// How many rows one scan asks for.
+/// Page size of a scan.
 const SCAN_ROWS: u32 = 128;
 
-/// How long until a scan that failed is tried again.
+/// Pause before a failed scan is retried.
 const SCAN_RETRY: Duration = Duration::from_secs(1);
 
-/// The first and the longest pause before a failed telling is tried again; it doubles between.
+/// The first and the longest pause before a failed delivery is retried; it doubles in between.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// Something that happened.
+/// Input of [`Reminders`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReminderEvent {
-    /// The slots that this node owns now.
+    /// This node now owns exactly these slots.
     Slots(BTreeSet<Slot>),
     /// A reminder was set.
     Noted {
@@ -39,45 +39,45 @@ pub enum ReminderEvent {
         /// When it is due, in milliseconds since the Unix epoch.
         due_ms: u64,
     },
-    /// The scan that was asked for has ended.
+    /// The requested scan has completed.
     Scanned {
-        /// The names of the rows, in order; an error if there is no telling what there is.
+        /// The names of the rows, in order; an error if the scan failed.
         rows: Result<Vec<Bytes>, ()>,
-        /// There are more in the range.
+        /// The range has more rows.
         more: bool,
     },
-    /// A telling has ended.
-    Told {
+    /// A delivery has completed.
+    Delivered {
         /// The row.
         row: DueRow,
-        /// How.
-        how: Told,
+        /// Its outcome.
+        how: DeliveryResult,
     },
-    /// The time that [`Reminders::next_timer`] named has come. Too early or too often does no harm.
+    /// The [`Reminders::next_timer`] has expired. Early and repeated ticks are harmless.
     Tick,
 }
 
-/// How a telling ended.
+/// Outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// The actor has answered, or there was nothing to tell: the row is gone.
+pub enum DeliveryResult {
+    /// The actor has replied, or the row was stale: the row is removed.
     Over,
-    /// It may not have been told: it must be told again.
+    /// The actor may not have received it: the delivery must be retried.
     Failed,
 }
 
-/// Something for the driver to do.
+/// Output of [`Reminders`], for the driver to execute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReminderCommand {
-    /// Scan the system's rows in this range of names. Answer with [`ReminderEvent::Scanned`]; there is one scan at a time.
+    /// Scan the system rows in this range of names. Reply with [`ReminderEvent::Scanned`]; one scan runs at a time.
     Scan {
         /// The names.
         names: Range<Bytes>,
         /// The most rows wanted.
         limit: u32,
     },
-    /// Look whether the entry says the same, tell the actor, and then remove the row, or leave the reminder at its next due
-    /// time. Answer with [`ReminderEvent::Told`].
+    /// Deliver the reminder if the entry still matches the row. Then remove the row, or reschedule a periodic reminder.
+    /// Reply with [`ReminderEvent::Delivered`].
     Tell(DueRow),
 }
 
@@ -85,53 +85,53 @@ pub enum ReminderCommand {
 #[derive(Debug, Default)]
 pub struct Reminders {
     owned: BTreeSet<Slot>,
-    /// The earliest due time that is known of a slot. What is not here is found by a sweep.
+    /// The earliest known due time of each slot. The sweep finds the others.
     earliest: BTreeMap<Slot, u64>,
     /// The same, by time.
     by_time: BTreeSet<(u64, Slot)>,
-    telling: BTreeSet<DueRow>,
+    delivering: BTreeSet<DueRow>,
     failed: BTreeMap<DueRow, Retry>,
     scan: Option<Scan>,
-    /// Where a look at one slot goes on.
-    looking: Option<(Slot, Bytes)>,
+    /// Slot and cursor at which a single-slot scan continues.
+    resume_at: Option<(Slot, Bytes)>,
     sweep: Sweep,
     next_timer: Option<Time>,
     pace: Pace,
 }
 
-/// When a failed telling is tried again.
+/// Retry state of a failed delivery.
 #[derive(Clone, Copy, Debug)]
 struct Retry {
     at: Time,
     pause: Duration,
 }
 
-/// A scan that is under way.
+/// The scan in flight.
 #[derive(Debug)]
 struct Scan {
     slots: Range<usize>,
-    /// Whether it is part of a sweep, or a look at one slot.
+    /// Whether it is part of a sweep, not a single-slot scan.
     sweeps: bool,
-    /// What was noted meanwhile: the scan may not have seen it.
+    /// Due times noted since it started: the scan may have missed them.
     noted: BTreeMap<Slot, u64>,
 }
 
-/// Where the sweep over all slots is.
+/// Progress of the sweep over all slots.
 #[derive(Debug, Default)]
 struct Sweep {
     began: Time,
-    /// When its next scan may be.
+    /// Earliest time of its next scan.
     resumes: Time,
     /// The next slot.
     slot: usize,
-    /// Where in that slot, if not at its beginning.
+    /// Cursor within that slot, if not at its beginning.
     after: Option<Bytes>,
-    /// A scan of several slots has failed: they are looked at one by one, so that a damaged row costs one slot only.
+    /// Scans one slot at a time after a multi-slot scan failed, so that a damaged row affects one slot only.
     narrow: bool,
 }
 
 impl Reminders {
-    /// Those of a node that owns no slot yet.
+    /// The reminders of a node that owns no slot yet.
     pub fn at_pace(pace: Pace) -> Self {
         Self {
             pace,
@@ -139,21 +139,21 @@ impl Reminders {
         }
     }
 
-    /// Takes in an event at this time, on the process's own clock and on the wall's, and says what to do.
+    /// Handles an event at this monotonic and wall-clock time, and appends the resulting commands.
     pub fn handle(&mut self, now: Time, wall_ms: u64, event: ReminderEvent, commands: &mut Vec<ReminderCommand>) {
         match event {
             ReminderEvent::Slots(slots) => self.own(now, slots),
             ReminderEvent::Noted { slot, due_ms } => self.note(slot, due_ms),
             ReminderEvent::Scanned { rows, more } => self.scanned(now, wall_ms, rows, more, commands),
-            ReminderEvent::Told { row, how } => self.told(now, row, how),
+            ReminderEvent::Delivered { row, how } => self.delivered(now, row, how),
             ReminderEvent::Tick => {}
         }
-        self.tell_again(now, commands);
-        self.look(now, wall_ms, commands);
+        self.retry_failed(now, commands);
+        self.start_next_scan(now, wall_ms, commands);
         self.next_timer = self.timer(now, wall_ms);
     }
 
-    /// When it wants to be told that time has passed.
+    /// When the driver must send the next [`ReminderEvent::Tick`].
     pub fn next_timer(&self) -> Option<Time> {
         self.next_timer
     }
@@ -170,10 +170,10 @@ impl Reminders {
         self.earliest.retain(|slot, _| self.owned.contains(slot));
         self.by_time.retain(|(_, slot)| self.owned.contains(slot));
         self.failed.retain(|row, _| self.owned.contains(&row.slot));
-        self.looking.take_if(|(slot, _)| !self.owned.contains(slot));
+        self.resume_at.take_if(|(slot, _)| !self.owned.contains(slot));
     }
 
-    /// Remembers when to look at a slot, if that is earlier than what is known.
+    /// Records a due time of a slot, if it is earlier than the known one.
     fn note(&mut self, slot: Slot, due_ms: u64) {
         if let Some(scan) = &mut self.scan
             && scan.slots.contains(&slot.index())
@@ -196,38 +196,38 @@ impl Reminders {
         }
     }
 
-    fn told(&mut self, now: Time, row: DueRow, how: Told) {
-        self.telling.remove(&row);
+    fn delivered(&mut self, now: Time, row: DueRow, how: DeliveryResult) {
+        self.delivering.remove(&row);
         let before = self.failed.remove(&row);
-        if how == Told::Failed && self.owned.contains(&row.slot) && self.failed.len() < FAILED_MAX {
+        if how == DeliveryResult::Failed && self.owned.contains(&row.slot) && self.failed.len() < FAILED_MAX {
             let pause = before.map_or(RETRY_MIN, |before| (before.pause * 2).min(RETRY_MAX));
             let at = now + pause;
             self.failed.insert(row, Retry { at, pause });
         }
     }
 
-    /// Tells what failed before and may be tried again.
-    fn tell_again(&mut self, now: Time, commands: &mut Vec<ReminderCommand>) {
+    /// Retries the failed deliveries whose pause is over.
+    fn retry_failed(&mut self, now: Time, commands: &mut Vec<ReminderCommand>) {
         let due =
-            |(row, retry): (&DueRow, &Retry)| (retry.at <= now && !self.telling.contains(row)).then(|| row.clone());
-        let room = TELLING_MAX - self.telling.len();
+            |(row, retry): (&DueRow, &Retry)| (retry.at <= now && !self.delivering.contains(row)).then(|| row.clone());
+        let room = DELIVERIES_MAX - self.delivering.len();
         let again: Vec<DueRow> = self.failed.iter().filter_map(due).take(room).collect();
         for row in again {
-            self.tell(row, commands);
+            self.deliver(row, commands);
         }
     }
 
-    fn tell(&mut self, row: DueRow, commands: &mut Vec<ReminderCommand>) {
-        self.telling.insert(row.clone());
+    fn deliver(&mut self, row: DueRow, commands: &mut Vec<ReminderCommand>) {
+        self.delivering.insert(row.clone());
         commands.push(ReminderCommand::Tell(row));
     }
 
-    /// Starts a scan if there is a reason for one: a slot in which something is due, else the sweep.
-    fn look(&mut self, now: Time, wall_ms: u64, commands: &mut Vec<ReminderCommand>) {
+    /// Starts the next scan, if any: a slot with due rows first, else the sweep.
+    fn start_next_scan(&mut self, now: Time, wall_ms: u64, commands: &mut Vec<ReminderCommand>) {
         if self.scan.is_some() || !self.has_room() {
             return;
         }
-        if let Some((slot, after)) = self.looking.take() {
+        if let Some((slot, after)) = self.resume_at.take() {
             let slots = slot.index()..slot.index() + 1;
             return self.start_scan(slots, Some(after), false, commands);
         }
@@ -245,7 +245,7 @@ impl Reminders {
                 if self.sweep.narrow {
                     slots.end = slots.start + 1;
                 }
-                // A cursor counts only in the slot that it was left in.
+                // The cursor is valid only in its own slot.
                 let after = self.sweep.after.take().filter(|_| slots.start == self.sweep.slot);
                 self.start_scan(slots, after, true, commands);
             }
@@ -253,12 +253,12 @@ impl Reminders {
         }
     }
 
-    /// Whether so few are being told that a scan for more is worth it.
+    /// Whether so few deliveries are in flight that a scan for more is worthwhile.
     fn has_room(&self) -> bool {
-        self.telling.len() <= TELLING_MAX / 2
+        self.delivering.len() <= DELIVERIES_MAX / 2
     }
 
-    /// The owned slots from this one on that follow each other without a gap.
+    /// The first contiguous run of owned slots at or after this one.
     fn next_run(&self, from: usize) -> Option<Range<usize>> {
         if from >= SLOT_COUNT {
             return None;
@@ -278,7 +278,7 @@ impl Reminders {
     ) {
         let mut names = slot_range(slots.clone());
         if let Some(after) = after {
-            // The smallest name that is larger.
+            // The immediate successor of `after` in byte order.
             names.start = [&after[..], &[0]].concat().into();
         }
         self.scan = Some(Scan {
@@ -301,7 +301,7 @@ impl Reminders {
         let Some(scan) = self.scan.take() else { return };
         let rows_known = rows.is_ok();
         match rows {
-            Ok(rows) => self.take_in(wall_ms, &rows, &scan, more, commands),
+            Ok(rows) => self.process_rows(wall_ms, &rows, &scan, more, commands),
             Err(()) => self.scan_failed(&scan),
         }
         if scan.sweeps {
@@ -313,7 +313,7 @@ impl Reminders {
         }
     }
 
-    /// What a failed look at one slot has not seen, the sweep finds.
+    /// Handles a failed scan. The sweep finds the rows that a failed single-slot scan missed.
     fn scan_failed(&mut self, scan: &Scan) {
         if !scan.sweeps {
             self.set_earliest(Slot::new(scan.slots.start), None);
@@ -325,17 +325,24 @@ impl Reminders {
         }
     }
 
-    /// Takes in the rows of a scan, slot by slot: tells what is due, and remembers when each slot is to be looked at.
-    fn take_in(&mut self, wall_ms: u64, names: &[Bytes], scan: &Scan, more: bool, commands: &mut Vec<ReminderCommand>) {
+    /// Processes the rows of a scan, slot by slot: delivers due rows and records each slot's next due time.
+    fn process_rows(
+        &mut self,
+        wall_ms: u64,
+        names: &[Bytes],
+        scan: &Scan,
+        more: bool,
+        commands: &mut Vec<ReminderCommand>,
+    ) {
         let rows: Vec<DueRow> = names.iter().filter_map(|name| DueRow::parse(name)).collect();
         let mut slot = scan.slots.start;
         let mut is_open = false;
         for of_slot in rows.chunk_by(|one, other| one.slot == other.slot) {
             let current = of_slot[0].slot;
-            // Those between have no rows.
+            // The slots in between have no rows.
             (slot..current.index()).for_each(|empty| self.set_earliest(Slot::new(empty), None));
             slot = current.index() + 1;
-            let next = self.tell_due(wall_ms, of_slot, commands);
+            let next = self.deliver_due(wall_ms, of_slot, commands);
             is_open = next.is_none();
             self.set_earliest(current, next);
         }
@@ -346,7 +353,7 @@ impl Reminders {
                 self.sweep.slot = last.index();
                 self.sweep.after = Some(name.clone());
             }
-            Some((last, name)) if is_open => self.looking = Some((last, name.clone())),
+            Some((last, name)) if is_open => self.resume_at = Some((last, name.clone())),
             Some(_) if scan.sweeps => self.sweep.slot = slot,
             Some(_) => {}
             None => {
@@ -358,19 +365,19 @@ impl Reminders {
         }
     }
 
-    /// Tells what is due of one slot's rows; gives the first due time for which the slot must be looked at again.
-    fn tell_due(&mut self, wall_ms: u64, rows: &[DueRow], commands: &mut Vec<ReminderCommand>) -> Option<u64> {
+    /// Delivers the due rows of one slot. Returns the due time of the first row left over, if any.
+    fn deliver_due(&mut self, wall_ms: u64, rows: &[DueRow], commands: &mut Vec<ReminderCommand>) -> Option<u64> {
         for row in rows {
             if row.due_ms > wall_ms {
                 return Some(row.due_ms);
             }
-            if self.telling.contains(row) || self.failed.contains_key(row) || !self.owned.contains(&row.slot) {
+            if self.delivering.contains(row) || self.failed.contains_key(row) || !self.owned.contains(&row.slot) {
                 continue;
             }
-            if self.telling.len() == TELLING_MAX {
+            if self.delivering.len() == DELIVERIES_MAX {
                 return Some(row.due_ms);
             }
-            self.tell(row.clone(), commands);
+            self.deliver(row.clone(), commands);
         }
         None
     }
@@ -388,16 +395,16 @@ impl Reminders {
         if self.owned.is_empty() {
             return None;
         }
-        let retries = self.failed.iter().filter(|(row, _)| !self.telling.contains(*row));
+        let retries = self.failed.iter().filter(|(row, _)| !self.delivering.contains(*row));
         let retry = retries
             .map(|(_, retry)| retry.at)
             .min()
-            .filter(|_| self.telling.len() < TELLING_MAX);
+            .filter(|_| self.delivering.len() < DELIVERIES_MAX);
         let due = self.by_time.first().map(|(due_ms, _)| due_ms.saturating_sub(wall_ms));
         let due = due.map(|wait_ms| now + Duration::from_millis(wait_ms.min(millis(self.pace.clock_look))));
-        // What waits for a scan or for room is looked at when that event comes.
+        // A pending scan or delivery starts the next scan when it completes, so no timer is needed for that.
         let waits = self.scan.is_some() || !self.has_room();
-        let looks = [due, Some(self.sweep.resumes)].into_iter().flatten().filter(|_| !waits);
-        looks.chain(retry).min()
+        let scans = [due, Some(self.sweep.resumes)].into_iter().flatten().filter(|_| !waits);
+        scans.chain(retry).min()
     }
 }

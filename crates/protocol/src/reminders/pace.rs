@@ -1,20 +1,20 @@
-//! How often a slot's owner looks without being told to.
+//! Polling intervals of a slot's owner.
 
 use std::time::Duration;
 
-/// How often a slot's owner looks without being told to.
+/// Polling intervals of a slot's owner.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How often all slots are looked through, for rows that nobody has noted: the message was lost, or the owner has changed.
+    /// Period of the sweep over all slots. It finds rows whose note was lost or sent to an earlier owner.
     pub sweep_every: Duration,
     /// The pause between two scans of a sweep, so that many reminders far in the future cost little.
     pub sweep_pause: Duration,
-    /// How long until the wall clock is looked at again at most, because it may be set.
+    /// Longest time between two reads of the wall clock, which may be adjusted.
     pub clock_look: Duration,
 }
 
 impl Pace {
-    /// Where hardly anything is ever missed: for a test with a clock that nobody sets, in which a day is made of what happens.
+    /// Rare polling, for simulations with a monotonic wall clock that cover long spans of virtual time.
     pub const RARE: Pace = Pace {
         sweep_every: Duration::from_secs(24 * 3600),
         sweep_pause: Duration::ZERO,

@@ -1,4 +1,4 @@
-//! The rows of reminders: keys and values. A change here is a change of what stores hold.
+//! Keys and values of reminder rows. This is a storage format: changes must stay compatible with existing stores.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::store::{Space, ValueKey};
 use crate::{SLOT_COUNT, Slot};
 
-/// What the names of all due rows start with.
+/// Name prefix of due rows.
 const DUE_PREFIX: &[u8] = b"reminder/due/";
-/// What the names of all entries start with.
+/// Name prefix of entries.
 const ENTRY_PREFIX: &[u8] = b"reminder/of/";
 
-/// A row that says when a reminder is due. Its name is all it has; names are ordered by slot, then by due time.
+/// Index row of a reminder by due time. It has a name and no value; names are ordered by slot, then by due time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DueRow {
     /// The actor's slot.
@@ -28,12 +28,12 @@ pub struct DueRow {
     pub name: String,
 }
 
-/// What a reminder is set to.
+/// Schedule of a reminder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReminderEntry {
     /// When it is due next, in milliseconds since the Unix epoch.
     pub due_ms: u64,
-    /// How long it is from one due time to the next; `None` if there is only one.
+    /// The period; `None` for a one-shot reminder.
     pub every_ms: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ impl DueRow {
         }
     }
 
-    /// What the actor is told.
+    /// The reminder to deliver to the actor.
     pub fn reminder(&self) -> Reminder {
         Reminder {
             name: self.name.clone(),
@@ -64,7 +64,7 @@ impl DueRow {
         system(name)
     }
 
-    /// The row with this name; `None` if it is none.
+    /// Parses the name of a row; `None` if it is not a due row.
     pub fn parse(name: &[u8]) -> Option<Self> {
         let rest = name.strip_prefix(DUE_PREFIX)?;
         let (slot, rest) = rest.split_first_chunk()?;
@@ -86,13 +86,13 @@ impl ReminderEntry {
         encode(&self).into()
     }
 
-    /// Decodes an entry's row; `None` if it is none.
+    /// Decodes an entry's row; `None` if it is malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         postcard::from_bytes(bytes).ok()
     }
 
-    /// What the entry is set to when its due time has been seen to; `None` if that was the only one. Due times that have
-    /// passed meanwhile are left out: they would all come at once.
+    /// The entry after this due time has been delivered; `None` for a one-shot reminder. Skips due times that have
+    /// already passed: they would all be delivered at once.
     pub fn next(self, wall_ms: u64) -> Option<Self> {
         let every_ms = self.every_ms?.max(1);
         let missed = wall_ms.saturating_sub(self.due_ms) / every_ms;
@@ -121,7 +121,7 @@ pub(crate) fn millis(span: Duration) -> u64 {
 fn slot_start(index: usize) -> Vec<u8> {
     let mut name = DUE_PREFIX.to_vec();
     // The end of the last slot's range is one beyond the last slot.
-    name.extend(u16::try_from(index).expect("slots are few").to_be_bytes());
+    name.extend(u16::try_from(index).expect("slot indexes fit 16 bits").to_be_bytes());
     name
 }
 
@@ -149,11 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_found_again_and_in_order() {
+    fn row_names_round_trip_and_sort_by_time() {
         let early = row("a", "bill", 255);
         let late = row("a", "apple", 256);
         assert_eq!(DueRow::parse(&early.key().name), Some(early.clone()));
-        assert!(early.key() < late.key(), "the time counts before the name");
+        assert!(early.key() < late.key(), "rows sort by time before name");
         let range = slot_range(early.slot.index()..early.slot.index() + 1);
         assert!(range.contains(&early.key().name));
         assert!(slot_range(0..SLOT_COUNT).contains(&early.key().name));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_a_format() {
+    fn row_encoding_is_stable() {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let row = row("k", "bill", 258);
         let (due, entry) = (row.key().name, entry_key(&row.actor, "bill").name);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_names_fit() {
+    fn the_longest_row_name_is_within_the_limit() {
         let longest = row(
             &"k".repeat(KEY_BYTES_MAX),
             &"n".repeat(REMINDER_NAME_BYTES_MAX),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_that_were_missed_are_left_out_and_a_clock_set_back_changes_nothing() {
+    fn missed_periods_are_skipped() {
         let entry = |due_ms| ReminderEntry {
             due_ms,
             every_ms: Some(100),

@@ -1,4 +1,4 @@
-//! Coordination: the small, agreed memory of a cluster, in etcd's model of revisions, leases and watches.
+//! Coordination: a cluster's small, consistent key-value store, in etcd's model of revisions, leases and watches.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use super::{Done, StoreFailure};
 pub const COORDINATION_KEY_BYTES_MAX: usize = 1024;
 /// The largest value: coordination holds views, tables and policies, not data.
 pub const COORDINATION_VALUE_BYTES_MAX: usize = 1 << 20;
-/// The most bytes of keys and values in one commit, which is what etcd takes in one request.
+/// The most bytes of keys and values in one commit: etcd's default request limit.
 pub const COMMIT_BYTES_MAX: usize = 3 << 19;
-/// The most conditions and writes of one commit, which is also what etcd allows unless configured otherwise.
+/// The most conditions and writes of one commit: etcd's default transaction limit.
 pub const WRITES_MAX: usize = 128;
 /// The most entries that one range returns.
 pub const RANGE_LIMIT_MAX: u32 = 1000;
-/// One range returns no further entry once it has this many bytes, so that a reply fits one message.
+/// A range stops adding entries once it has this many bytes, so that a reply fits one message.
 pub const RANGE_BYTES_MAX: usize = 4 << 20;
-/// A watch gets about this many changes at a time: a batch ends with the revision that reaches it.
+/// Approximate batch size of a watch: a batch ends with the revision that reaches this many changes.
 pub const WATCH_BATCH_CHANGES_MAX: usize = 1000;
-/// The shortest time to live of a lease. Shorter ones would end by the delays of an ordinary scheduler.
+/// The shortest time to live of a lease. Ordinary scheduling delays would expire shorter ones.
 pub const LEASE_TTL_MIN: Duration = Duration::from_millis(10);
 
-/// Keeps what a cluster must agree on. All requests are atomic and see all that was done before them.
+/// Linearizable store of the data a cluster must agree on. Requests are atomic.
 ///
 /// - Every [`Done`] is called exactly once, and a write is durable before it is called with `Ok`.
-/// - DedupTable that one thread submits one after the other take effect in that order.
+/// - Requests that one thread submits one after the other take effect in that order.
 pub trait Coordination: Send + Sync {
-    /// Hands in one request.
+    /// Submits one request.
     fn submit(&self, request: CoordinationRequest, done: Done<CoordinationReply, CoordinationError>);
 
     /// Watches all keys that start with `prefix`, from the changes of revision `from` on, until the guard is dropped.
@@ -39,8 +39,8 @@ pub trait Coordination: Send + Sync {
     fn watch(&self, prefix: String, from: Revision, sink: WatchSink) -> WatchGuard;
 }
 
-/// Gets the changes of a watch in order, each once. An error is the last thing it gets: after
-/// [`CoordinationError::Compacted`], read again and watch anew. It runs on a thread of the store and must not block.
+/// Receives the changes of a watch in order, each once. An error ends the watch: after
+/// [`CoordinationError::Compacted`], read again and start a new watch. It runs on a store thread and must not block.
 pub type WatchSink = Box<dyn FnMut(Result<WatchBatch, CoordinationError>) + Send>;
 
 /// Ends a watch when it is dropped. A batch that is being delivered at that moment may still arrive.
@@ -68,7 +68,7 @@ impl std::fmt::Debug for WatchGuard {
     }
 }
 
-/// Counts the commits that changed something. It only grows; the first is 1.
+/// Counter of the commits that changed something. It only grows; the first is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Revision(pub u64);
 
@@ -79,7 +79,8 @@ impl Revision {
     }
 }
 
-/// A lease: a promise to be heard of within its time to live. Keys bound to it go when it ends. Never used twice.
+/// Id of a lease, which expires unless it is kept alive within its time to live. Keys bound to it are deleted when it
+/// ends. Ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LeaseId(pub u64);
 
@@ -90,24 +91,24 @@ pub struct Entry {
     pub key: String,
     /// Its value.
     pub value: Bytes,
-    /// The revision that created the key (the latest time that it was created).
+    /// The revision that last created the key.
     pub created: Revision,
     /// The revision of the last write.
     pub modified: Revision,
-    /// The lease that it goes with, if it is bound to one.
+    /// The lease it is bound to, if any.
     pub lease: Option<LeaseId>,
 }
 
-/// What a commit requires of one key.
+/// Precondition of a commit on one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
     /// The key.
     pub key: String,
-    /// What must hold.
+    /// The required state.
     pub state: KeyState,
 }
 
-/// What may be required of a key.
+/// Required state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeyState {
     /// It does not exist.
@@ -127,10 +128,10 @@ pub enum Write {
         key: String,
         /// The value, of at most [`COORDINATION_VALUE_BYTES_MAX`] bytes.
         value: Bytes,
-        /// The lease that the key goes with.
+        /// The lease that the key is bound to.
         lease: Option<LeaseId>,
     },
-    /// Removes a key. Nothing happens if there is none.
+    /// Removes a key. Does nothing if it does not exist.
     Delete {
         /// The key.
         key: String,
@@ -160,13 +161,13 @@ impl Write {
     }
 }
 
-/// Writes that happen together, if all conditions hold. Conditions and writes are at most [`WRITES_MAX`] each and have
+/// Writes applied atomically if all conditions hold. At most [`WRITES_MAX`] conditions and as many writes, with
 /// [`COMMIT_BYTES_MAX`] bytes in all; each key is written at most once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// What must hold.
+    /// The preconditions.
     pub conditions: Vec<Condition>,
-    /// What is written, in one revision.
+    /// The writes, all in one revision.
     pub writes: Vec<Write>,
 }
 
@@ -176,7 +177,7 @@ impl Commit {
         Self::default().and_put(key, value, None)
     }
 
-    /// Sets one key that goes when the lease ends.
+    /// Sets one key that is deleted when the lease ends.
     pub fn put_bound(key: impl Into<String>, value: impl Into<Bytes>, lease: LeaseId) -> Self {
         Self::default().and_put(key, value, Some(lease))
     }
@@ -199,7 +200,7 @@ impl Commit {
         self
     }
 
-    /// Whether carrying it out a second time changes nothing: it writes only keys that must be absent before.
+    /// Whether the commit is idempotent: it writes only keys that it requires to be absent.
     pub fn is_harmless_twice(&self) -> bool {
         let must_be_absent = |key: &String| {
             let mut conditions = self.conditions.iter();
@@ -211,14 +212,14 @@ impl Commit {
         })
     }
 
-    /// The bytes of all keys and values that it writes.
+    /// The bytes of all written keys and values.
     pub fn payload_bytes(&self) -> usize {
         self.writes.iter().map(Write::payload_bytes).sum()
     }
 
-    /// Whether it keeps the limits and does not contradict itself: what every implementation refuses, whatever it holds.
+    /// Checks the limits and that no key is written twice. Every implementation rejects a violation, whatever it stores.
     pub fn check(&self) -> Result<(), CoordinationError> {
-        let invalid = |what: String| Err(CoordinationError::Invalid(what));
+        let invalid = |reason: String| Err(CoordinationError::Invalid(reason));
         if self.writes.len() > WRITES_MAX || self.conditions.len() > WRITES_MAX {
             return invalid(format!("more than {WRITES_MAX} conditions or writes"));
         }
@@ -243,7 +244,7 @@ impl Commit {
         Ok(())
     }
 
-    /// Requires something of a key.
+    /// Adds a precondition on a key.
     pub fn when(mut self, key: impl Into<String>, state: KeyState) -> Self {
         self.conditions.push(Condition { key: key.into(), state });
         self
@@ -256,15 +257,15 @@ impl From<Commit> for CoordinationRequest {
     }
 }
 
-/// What can be asked of [`Coordination`].
+/// A request to [`Coordination`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CoordinationRequest {
-    /// Makes a lease. Answered by [`CoordinationReply::Granted`].
+    /// Grants a lease. Answered by [`CoordinationReply::Granted`].
     Grant {
-        /// How long it lives after each sign of life; at least [`LEASE_TTL_MIN`].
+        /// Time to live after each keep-alive; at least [`LEASE_TTL_MIN`].
         ttl: Duration,
     },
-    /// Shows a sign of life. Answered by [`CoordinationReply::KeptAlive`].
+    /// Renews a lease. Answered by [`CoordinationReply::KeptAlive`].
     KeepAlive {
         /// The lease.
         lease: LeaseId,
@@ -285,7 +286,7 @@ pub enum CoordinationRequest {
     Range {
         /// The prefix.
         prefix: String,
-        /// Only keys after this one, to go on where an earlier reply ended.
+        /// Only keys after this one, to continue an earlier range.
         after: Option<String>,
         /// The most entries wanted; [`RANGE_LIMIT_MAX`] and [`RANGE_BYTES_MAX`] limit them too.
         limit: u32,
@@ -293,7 +294,7 @@ pub enum CoordinationRequest {
 }
 
 impl CoordinationRequest {
-    /// Whether a good outcome changes what is kept over a restart. A sign of life does not.
+    /// Whether success changes the durable state. A keep-alive does not.
     pub fn is_write(&self) -> bool {
         matches!(
             self,
@@ -301,7 +302,7 @@ impl CoordinationRequest {
         )
     }
 
-    /// Tells a reply that this request can have from one that must be to another.
+    /// Predicate that accepts only replies of the kind this request gets.
     pub fn expects(&self) -> fn(&CoordinationReply) -> bool {
         match self {
             CoordinationRequest::Grant { .. } => |reply| matches!(reply, CoordinationReply::Granted { .. }),
@@ -313,7 +314,7 @@ impl CoordinationRequest {
         }
     }
 
-    /// The bytes that it carries in keys and values.
+    /// The bytes of its keys and values.
     pub fn payload_bytes(&self) -> usize {
         match self {
             CoordinationRequest::Commit(commit) => commit.payload_bytes(),
@@ -325,19 +326,19 @@ impl CoordinationRequest {
 /// The answer to a [`CoordinationRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CoordinationReply {
-    /// The lease is there.
+    /// The lease was granted.
     Granted {
         /// Its id.
         lease: LeaseId,
-        /// Its time to live, which may be longer than what was asked for.
+        /// Its time to live, which may be longer than requested.
         ttl: Duration,
     },
-    /// The lease lives on.
+    /// The lease was renewed.
     KeptAlive {
-        /// Its time to live, counted from when the store got the request.
+        /// Its time to live, counted from when the store received the request.
         ttl: Duration,
     },
-    /// The lease is over.
+    /// The lease has ended.
     Revoked,
     /// The writes are durable.
     Committed {
@@ -346,7 +347,7 @@ pub enum CoordinationReply {
     },
     /// One key was read.
     Got {
-        /// What it holds.
+        /// Its entry, if it exists.
         entry: Option<Entry>,
         /// The revision it was read at.
         revision: Revision,
@@ -357,12 +358,12 @@ pub enum CoordinationReply {
         entries: Vec<Entry>,
         /// The revision they were read at.
         revision: Revision,
-        /// There are more: go on after the last key.
+        /// The range has more entries: continue after the last key.
         more: bool,
     },
 }
 
-/// One change that a watch saw.
+/// One change delivered to a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// A key was set.
@@ -394,7 +395,7 @@ impl Change {
     }
 }
 
-/// Changes that a watch saw: never a part of a revision.
+/// Changes delivered to a watch. Batches never split a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchBatch {
     /// The changes, ordered by revision.
@@ -403,30 +404,30 @@ pub struct WatchBatch {
     pub revision: Revision,
 }
 
-/// Why [`Coordination`] did not do what was asked. Unless [`CoordinationError::Failed`] says otherwise, nothing changed.
+/// Error of a [`Coordination`] request. Nothing changed, except possibly after [`CoordinationError::Failed`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum CoordinationError {
-    /// A condition of a commit did not hold. Look at what is there, and decide again.
+    /// A condition of a commit did not hold. Re-read the key before retrying.
     #[error("`{key}` is not as the commit requires")]
     ConditionFailed {
         /// The first key whose condition failed.
         key: String,
-        /// What that key holds.
+        /// The current entry of that key.
         current: Option<Entry>,
     },
-    /// There is no such lease (any more): its keys are gone. Grant a new one.
-    #[error("the lease is unknown or over")]
+    /// The lease does not exist or has ended, and its keys are deleted. Grant a new one.
+    #[error("the lease is unknown or has expired")]
     LeaseUnknown,
-    /// A watch starts at changes that are no longer kept. Read again, and watch from there.
-    #[error("changes before revision {} are no longer kept", oldest.0)]
+    /// A watch starts at a compacted revision. Read again, and watch from there.
+    #[error("changes before revision {} have been compacted", oldest.0)]
     Compacted {
         /// The oldest revision that can be watched from.
         oldest: Revision,
     },
-    /// The request breaks a limit or contradicts itself. Don't retry.
+    /// The request exceeds a limit or contradicts itself. Don't retry.
     #[error("not a valid request: {0}")]
     Invalid(String),
-    /// The store failed; see there whether the request may have been applied.
+    /// The store failed; [`StoreFailure::may_be_applied`] reports whether the request may have been applied.
     #[error(transparent)]
     Failed(#[from] StoreFailure),
 }

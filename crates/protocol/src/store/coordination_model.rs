@@ -1,4 +1,4 @@
-//! What each request to coordination means: revisions, leases and the history that watches read.
+//! Reference model of coordination: revisions, leases and the history that watches read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -11,16 +11,16 @@ use super::{
     RANGE_BYTES_MAX, RANGE_LIMIT_MAX, Revision, StoreFailure, WATCH_BATCH_CHANGES_MAX, WatchBatch, Write,
 };
 
-/// How many changes are kept for watches that resume. A watcher that was away for longer reads everything again.
+/// How many changes are kept for resuming watches. A watcher that falls further behind re-reads everything.
 pub const HISTORY_CHANGES_MAX: usize = 16_384;
-/// How many bytes of keys and values the kept changes may have.
+/// The most bytes of keys and values in the history.
 const HISTORY_BYTES_MAX: usize = 64 << 20;
-/// How many leases there may be: some for each node and client of a large cluster.
+/// The most leases: a few for each node and client of a large cluster.
 const LEASES_MAX: usize = 100_000;
-/// How many keys there may be: coordination holds none per actor.
+/// The most keys: coordination holds none per actor.
 const ENTRIES_MAX: usize = 1_000_000;
 
-/// A lease as it is kept over a restart: not when it ends, because a restarted store gives every lease its whole time.
+/// Durable part of a lease. The expiry is not stored, because a restarted store gives every lease its full time to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredLease {
     /// Its id.
@@ -29,7 +29,7 @@ pub struct StoredLease {
     pub ttl: Duration,
 }
 
-/// What changed since it was last asked for: what a store that survives restarts must write.
+/// Keys and leases changed since the last [`CoordinationModel::take_touched`], for a durable store to persist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     /// Keys that were put or deleted.
@@ -45,7 +45,7 @@ impl Touched {
     }
 }
 
-/// The one meaning of [`CoordinationRequest`]s. Pure: time is passed in. Watches are read from it with
+/// Reference semantics of [`CoordinationRequest`]s. Pure: time is passed in. Callers serve watches with
 /// [`CoordinationModel::changes`] whenever the revision has grown.
 #[derive(Debug)]
 pub struct CoordinationModel {
@@ -53,7 +53,7 @@ pub struct CoordinationModel {
     last_lease: LeaseId,
     entries: BTreeMap<String, Entry>,
     leases: BTreeMap<LeaseId, Lease>,
-    /// When each lease ends, so that the next one to end is found without a search.
+    /// Leases by expiry, so that the next one to expire is found without a search.
     ends: BTreeSet<(Time, LeaseId)>,
     history: VecDeque<Change>,
     history_bytes: usize,
@@ -76,11 +76,11 @@ impl Default for CoordinationModel {
 }
 
 impl CoordinationModel {
-    /// A store that continues from what was kept. Every lease lives for its whole time from `now` on, and watches can't
-    /// go back behind `revision`.
+    /// Restores a model from durable data. Every lease lives for its full time from `now` on, and watches can't start at
+    /// or before `revision`.
     ///
     /// # Panics
-    /// If an entry is bound to a lease that is not there.
+    /// If an entry is bound to a lease that is not in `leases`.
     pub fn restore(
         now: Time,
         revision: Revision,
@@ -122,28 +122,28 @@ impl CoordinationModel {
         self.last_lease
     }
 
-    /// What a key holds.
+    /// The entry of a key.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries.get(key)
     }
 
-    /// A lease, if it lives.
+    /// A lease, if it has not ended.
     pub fn lease(&self, lease: LeaseId) -> Option<StoredLease> {
         let ttl = self.leases.get(&lease)?.ttl;
         Some(StoredLease { lease, ttl })
     }
 
-    /// What changed since this was last called.
+    /// The changes since this was last called.
     pub fn take_touched(&mut self) -> Touched {
         std::mem::take(&mut self.touched)
     }
 
-    /// When the next lease ends, if nobody keeps it alive.
+    /// When the next lease expires, unless it is kept alive.
     pub fn next_end(&self) -> Option<Time> {
         self.ends.first().map(|(until, _)| *until)
     }
 
-    /// Ends the leases whose time is over. Every request does this first.
+    /// Ends the expired leases. Every request does this first.
     pub fn expire(&mut self, now: Time) {
         while let Some((until, lease)) = self.ends.first().copied()
             && until <= now
@@ -152,8 +152,8 @@ impl CoordinationModel {
         }
     }
 
-    /// Lets every lease live so much longer. For a store that was not able to hear signs of life for this long: ending a
-    /// lease late is always safe, because its holder counts from when it sent its last sign of life.
+    /// Extends every lease, for a store that could not receive keep-alives for this long. Ending a lease late is always
+    /// safe, because its holder counts from when it sent its last keep-alive.
     pub fn postpone_ends(&mut self, by: Duration) {
         let leases = self.leases.iter_mut();
         self.ends = leases
@@ -164,14 +164,14 @@ impl CoordinationModel {
             .collect();
     }
 
-    /// Carries out one request at this time.
+    /// Executes one request at this time.
     pub fn handle(&mut self, now: Time, request: CoordinationRequest) -> Result<CoordinationReply, CoordinationError> {
         self.expire(now);
         match request {
             CoordinationRequest::Grant { ttl } => self.grant(now, ttl),
             CoordinationRequest::KeepAlive { lease } => self.keep_alive(now, lease),
             CoordinationRequest::Revoke { lease } => {
-                self.known(lease)?;
+                self.check_lease(lease)?;
                 self.end(lease);
                 Ok(CoordinationReply::Revoked)
             }
@@ -184,7 +184,7 @@ impl CoordinationModel {
         }
     }
 
-    /// The changes of keys with this prefix from revision `from` on, some at a time: go on after the batch's revision.
+    /// One batch of the changes of keys with this prefix, from revision `from` on. Continue after the batch's revision.
     pub fn changes(&self, prefix: &str, from: Revision) -> Result<WatchBatch, CoordinationError> {
         if from < self.oldest {
             return Err(CoordinationError::Compacted { oldest: self.oldest });
@@ -239,16 +239,16 @@ impl CoordinationModel {
         Ok(CoordinationReply::KeptAlive { ttl: lease.ttl })
     }
 
-    fn known(&self, lease: LeaseId) -> Result<(), CoordinationError> {
+    fn check_lease(&self, lease: LeaseId) -> Result<(), CoordinationError> {
         if self.leases.contains_key(&lease) {
             return Ok(());
         }
         Err(CoordinationError::LeaseUnknown)
     }
 
-    /// Ends a lease that is there: its keys go, in one revision.
+    /// Ends an existing lease and deletes its keys in one revision.
     fn end(&mut self, id: LeaseId) {
-        let lease = self.leases.remove(&id).expect("only leases that are there are ended");
+        let lease = self.leases.remove(&id).expect("only existing leases are ended");
         self.ends.remove(&(lease.until, id));
         self.touched.leases.insert(id);
         let writes = lease.keys.into_iter().map(|key| Write::Delete { key }).collect();
@@ -276,12 +276,12 @@ impl CoordinationModel {
         Ok(CoordinationReply::Committed { revision })
     }
 
-    /// Whether a commit keeps the limits and names leases that live.
+    /// Checks the limits of a commit and that its leases exist.
     fn check(&self, commit: &Commit) -> Result<(), CoordinationError> {
         commit.check()?;
         for write in &commit.writes {
             if let Write::Put { lease: Some(lease), .. } = write {
-                self.known(*lease)?;
+                self.check_lease(*lease)?;
             }
         }
         if self.entries.len() + commit.writes.len() > ENTRIES_MAX {
@@ -290,7 +290,7 @@ impl CoordinationModel {
         Ok(())
     }
 
-    /// Makes writes that have been checked, all in one new revision; none if they change nothing.
+    /// Applies checked writes in one new revision. Creates no revision if they change nothing.
     fn apply(&mut self, writes: Vec<Write>) {
         let revision = self.revision.next();
         for write in writes {
@@ -312,7 +312,7 @@ impl CoordinationModel {
             self.revision = revision;
             self.record(change);
         }
-        self.forget();
+        self.compact();
     }
 
     fn record(&mut self, change: Change) {
@@ -335,12 +335,12 @@ impl CoordinationModel {
         self.history.push_back(change);
     }
 
-    /// Forgets the oldest revisions when the history is too long, always whole ones.
-    fn forget(&mut self) {
+    /// Compacts the oldest revisions when the history is too long, always whole ones.
+    fn compact(&mut self) {
         while self.history.len() > HISTORY_CHANGES_MAX || self.history_bytes > HISTORY_BYTES_MAX {
             let revision = self.history[0].revision();
             while self.history.front().is_some_and(|change| change.revision() == revision) {
-                let change = self.history.pop_front().expect("it was just seen");
+                let change = self.history.pop_front().expect("the front was just read");
                 self.history_bytes -= change_bytes(&change);
             }
             self.oldest = revision.next();

@@ -1,49 +1,48 @@
-//! How a store can fail to do its work, as opposed to refusing a request.
+//! Failures of the store itself, as opposed to rejected requests.
 
 use serde::{Deserialize, Serialize};
 
-/// The store itself failed. [`StoreFailure::may_be_applied`] says whether the request may have taken effect; what was
-/// acknowledged earlier stands in any case, except for [`StoreFailure::Corrupt`].
+/// The store itself failed. [`StoreFailure::may_be_applied`] reports whether the request may have taken effect. Writes
+/// acknowledged earlier remain durable in any case, except for [`StoreFailure::Corrupt`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum StoreFailure {
     /// The store could not be reached, and the request was never sent. Retry when it is back.
     #[error("the store can't be reached: {reason}")]
     Unreachable {
-        /// What went wrong, for people.
+        /// Human-readable cause.
         reason: String,
     },
-    /// The request was begun and its end is unknown: it may have been applied. Read before you retry.
+    /// The request started and its outcome is unknown: it may have been applied. Read before you retry.
     #[error("the request was interrupted and may have been applied: {reason}")]
     Interrupted {
-        /// What went wrong, for people.
+        /// Human-readable cause.
         reason: String,
     },
-    /// Too many requests wait already. Nothing happened; retry later.
+    /// Too many requests are pending. Nothing happened; retry later.
     #[error("the store has too many requests waiting")]
     Overloaded,
-    /// The disk is full. Nothing happened; the store goes on when there is room again.
+    /// The disk is full. Nothing happened; the store resumes once space is available.
     #[error("the store's disk is full")]
     DiskFull,
     /// The store's file or its directory does not allow writing. Nothing happened.
     #[error("the store's file can't be written: {reason}")]
     ReadOnly {
-        /// What the system said.
+        /// Error text of the operating system.
         reason: String,
     },
-    /// The store's file does not hold what was written to it. DedupTable that need the damaged part fail; don't retry,
-    /// restore the file.
+    /// The store's file is corrupted. Requests that need the damaged part fail; don't retry, restore the file.
     #[error("the store's file is damaged: {what}")]
     Corrupt {
-        /// What was found.
+        /// Description of the damage.
         what: String,
     },
     /// Reading or writing failed in another way. Nothing happened; retry later.
     #[error("the store's disk failed: {reason}")]
     Io {
-        /// What the system said.
+        /// Error text of the operating system.
         reason: String,
     },
-    /// The store was shut down before it took the request. Nothing happened.
+    /// The store was shut down before it accepted the request. Nothing happened.
     #[error("the store is closed")]
     Closed,
 }

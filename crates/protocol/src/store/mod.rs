@@ -1,15 +1,15 @@
-//! What Elastin keeps outside its nodes: the traits of the state store and of coordination, and what they mean.
+//! Storage contracts: the state store and coordination traits, with reference models that define their semantics.
 //!
-//! DedupTable and replies are plain data, so that the wire, the simulator and every implementation share one vocabulary:
+//! Requests and replies are plain data, so that the wire, the simulator and every implementation share one vocabulary:
 //!
 //! ```text
 //!   caller ── StateRequest ──────► StateStore   ── done(Result<StateReply, StateError>) ──► caller
 //!   caller ── CoordinationRequest ► Coordination ── done(Result<CoordinationReply, …>) ───► caller
 //! ```
 //!
-//! The meaning of each request is written once, in [`StateModel`] and [`CoordinationModel`]: the memory and the embedded
-//! store run these models over their tables, the simulator runs them in virtual time, and the scripts in [`conformance`]
-//! hold implementations on foreign databases to the same behaviour.
+//! [`StateModel`] and [`CoordinationModel`] define the semantics of each request once. The memory and the embedded
+//! store run these models over their tables, and the simulator runs them in virtual time. The scripts in
+//! [`conformance`] hold implementations on external databases to the same behaviour.
 
 pub mod conformance;
 
@@ -33,6 +33,6 @@ pub use state::{
 };
 pub use state_model::{MemoryTables, StateModel, StateTables, StoredActor, StoredLock};
 
-/// What a store calls, exactly once, when a request has ended: on a thread of the store, or at once if the store does not
-/// take the request. It must not block.
+/// Completion callback of a store request, called exactly once. It runs on a store thread, or inline if the store
+/// rejects the request, and must not block.
 pub type Done<Reply, Error> = Box<dyn FnOnce(Result<Reply, Error>) + Send>;

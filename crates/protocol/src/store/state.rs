@@ -10,26 +10,26 @@ use super::{Done, StoreFailure};
 
 /// The largest state of one actor. A store keeps it in one row and sends it in one message.
 pub const STATE_BYTES_MAX: usize = 64 << 20;
-/// The largest shared value: larger things belong into actors, whose state moves with them.
+/// The largest shared value. Larger data belongs in actors, whose state moves with them.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
-/// The longest name of a shared value, so that names stay fit for an index.
+/// The longest name of a shared value; databases limit the size of index keys.
 pub const VALUE_NAME_BYTES_MAX: usize = 1024;
 /// The most rows that one scan returns.
 pub const SCAN_LIMIT_MAX: u32 = 1000;
-/// One scan returns no further row once it has this many bytes, so that a reply fits one message.
+/// A scan stops adding rows once it has this many bytes, so that a reply fits one message.
 pub const SCAN_BYTES_MAX: usize = 4 << 20;
 
-/// Keeps the state of actors and the values that an application shares. All requests are atomic.
+/// Durable store of actor state and shared application values. Requests are atomic.
 ///
 /// - Every [`Done`] is called exactly once, and a write is durable before it is called with `Ok`.
-/// - DedupTable that one thread submits one after the other take effect in that order.
-/// - The epoch stored for an actor only grows; a write with a lower one is refused.
+/// - Requests that one thread submits one after the other take effect in that order.
+/// - The epoch stored for an actor only grows; a write with a lower one is rejected.
 pub trait StateStore: Send + Sync {
-    /// Hands in one request.
+    /// Submits one request.
     fn submit(&self, request: StateRequest, done: Done<StateReply, StateError>);
 }
 
-/// Whose shared values: names of different spaces never meet.
+/// Namespace of shared values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Space {
     /// Elastin's own rows, such as reminders.
@@ -38,54 +38,54 @@ pub enum Space {
     Tenant(TenantId),
 }
 
-/// Names a shared value or a lock; the two do not meet. Names of a space are ordered by their bytes.
+/// Key of a shared value or a lock. The two are separate; names of a space are ordered by their bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ValueKey {
-    /// Whose it is.
+    /// Its namespace.
     pub space: Space,
     /// Its name, of at most [`VALUE_NAME_BYTES_MAX`] bytes.
     pub name: Bytes,
 }
 
-/// Counts the writes of a store: each gets a higher one, and none is used twice, so a value that was deleted and written
-/// again is not mistaken for the old one.
+/// Number of a write. Versions grow and are never reused, so a value that was deleted and written again differs from
+/// the old one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Version(pub u64);
 
 /// A shared value and the version of the write that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versioned {
-    /// The write it comes from.
+    /// The version of its write.
     pub version: Version,
     /// Its bytes.
     pub value: Bytes,
 }
 
-/// What a swap requires of the value that is there.
+/// Precondition of a swap on the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expected {
-    /// Nothing: whatever is there is replaced.
+    /// No precondition.
     Anything,
-    /// That there is no value.
+    /// The value does not exist.
     Absent,
-    /// That it is of this version.
+    /// The value has this version.
     Version(Version),
 }
 
-/// A lock that was granted. The token is higher than that of every earlier holder.
+/// A granted lock. The token is higher than that of every earlier holder, as a fencing token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockToken {
     /// The lock.
     pub key: ValueKey,
-    /// Which grant of it.
+    /// The grant's fencing token.
     pub token: Version,
 }
 
-/// What can be asked of a [`StateStore`].
+/// A request to a [`StateStore`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StateRequest {
-    /// Makes `epoch` the actor's epoch, if it is higher than the stored one, or the same and claimed by the same node
-    /// before (a repeated claim). From then on no earlier activation can write. Answered by [`StateReply::Claimed`].
+    /// Claims an actor for an activation: stores `epoch`, if it is higher than the stored one, and fences off earlier
+    /// activations. The node that made a claim may repeat it. Answered by [`StateReply::Claimed`].
     Claim {
         /// The actor.
         actor: ActorId,
@@ -109,7 +109,7 @@ pub enum StateRequest {
         state: Bytes,
     },
     /// Removes an actor's state, unless a higher epoch is stored. The epoch itself stays, so that a late activation
-    /// can't bring the state back. Answered by [`StateReply::Deleted`].
+    /// can't restore the state. Answered by [`StateReply::Deleted`].
     Delete {
         /// The actor.
         actor: ActorId,
@@ -121,15 +121,15 @@ pub enum StateRequest {
         /// The value's name.
         key: ValueKey,
     },
-    /// Replaces a shared value if the one there is as expected. Answered by [`StateReply::Swapped`].
+    /// Replaces a shared value by compare-and-swap. Answered by [`StateReply::Swapped`].
     Swap {
         /// The value's name.
         key: ValueKey,
-        /// What must be there.
+        /// The precondition.
         expected: Expected,
         /// The new value, of at most [`VALUE_BYTES_MAX`] bytes; `None` removes the value.
         value: Option<Bytes>,
-        /// A lock that must still be held under this token, so that a holder whose lease ran out can't write.
+        /// A lock that must still be held under this token, which fences off a holder whose lock expired.
         under: Option<LockToken>,
     },
     /// Reads the shared values of a space whose names are in a range, in order. Answered by [`StateReply::Rows`].
@@ -143,23 +143,23 @@ pub enum StateRequest {
         /// The most rows wanted; [`SCAN_LIMIT_MAX`] and [`SCAN_BYTES_MAX`] limit them too.
         limit: u32,
     },
-    /// Takes a lock for some time, if nobody holds it. Answered by [`StateReply::Locked`].
+    /// Acquires a lock for some time, if it is free. Answered by [`StateReply::Locked`].
     ///
-    /// If the reply is lost, the lock stays taken until its time is over.
+    /// If the reply is lost, the lock stays held until it expires.
     Lock {
         /// The lock's name.
         key: ValueKey,
-        /// For how long, unless it is renewed. A store that restarts counts anew.
+        /// Time until it expires, unless renewed. Counted anew when a store restarts.
         ttl: Duration,
     },
-    /// Holds a lock for some time from now on. Answered by [`StateReply::Locked`].
+    /// Extends a lock, counted from now. Answered by [`StateReply::Locked`].
     Renew {
         /// The lock, as granted.
         lock: LockToken,
-        /// For how long.
+        /// Time until it expires.
         ttl: Duration,
     },
-    /// Gives a lock back. Answered by [`StateReply::Unlocked`].
+    /// Releases a lock. Answered by [`StateReply::Unlocked`].
     Unlock {
         /// The lock, as granted.
         lock: LockToken,
@@ -167,7 +167,7 @@ pub enum StateRequest {
 }
 
 impl StateRequest {
-    /// Whether a good outcome changes what is stored.
+    /// Whether success changes the stored data.
     pub fn is_write(&self) -> bool {
         !matches!(
             self,
@@ -175,7 +175,7 @@ impl StateRequest {
         )
     }
 
-    /// Tells a reply that this request can have from one that must be to another.
+    /// Predicate that accepts only replies of the kind this request gets.
     pub fn expects(&self) -> fn(&StateReply) -> bool {
         match self {
             StateRequest::Claim { .. } => |reply| matches!(reply, StateReply::Claimed { .. }),
@@ -192,7 +192,7 @@ impl StateRequest {
         }
     }
 
-    /// Whether it keeps the limits: what every implementation refuses, whatever it holds.
+    /// Checks the limits. Every implementation rejects a violation, whatever it stores.
     pub fn check(&self) -> Result<(), StateError> {
         match self {
             StateRequest::Claim { actor, .. } | StateRequest::Delete { actor, .. } => Ok(actor.key.check()?),
@@ -205,7 +205,7 @@ impl StateRequest {
                 within(value.as_ref().map_or(0, Bytes::len), VALUE_BYTES_MAX)
             }
             StateRequest::Lock { key, .. } => within(key.name.len(), VALUE_NAME_BYTES_MAX),
-            // What is too long to be there is not found.
+            // An oversized key can't have been stored, so it is simply not found.
             StateRequest::Load { .. }
             | StateRequest::Get { .. }
             | StateRequest::Scan { .. }
@@ -214,7 +214,7 @@ impl StateRequest {
         }
     }
 
-    /// The bytes that it carries and that its size may be limited by: keys and values.
+    /// The bytes of its keys and values that count against limits.
     pub fn payload_bytes(&self) -> usize {
         match self {
             StateRequest::Save { state, .. } => state.len(),
@@ -249,7 +249,7 @@ pub enum StateReply {
     },
     /// The actor's state is durable.
     Saved,
-    /// The actor's state is gone.
+    /// The actor's state was deleted.
     Deleted,
     /// The shared value.
     Value(Option<Versioned>),
@@ -262,52 +262,52 @@ pub enum StateReply {
     Rows {
         /// Names and values, ordered by name.
         rows: Vec<(Bytes, Versioned)>,
-        /// There are more in the range: go on after the last name.
+        /// The range has more rows: continue after the last name.
         more: bool,
     },
     /// The lock is held.
     Locked {
-        /// Names this grant in [`StateRequest::Renew`], [`StateRequest::Unlock`] and [`StateRequest::Swap`].
+        /// Identifies this grant in [`StateRequest::Renew`], [`StateRequest::Unlock`] and [`StateRequest::Swap`].
         token: Version,
     },
     /// The lock is free.
     Unlocked,
 }
 
-/// Why a [`StateStore`] did not do what was asked. Unless [`StateError::Failed`] says otherwise, nothing changed.
+/// Error of a [`StateStore`] request. Nothing changed, except possibly after [`StateError::Failed`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum StateError {
-    /// A later activation has claimed the actor, or another node has claimed this epoch. Don't retry: this activation is
-    /// over.
+    /// A later activation has claimed the actor, or another node has claimed this epoch. Don't retry: this activation has
+    /// ended.
     #[error("the actor is claimed by epoch {stored}")]
     Fenced {
-        /// The epoch that is stored.
+        /// The stored epoch.
         stored: ActivationEpoch,
     },
-    /// The shared value was not as expected. Read it, and decide again.
+    /// The precondition of a swap failed. Re-read the value before retrying.
     #[error("the value is not of the expected version")]
     Conflict {
-        /// The version that is there, if any.
+        /// The current version, if the value exists.
         current: Option<Version>,
     },
-    /// Somebody else holds the lock.
+    /// Another holder has the lock.
     #[error("the lock is held for another {remaining:?}")]
     LockHeld {
-        /// How long its holder may still keep it without renewing.
+        /// Time until it expires, unless renewed.
         remaining: Duration,
     },
-    /// The lock is not held under this token any more. What was protected by it may have changed.
+    /// The lock is no longer held under this token. The data it protected may have changed.
     #[error("the lock is no longer held")]
     LockLost,
     /// The state, value or name is too large. Don't retry.
     #[error("{bytes} bytes are more than the {limit} allowed")]
     TooLarge {
-        /// How large it was.
+        /// Its size.
         bytes: usize,
-        /// How large it may be.
+        /// The largest allowed size.
         limit: usize,
     },
-    /// The store failed; see there whether the request may have been applied.
+    /// The store failed; [`StoreFailure::may_be_applied`] reports whether the request may have been applied.
     #[error(transparent)]
     Failed(#[from] StoreFailure),
 }

@@ -1,4 +1,4 @@
-//! What each request to a state store means, over any tables that can hold its rows.
+//! Reference model of the state store, over any tables that can hold its rows.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,32 +12,32 @@ use super::{
     ValueKey, Version, Versioned,
 };
 
-/// Who may write an actor's state. Apart from the state itself, because it is read with every write.
+/// Ownership row of an actor. Separate from the state, because every write reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredActor {
-    /// The highest epoch that claimed or wrote.
+    /// The highest epoch of any claim or write.
     pub epoch: ActivationEpoch,
-    /// The node that claimed this epoch; unknown if it came with a write that no claim preceded.
+    /// The node that claimed this epoch; `None` if a write without a claim raised it.
     pub claimer: Option<NodeId>,
 }
 
-/// A lock that was granted and not given back. It may have run out.
+/// A lock that was granted and not released. It may have expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredLock {
-    /// Names the grant.
+    /// The grant's fencing token.
     pub token: Version,
-    /// For how long it was granted last.
+    /// Time to live of the last grant or renewal.
     pub ttl: Duration,
-    /// When it runs out.
+    /// When it expires.
     pub until: Time,
 }
 
-/// Holds the rows of a state store. A failure in the middle of a request must undo the request's earlier changes, or
+/// Row storage of a state store. A failure in the middle of a request must roll back the request's earlier changes, or
 /// the tables must not be used any further.
 pub trait StateTables {
-    /// Who may write an actor's state, if it was ever claimed or saved.
+    /// The ownership row of an actor, if it was ever claimed or saved.
     fn actor(&self, actor: &ActorId) -> Result<Option<StoredActor>, StoreFailure>;
-    /// Replaces who may write an actor's state. Such rows are never removed: they keep the epoch.
+    /// Replaces the ownership row of an actor. Such rows are never removed: they keep the epoch.
     fn set_actor(&mut self, actor: &ActorId, row: StoredActor) -> Result<(), StoreFailure>;
     /// An actor's state.
     fn state(&self, actor: &ActorId) -> Result<Option<Bytes>, StoreFailure>;
@@ -47,8 +47,8 @@ pub trait StateTables {
     fn value(&self, key: &ValueKey) -> Result<Option<Versioned>, StoreFailure>;
     /// Replaces or removes a shared value.
     fn set_value(&mut self, key: &ValueKey, value: Option<Versioned>) -> Result<(), StoreFailure>;
-    /// Calls `row` with the values of a space in order of their names, from `from` up to but without `until`, until it
-    /// returns `false`.
+    /// Calls `row` with the values of a space in name order, from `from` up to but excluding `until`, until it returns
+    /// `false`.
     fn scan(
         &self,
         space: Space,
@@ -64,31 +64,31 @@ pub trait StateTables {
     fn next_version(&mut self) -> Result<Version, StoreFailure>;
 }
 
-/// The one meaning of [`StateRequest`]s. Pure: time is passed in, and rows are kept by the tables.
+/// Reference semantics of [`StateRequest`]s. Pure: time is passed in, and the tables hold the rows.
 ///
-/// INVARIANT: a request that is refused changes nothing; all checks come before the first change.
+/// INVARIANT: a rejected request changes nothing; all checks come before the first change.
 #[derive(Debug, Default)]
 pub struct StateModel<T> {
     tables: T,
 }
 
 impl<T: StateTables> StateModel<T> {
-    /// A store with these rows.
+    /// A model over these tables.
     pub fn new(tables: T) -> Self {
         Self { tables }
     }
 
-    /// Its rows.
+    /// Its tables.
     pub fn tables(&self) -> &T {
         &self.tables
     }
 
-    /// Gives the tables back.
+    /// Consumes the model and returns its tables.
     pub fn into_tables(self) -> T {
         self.tables
     }
 
-    /// Carries out one request at this time.
+    /// Executes one request at this time.
     pub fn handle(&mut self, now: Time, request: StateRequest) -> Result<StateReply, StateError> {
         request.check()?;
         match request {
@@ -125,7 +125,7 @@ impl<T: StateTables> StateModel<T> {
                 return Err(StateError::Fenced { stored: stored.epoch });
             }
         }
-        // Read first: a state that can't be read must not be claimed, or its error would be met again as "fenced".
+        // Read first: claiming an unreadable state would turn its error into "fenced" on the next attempt.
         let state = self.tables.state(actor)?;
         let claimer = Some(claimer);
         self.tables.set_actor(actor, StoredActor { epoch, claimer })?;
@@ -160,7 +160,7 @@ impl<T: StateTables> StateModel<T> {
         under: Option<LockToken>,
     ) -> Result<StateReply, StateError> {
         if let Some(lock) = &under {
-            self.held(now, lock)?;
+            self.check_held(now, lock)?;
         }
         let current = self.tables.value(key)?.map(|current| current.version);
         let fits = match expected {
@@ -183,7 +183,7 @@ impl<T: StateTables> StateModel<T> {
         let mut bytes = 0;
         let mut more = false;
         self.tables.scan(space, from, until, &mut |name, row| {
-            // One row more than wanted is looked at, to know whether there is one.
+            // Reads one row beyond the limit, to know whether there is more.
             more = rows.len() >= limit || bytes >= SCAN_BYTES_MAX;
             if !more {
                 bytes += name.len() + row.value.len();
@@ -206,12 +206,12 @@ impl<T: StateTables> StateModel<T> {
     }
 
     fn renew(&mut self, now: Time, lock: &LockToken, ttl: Duration) -> Result<StateReply, StateError> {
-        self.held(now, lock)?;
+        self.check_held(now, lock)?;
         self.hold(now, &lock.key, lock.token, ttl)
     }
 
     fn unlock(&mut self, now: Time, lock: &LockToken) -> Result<StateReply, StateError> {
-        self.held(now, lock)?;
+        self.check_held(now, lock)?;
         self.tables.set_lock(&lock.key, None)?;
         Ok(StateReply::Unlocked)
     }
@@ -222,8 +222,8 @@ impl<T: StateTables> StateModel<T> {
         Ok(StateReply::Locked { token })
     }
 
-    /// Whether the lock is held under this token and has not run out.
-    fn held(&self, now: Time, lock: &LockToken) -> Result<(), StateError> {
+    /// Checks that the lock is held under this token and has not expired.
+    fn check_held(&self, now: Time, lock: &LockToken) -> Result<(), StateError> {
         match self.tables.lock(&lock.key)? {
             Some(stored) if stored.token == lock.token && stored.until > now => Ok(()),
             _ => Err(StateError::LockLost),
@@ -231,7 +231,7 @@ impl<T: StateTables> StateModel<T> {
     }
 }
 
-/// Tables in memory: of the memory store and of the simulator.
+/// In-memory tables of the memory store and the simulator.
 #[derive(Debug, Default)]
 pub struct MemoryTables {
     actors: BTreeMap<ActorId, StoredActor>,

@@ -1,4 +1,4 @@
-//! A node that a test drives by hand, without time passing.
+//! A node driven by a test, at a fixed time.
 
 #![allow(dead_code, reason = "each test uses what it needs")]
 
@@ -8,14 +8,14 @@ use bytes::Bytes;
 use elastin_protocol::{Body, Command, Event, Frame, Limits, Member, Node, NodeConfig, SlotTable, View};
 use elastin_types::{ActorId, CallId, Caller, Header, Message, Method, NodeId, SlotEpoch, Time};
 
-/// A node, and how many frames came to it from each peer.
+/// A node, and the number of frames it received from each peer.
 pub(crate) struct Driven {
     pub(crate) node: Node,
     pub(crate) frames: BTreeMap<NodeId, u64>,
 }
 
 impl Driven {
-    /// A node that may act, knows this view and has a link to each other member.
+    /// A node with a valid lease, this view and a link to each other member.
     pub(crate) fn new(me: NodeId, limits: Limits, view: View) -> Self {
         let config = NodeConfig {
             me,
@@ -27,22 +27,22 @@ impl Driven {
             frames: BTreeMap::new(),
         };
         let peers: Vec<NodeId> = view.members.keys().copied().filter(|peer| *peer != me).collect();
-        driven.happens(Event::MayActUntil(Time(u64::MAX)));
-        driven.happens(Event::View(view));
+        driven.handle(Event::MayActUntil(Time(u64::MAX)));
+        driven.handle(Event::View(view));
         for peer in peers {
-            driven.happens(Event::LinkUp { peer });
+            driven.handle(Event::LinkUp { peer });
         }
         driven
     }
 
-    pub(crate) fn happens(&mut self, event: Event) -> Vec<Command> {
+    pub(crate) fn handle(&mut self, event: Event) -> Vec<Command> {
         let mut commands = Vec::new();
         self.node.handle(Time::ZERO, event, &mut commands);
         commands
     }
 
-    /// The next frame of a peer comes, with this in it.
-    pub(crate) fn hears(&mut self, from: NodeId, body: Body) -> Vec<Command> {
+    /// The node receives the next frame of a peer, with this body.
+    pub(crate) fn receive(&mut self, from: NodeId, body: Body) -> Vec<Command> {
         let number = self.frames.entry(from).or_default();
         *number += 1;
         let frame = Frame {
@@ -51,11 +51,11 @@ impl Driven {
             sent_at: Time::ZERO,
             body: Some(body),
         };
-        self.happens(Event::Frame { from, frame })
+        self.handle(Event::Frame { from, frame })
     }
 }
 
-/// A view of these members in which one owns all slots.
+/// A view of these members with one owner of all slots.
 pub(crate) fn view(
     revision: u64,
     members: impl IntoIterator<Item = (NodeId, Member)>,
@@ -75,7 +75,7 @@ pub(crate) fn servers(nodes: &[NodeId]) -> impl Iterator<Item = (NodeId, Member)
     nodes.iter().map(|node| (*node, Member::SERVER))
 }
 
-/// A call of a client.
+/// A call from a client.
 pub(crate) fn call(call: CallId, target: ActorId) -> Message {
     Message {
         target,

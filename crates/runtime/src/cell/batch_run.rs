@@ -1,4 +1,4 @@
-//! A worker's visit to an actor: as many turns in one go as others can wait for.
+//! A worker's run of a batch: several turns of one actor, bounded so that other actors get their share.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -9,50 +9,50 @@ use elastin_actor::{AtOnce, Handlers, Instance, Invoke, Scope};
 use elastin_types::{CallError, NotDelivered, Time};
 
 use super::{ActorCell, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
-use crate::cell::flags::Mark;
+use crate::cell::flags::Flag;
 use crate::cell::mailbox::{AnyTurn, Batch};
-use crate::cell::run::{Ran, saves_each_turn};
+use crate::cell::run::{TurnOutcome, saves_each_turn};
 use crate::cell::state::CellGuard;
-use crate::cell::suspend::Woken;
+use crate::cell::suspend::WakeTarget;
 
-/// How many turns a worker runs in one visit to an actor while others wait for a worker: a full mailbox. An actor that many
-/// call at once comes to the end of its mail that way, and goes on with calls that need no mailbox.
+/// How many turns a worker runs in one batch while other cells wait: a full mailbox. The actor drains its mailbox that
+/// way and returns to inline calls.
 const TURNS_PER_BATCH: u32 = 1024;
 
-/// The same while somebody waits for room in the mailbox: messages that are run soon after they are sent are still in the
-/// processor's cache. Also after how many turns a worker looks at the clock.
+/// The same while senders wait for room in the mailbox: recently sent messages are still in the CPU cache. Also the
+/// interval at which the clock is read.
 const TURNS_FOR_ROOM: u32 = 128;
 
-/// How long a visit lasts about while others wait for a worker. A turn is never interrupted, so it may last longer.
+/// How long a batch may last while other cells wait. A turn is never interrupted, so it can last longer.
 const BATCH_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// How long a worker waits for more when it has run all that was told: who tells is most likely about to tell more, and finds
-/// the actor awake. Each message that found it asleep would cost its sender a wake-up.
+/// How long a worker spins for more one-way messages after it drained them. The sender is likely to send more; every
+/// message that finds the actor idle would cost the sender a wake-up.
 const BATCH_SPIN: Duration = Duration::from_micros(2);
 
-/// If fewer than so many have come meanwhile, a worker waits for more before it looks: it is quicker than those who tell. A look for
-/// each message would take the mailbox from them every time.
-const FEW: usize = 16;
+/// If fewer messages arrived, the worker spins before it takes the lock again, because it outruns the senders. Locking
+/// for each message would contend with them.
+const FEW_MESSAGES: usize = 16;
 
-/// How long a visit lasts already.
+/// Progress of a batch run.
 pub(super) struct BatchRun {
     pub(super) turns: u32,
     turns_max: u32,
-    /// It began with one turn, for which the clock is not worth a look.
+    /// The batch began with a single turn, which is not worth a clock read.
     single: bool,
-    /// How many turns were in the mailbox when the worker last looked.
+    /// How many turns the mailbox held when the worker last drained it.
     found: usize,
-    /// When the worker first looked at the clock.
+    /// When the worker first read the clock.
     since: Option<Time>,
-    /// Something was told since the worker last waited for more.
-    told: bool,
-    /// Who is woken at the end.
-    room: Vec<Waker>,
+    /// Whether a one-way message ran since the worker last spun for more.
+    ran_tell: bool,
+    /// Senders to wake when the batch ends.
+    room_waiters: Vec<Waker>,
 }
 
 impl BatchRun {
-    /// A visit that begins with so many turns. Brief ones are run to the end of the mail, if that takes no longer than visits
-    /// may: then calls need no mailbox again.
+    /// Begins a batch of this many turns. Cheap turns run until the mailbox is empty, within the time limit, so that
+    /// calls can run inline again.
     pub(super) fn begin(turns: usize, is_inline_cheap: bool) -> Self {
         Self {
             turns: 0,
@@ -60,17 +60,17 @@ impl BatchRun {
             single: turns <= 1,
             found: turns,
             since: None,
-            told: false,
-            room: Vec::new(),
+            ran_tell: false,
+            room_waiters: Vec::new(),
         }
     }
 
-    /// Whether others should get their turn. Looks at the clock after the first, second, fourth, … turn, so that a visit is
-    /// at most twice as long as it should be, and the clock costs little.
+    /// Whether the batch has reached its limit. Reads the clock after the first, second, fourth, … turn: a batch lasts
+    /// at most twice its limit, and clock reads stay rare.
     #[inline]
     pub(super) fn is_long(&mut self, now: impl FnOnce() -> Time) -> bool {
-        let looks = self.turns.is_power_of_two() || self.turns.is_multiple_of(TURNS_FOR_ROOM);
-        if !looks || (self.single && self.turns == 1) {
+        let reads_clock = self.turns.is_power_of_two() || self.turns.is_multiple_of(TURNS_FOR_ROOM);
+        if !reads_clock || (self.single && self.turns == 1) {
             return false;
         }
         let now = now();
@@ -79,81 +79,81 @@ impl BatchRun {
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// A worker's visit: polls the suspended turn, or runs some turns out of the mailbox. Says who is to know, if a turn that waits
-    /// was woken meanwhile.
-    pub(super) fn visit(&self) -> Woken {
-        let mut mailbox = self.lock();
-        mailbox.set(Mark::Scheduled, false);
-        if mailbox.is(Mark::Orphan) {
-            // The cell was scheduled for an activation that is gone; its last turn lets the next one go on.
-            return Woken::Nobody;
+    /// Runs a scheduled cell: polls the suspended turn, or runs turns out of the mailbox. Returns the target to notify if a
+    /// suspended turn was woken meanwhile.
+    pub(super) fn run_scheduled(&self) -> WakeTarget {
+        let mut guard = self.lock();
+        guard.set(Flag::Scheduled, false);
+        if guard.is(Flag::Orphan) {
+            // The cell was scheduled for a discarded activation. Its last turn schedules the next activation.
+            return WakeTarget::None;
         }
-        if let Some(suspended) = mailbox.rest_if_any().and_then(|rest| rest.suspended.take()) {
-            mailbox.set(Mark::Woken, false);
-            mailbox.set(Mark::Suspended, false);
-            drop(mailbox);
-            let ran = self.resume_turn(suspended, None);
-            return self.settle_resumed(ran);
+        if let Some(suspended) = guard.cold_if_any().and_then(|cold| cold.suspended.take()) {
+            guard.set(Flag::Woken, false);
+            guard.set(Flag::Suspended, false);
+            drop(guard);
+            let outcome = self.resume_turn(suspended, None);
+            return self.settle_resumed(outcome);
         }
         if A::SHARES {
-            let rest = mailbox.rest_if_any();
-            if rest.is_some_and(|rest| rest.sharing.is_some()) {
-                self.run_interleaved(mailbox);
-                return Woken::Nobody;
+            let cold = guard.cold_if_any();
+            if cold.is_some_and(|cold| cold.interleaved.is_some()) {
+                self.run_interleaved(guard);
+                return WakeTarget::None;
             }
-            let front = mailbox.rest_if_any().and_then(|rest| rest.queue.front());
-            if front.is_some_and(begins_sharing) && mailbox.is_waiting() {
-                self.begin_sharing(mailbox);
-                return Woken::Nobody;
+            let front = guard.cold_if_any().and_then(|cold| cold.mailbox.front());
+            if front.is_some_and(begins_interleaving) && guard.is_waiting() {
+                self.begin_interleaving(guard);
+                return WakeTarget::None;
             }
         }
-        let Some(instance) = mailbox.take_waiting() else {
-            return Woken::Nobody;
+        let Some(instance) = guard.take_waiting() else {
+            return WakeTarget::None;
         };
-        let rest = mailbox.rest();
-        let batch = rest.queue.take_batch();
-        let room = std::mem::take(&mut rest.room);
-        drop(mailbox);
-        let mut visit = BatchRun::begin(batch.waiting(), self.idle.turns.is_inline_cheap());
-        self.make_room(&mut visit, room);
-        self.run_batch(instance, batch, visit)
+        let cold = guard.cold();
+        let batch = cold.mailbox.take_batch();
+        let room_waiters = std::mem::take(&mut cold.room_waiters);
+        drop(guard);
+        let mut run = BatchRun::begin(batch.waiting(), self.idle.turn_cost.is_inline_cheap());
+        self.wake_room_waiters(&mut run, room_waiters);
+        self.run_batch(instance, batch, run)
     }
 
-    fn run_batch(&self, mut instance: Box<Instance<A>>, mut batch: Batch<A>, mut visit: BatchRun) -> Woken {
-        // Turns that are over but not saved: one save serves them all.
+    fn run_batch(&self, mut instance: Box<Instance<A>>, mut batch: Batch<A>, mut run: BatchRun) -> WakeTarget {
+        // Finished turns that are not saved yet: one save covers them all.
         let mut unsaved = Vec::new();
         let mut locked = None;
-        let ran = loop {
+        let outcome = loop {
             let Some(turn) = batch.next() else {
-                // What came meanwhile is part of the visit, unless something is to be done before.
+                // Messages that arrived meanwhile belong to the batch, unless a save comes first.
                 if unsaved.is_empty() {
-                    locked = self.take_more(&mut batch, &mut visit);
+                    locked = self.take_more(&mut batch, &mut run);
                     if locked.is_none() {
                         continue;
                     }
                 }
-                break Ran::Skipped(instance);
+                break TurnOutcome::Skipped(instance);
             };
-            if A::SHARES && begins_sharing(&turn) {
+            if A::SHARES && begins_interleaving(&turn) {
                 batch.put_back(turn);
-                break Ran::Skipped(instance);
+                break TurnOutcome::Skipped(instance);
             }
-            // A turn that waits has the instance, so nothing could be saved meanwhile. It might even wait for a caller whom one
-            // of the unsaved replies would let go on.
+            // A suspended turn holds the instance, so nothing could be saved meanwhile. It might even wait for a caller
+            // that one of the unsaved replies would resume.
             if !unsaved.is_empty() && turn.may_wait() {
                 batch.put_back(turn);
-                break Ran::Skipped(instance);
+                break TurnOutcome::Skipped(instance);
             }
             if !saves_each_turn::<A>() && !turn.may_wait() {
-                match self.run_plain_turns(instance, turn, &mut batch, &mut visit) {
+                match self.run_plain_turns(instance, turn, &mut batch, &mut run) {
                     ControlFlow::Continue(next) => instance = next,
-                    ControlFlow::Break(ran) => break ran,
+                    ControlFlow::Break(outcome) => break outcome,
                 }
                 continue;
             }
-            visit.turns += 1;
+            run.turns += 1;
             match self.run_turn(instance, turn) {
-                Ran::Over(next, turn) => {
+                TurnOutcome::Done(next, turn) => {
                     instance = next;
                     if saves_each_turn::<A>() && instance.changed {
                         unsaved.push(turn);
@@ -161,114 +161,113 @@ impl<A: Handlers> ActorCell<A> {
                         batch.keep(over);
                     }
                 }
-                Ran::Skipped(next) => instance = next,
-                ran => break ran,
+                TurnOutcome::Skipped(next) => instance = next,
+                outcome => break outcome,
             }
-            if self.ends(&mut visit) {
-                break Ran::Skipped(instance);
+            if self.must_end(&mut run) {
+                break TurnOutcome::Skipped(instance);
             }
         };
-        self.count_turns(u64::from(visit.turns));
-        let mailbox = locked.unwrap_or_else(|| self.lock());
-        let woken = self.end_batch(mailbox, ran, batch, unsaved);
-        visit.room.into_iter().for_each(Waker::wake);
+        self.count_turns(u64::from(run.turns));
+        let guard = locked.unwrap_or_else(|| self.lock());
+        let woken = self.end_batch(guard, outcome, batch, unsaved);
+        run.room_waiters.into_iter().for_each(Waker::wake);
         woken
     }
 
-    /// Takes what has come since a batch was taken that is over. If there is nothing, gives the lock: nothing comes then before
-    /// the visit has ended.
-    fn take_more(&self, batch: &mut Batch<A>, visit: &mut BatchRun) -> Option<CellGuard<'_, A>> {
-        if visit.found < FEW && self.may_spin_for_more(visit) && !self.spin_for_more(visit) {
+    /// Takes the messages that arrived since the last drain. Returns the lock if there are none, so that none arrives
+    /// before the batch ends.
+    fn take_more(&self, batch: &mut Batch<A>, run: &mut BatchRun) -> Option<CellGuard<'_, A>> {
+        if run.found < FEW_MESSAGES && self.may_spin_for_more(run) && !self.spin_for_more(run) {
             return Some(self.lock());
         }
         loop {
-            let mut mailbox = self.lock();
-            if !mailbox.is(Mark::Orphan) && mailbox.queued() > 0 {
-                let rest = mailbox.rest();
-                rest.queue.exchange(batch);
-                visit.found = batch.waiting();
-                let room = std::mem::take(&mut rest.room);
-                drop(mailbox);
-                self.make_room(visit, room);
+            let mut guard = self.lock();
+            if !guard.is(Flag::Orphan) && guard.queued() > 0 {
+                let cold = guard.cold();
+                cold.mailbox.exchange(batch);
+                run.found = batch.waiting();
+                let room_waiters = std::mem::take(&mut cold.room_waiters);
+                drop(guard);
+                self.wake_room_waiters(run, room_waiters);
                 return None;
             }
-            if !self.may_spin_for_more(visit) {
-                return Some(mailbox);
+            if !self.may_spin_for_more(run) {
+                return Some(guard);
             }
-            drop(mailbox);
-            if !self.spin_for_more(visit) {
+            drop(guard);
+            if !self.spin_for_more(run) {
                 return Some(self.lock());
             }
         }
     }
 
-    /// Wakes those who wait for room in a mailbox out of which a batch was taken: all at once and before the batch runs, so that
-    /// they fill the mailbox again meanwhile. Where turns are brief, only the end of the visit wakes them: then they find the
-    /// actor idle, and run what they tell themselves.
-    fn make_room(&self, visit: &mut BatchRun, waiting: Vec<Waker>) {
-        if self.idle.turns.is_inline_cheap() {
-            visit.room.extend(waiting);
+    /// Wakes senders that wait for room, before the batch runs, so that they refill the mailbox meanwhile. Where turns
+    /// are cheap they are woken at the end of the batch: they then find the actor idle and run inline.
+    fn wake_room_waiters(&self, run: &mut BatchRun, waiting: Vec<Waker>) {
+        if self.idle.turn_cost.is_inline_cheap() {
+            run.room_waiters.extend(waiting);
             return;
         }
         if waiting.is_empty() {
             return;
         }
-        visit.turns_max = TURNS_FOR_ROOM;
+        run.turns_max = TURNS_FOR_ROOM;
         waiting.into_iter().for_each(Waker::wake);
-        // They are in the queue of this worker, which has a batch to run first.
-        self.shared.scheduler.wake_one();
+        // The woken tasks are in the run queue of this worker, which has a batch to run first.
+        self.runtime.scheduler.wake_one();
     }
 
-    /// Whether more of what was told is worth waiting for. Brief turns are run by those who tell them.
-    fn may_spin_for_more(&self, visit: &BatchRun) -> bool {
-        visit.told && !self.idle.turns.is_inline_cheap() && !self.shared.scheduler.others_wait()
+    /// Whether spinning for more one-way messages is worthwhile. Senders run cheap turns inline.
+    fn may_spin_for_more(&self, run: &BatchRun) -> bool {
+        run.ran_tell && !self.idle.turn_cost.is_inline_cheap() && !self.runtime.scheduler.has_other_work()
     }
 
-    /// Waits a moment for more of what somebody tells. Says whether the visit may go on.
-    fn spin_for_more(&self, visit: &mut BatchRun) -> bool {
-        visit.told = false;
-        let end = self.shared.clock.now() + BATCH_SPIN;
-        while self.shared.clock.now() < end {
+    /// Spins for more one-way messages. Returns whether the batch may continue.
+    fn spin_for_more(&self, run: &mut BatchRun) -> bool {
+        run.ran_tell = false;
+        let end = self.runtime.clock.now() + BATCH_SPIN;
+        while self.runtime.clock.now() < end {
             std::hint::spin_loop();
         }
-        !self.ends(visit)
+        !self.must_end(run)
     }
 
-    /// Ends a visit: what was not run goes back to the front of the queue, under the same lock under which the actor
-    /// becomes available again, so that nothing overtakes it.
+    /// Ends a batch. Turns that did not run return to the front of the mailbox. This happens under the lock that makes the
+    /// actor available again, so that no message overtakes them.
     fn end_batch(
         &self,
-        mut mailbox: CellGuard<'_, A>,
-        ran: Ran<A>,
+        mut guard: CellGuard<'_, A>,
+        outcome: TurnOutcome<A>,
         batch: Batch<A>,
         unsaved: Vec<AnyTurn<A>>,
-    ) -> Woken {
-        if mailbox.is(Mark::Orphan) || mailbox.epoch().is_none() {
-            // The activation was discarded during the visit, and what was not run has no place here any longer.
-            let woken = self.settle_turn(mailbox, ran, unsaved);
+    ) -> WakeTarget {
+        if guard.is(Flag::Orphan) || guard.epoch().is_none() {
+            // The activation was discarded during the batch; turns that did not run are rejected.
+            let woken = self.settle_turn(guard, outcome, unsaved);
             for mut turn in batch.into_waiting() {
                 turn.as_mut().fail(CallError::NotDelivered(NotDelivered::NotHere));
             }
             return woken;
         }
-        mailbox.rest().queue.give_back(batch);
-        self.settle_turn(mailbox, ran, unsaved)
+        guard.cold().mailbox.give_back(batch);
+        self.settle_turn(guard, outcome, unsaved)
     }
 
-    /// Runs turns that never wait, the one given and those that follow it, in one scope: to enter one for each would cost
-    /// more than most of them do themselves. Breaks when the visit is over.
+    /// Runs turns that never suspend, starting with the given one, in a single scope: entering a scope per turn would
+    /// cost more than most of these turns. Breaks when the batch ends.
     fn run_plain_turns(
         &self,
         mut instance: Box<Instance<A>>,
         mut turn: AnyTurn<A>,
         batch: &mut Batch<A>,
-        visit: &mut BatchRun,
-    ) -> ControlFlow<Ran<A>, Box<Instance<A>>> {
+        run: &mut BatchRun,
+    ) -> ControlFlow<TurnOutcome<A>, Box<Instance<A>>> {
         Scope::enter_batch(&mut instance);
         loop {
             match turn.as_mut().run_at_once(&mut instance) {
-                AtOnce::Told => {
-                    visit.told = true;
+                AtOnce::OneWay => {
+                    run.ran_tell = true;
                     batch.keep(turn);
                 }
                 AtOnce::Replies => {
@@ -283,14 +282,14 @@ impl<A: Handlers> ActorCell<A> {
                     return ControlFlow::Continue(instance);
                 }
                 AtOnce::Panicked => {
-                    visit.turns += 1;
+                    run.turns += 1;
                     return self.contain_plain_panic(instance, turn);
                 }
             }
-            visit.turns += 1;
-            if self.ends(visit) {
+            run.turns += 1;
+            if self.must_end(run) {
                 Scope::leave_batch(&mut instance);
-                return ControlFlow::Break(Ran::Skipped(instance));
+                return ControlFlow::Break(TurnOutcome::Skipped(instance));
             }
             match batch.next() {
                 Some(next) => turn = next,
@@ -302,13 +301,13 @@ impl<A: Handlers> ActorCell<A> {
         }
     }
 
-    /// A turn that never waits panicked within a visit. An actor that it only read goes on.
+    /// Contains the panic of a turn that never suspends. An actor that the turn only read survives.
     #[cold]
     fn contain_plain_panic(
         &self,
         mut instance: Box<Instance<A>>,
         mut turn: AnyTurn<A>,
-    ) -> ControlFlow<Ran<A>, Box<Instance<A>>> {
+    ) -> ControlFlow<TurnOutcome<A>, Box<Instance<A>>> {
         self.count_panic();
         let then = if turn.read_only() {
             Scope::end_in_batch(&mut instance, || turn.method());
@@ -317,27 +316,27 @@ impl<A: Handlers> ActorCell<A> {
         } else {
             drop(Scope::leave());
             drop_contained(instance);
-            ControlFlow::Break(Ran::Lost(None))
+            ControlFlow::Break(TurnOutcome::Lost(None))
         };
         turn.as_mut().fail(CallError::Panicked);
         drop_contained(turn);
         then
     }
 
-    /// Whether a visit should end before its next turn.
+    /// Whether the batch must end before its next turn.
     #[inline]
-    fn ends(&self, visit: &mut BatchRun) -> bool {
+    fn must_end(&self, run: &mut BatchRun) -> bool {
         self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0
-            || self.shared.scheduler.look_whether_fenced()
-            || (visit.is_long(|| self.shared.clock.now()) && self.shared.scheduler.others_wait())
+            || self.runtime.scheduler.is_fenced_now()
+            || (run.is_long(|| self.runtime.clock.now()) && self.runtime.scheduler.has_other_work())
     }
 
     pub(super) fn count_turns(&self, turns: u64) {
-        self.shared.turns.fetch_add(turns, Ordering::Relaxed);
+        self.runtime.turns.fetch_add(turns, Ordering::Relaxed);
     }
 }
 
-/// Whether a turn waits while others share its actor. One that shares it but never waits can as well have it for itself.
-fn begins_sharing<A>(turn: &AnyTurn<A>) -> bool {
+/// Whether the turn starts interleaving. A shared turn that never suspends can run exclusively instead.
+fn begins_interleaving<A>(turn: &AnyTurn<A>) -> bool {
     turn.shared() && turn.may_wait()
 }

@@ -1,4 +1,4 @@
-//! How messages come into an actor's mailbox, and leave it.
+//! Enqueueing messages into an actor's mailbox, and sending their replies.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,138 +7,149 @@ use std::task::Waker;
 use elastin_actor::{Handlers, Host, Made, Posted, ReplyTo};
 use elastin_types::{ActivationEpoch, CallError, NotDelivered, Overloaded};
 
-use super::{ActorCell, MAIL};
-use crate::cell::flags::Mark;
+use super::{ActorCell, MESSAGES};
+use crate::cell::flags::Flag;
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::CellGuard;
 use crate::inner::RuntimeInner;
 use crate::scheduler::WakeMode;
 use crate::{ActivateError, InboundMessage};
 
-/// How many messages come together in a mailbox before another worker is woken for a tell.
-const NUDGE_AT: usize = 16;
+/// Backlog at which a one-way message wakes another worker.
+const WAKE_AT_BACKLOG: usize = 16;
 
 impl<A: Handlers> ActorCell<A> {
-    pub(super) fn post_call(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError> {
+    pub(super) fn post_call(&self, call: &mut dyn Posted<A>, room_waker: Option<&Waker>) -> Result<(), CallError> {
         loop {
-            let mailbox = self.lock();
-            if mailbox.epoch().is_some() || mailbox.is(Mark::Rerouting) {
-                return self.push(mailbox, call, room);
+            let guard = self.lock();
+            if guard.epoch().is_some() || guard.is(Flag::Rerouting) {
+                return self.push(guard, call, room_waker);
             }
-            drop(mailbox);
-            if self.shared.is_stopped() {
+            drop(guard);
+            if self.runtime.is_stopped() {
                 return Err(CallError::NotDelivered(NotDelivered::ShuttingDown));
             }
-            let Some(grant) = self.shared.outside.may_activate_here(&self.actor()) else {
-                self.send_out(call.boxed());
+            let Some(grant) = self.runtime.remote.may_activate_here(&self.actor()) else {
+                self.send_remote(call.boxed());
                 return Ok(());
             };
             match self.activate_from(grant.epoch, grant.image, Vec::new()) {
                 Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => {}
                 Err((error, _)) => {
-                    tracing::error!(actor = ?self.actor(), %error, "an actor can't be activated");
+                    tracing::error!(actor = ?self.actor(), %error, "cannot activate the actor");
                     return Err(CallError::NotDelivered(NotDelivered::StateUnavailable));
                 }
             }
         }
     }
 
-    /// Puts a call into the mailbox of an active actor.
+    /// Enqueues a call into the mailbox of an active actor.
     #[inline]
     pub(super) fn push(
         &self,
-        mut mailbox: CellGuard<'_, A>,
+        mut guard: CellGuard<'_, A>,
         call: &mut dyn Posted<A>,
-        room: Option<&Waker>,
+        room_waker: Option<&Waker>,
     ) -> Result<(), CallError> {
         let message_context = call.message_context();
         let one_way = message_context.one_way();
         if !one_way
             && let Some(chain) = message_context.chain()
-            && let Some(rest) = mailbox.rest_if_any()
-            && rest.belongs(chain)
+            && let Some(cold) = guard.cold_if_any()
+            && cold.belongs(chain)
         {
-            return self.push_into_cycle(mailbox, call);
+            return self.push_into_cycle(guard, call);
         }
-        let rest = mailbox.rest();
-        if rest.queue.len() >= self.shared.settings.mailbox_max {
-            if let Some(room) = room
-                && !rest.room.iter().any(|known| known.will_wake(room))
+        let cold = guard.cold();
+        if cold.mailbox.len() >= self.runtime.settings.mailbox_max {
+            if let Some(room_waker) = room_waker
+                && !cold.room_waiters.iter().any(|known| known.will_wake(room_waker))
             {
-                rest.room.push(room.clone());
+                cold.room_waiters.push(room_waker.clone());
             }
-            self.shared.overloads.fetch_add(1, Ordering::Relaxed);
+            self.runtime.overloads.fetch_add(1, Ordering::Relaxed);
             return Err(CallError::Overloaded(Overloaded::Actor));
         }
-        rest.queue.push(call);
-        let queued = rest.queue.len();
-        // Where there was mail before, whoever has the instance knows already.
-        if self.attention() & MAIL == 0 {
-            // Inside the lock: an inline call that the sender makes after this must see that there is mail before it.
-            self.raise(MAIL);
-            if let Some(instance) = self.take_idle(&mailbox) {
-                mailbox.rest().waiting = Some(instance);
+        cold.mailbox.push(call);
+        let queued = cold.mailbox.len();
+        // If there were messages before, the holder of the instance knows already.
+        if self.attention() & MESSAGES == 0 {
+            // Under the lock: a later inline call of the same sender must see that an earlier message is queued.
+            self.raise(MESSAGES);
+            if let Some(instance) = self.take_idle(&guard) {
+                guard.cold().waiting = Some(instance);
             }
         }
-        // Who calls waits, and its thread is free for this actor. Who tells goes on: when some mail has come together,
-        // another worker should begin with it, but not for every single message.
-        let has_gathered = one_way && queued == NUDGE_AT;
-        let is_awaited = mailbox.is_waiting() || self.may_begin_shared(&mut mailbox);
-        if is_awaited && !mailbox.is(Mark::Scheduled) {
-            self.schedule(mailbox, if has_gathered { WakeMode::Now } else { WakeMode::Later });
+        // A caller waits for its reply, so its thread can run this actor. The sender of a one-way message carries on:
+        // once a backlog has formed another worker is woken, but not for each message.
+        let reached_backlog = one_way && queued == WAKE_AT_BACKLOG;
+        let is_runnable = guard.is_waiting() || self.may_begin_shared(&mut guard);
+        if is_runnable && !guard.is(Flag::Scheduled) {
+            self.schedule(
+                guard,
+                if reached_backlog {
+                    WakeMode::Now
+                } else {
+                    WakeMode::Later
+                },
+            );
         } else {
-            drop(mailbox);
+            drop(guard);
         }
-        if has_gathered {
-            // Its backlog counts, even if no turn of it ends in this period.
+        if reached_backlog {
+            // The backlog is reported even if no turn ends in this period.
             self.profile.change(|profile| {
-                profile.tables(|| self.is_busy());
+                profile.tables(|| self.mark_active());
             });
-            // Whoever runs it right now sees the mail.
-            if is_awaited {
-                self.shared.scheduler.wake_one();
+            // If the actor is running, its current worker sees the messages.
+            if is_runnable {
+                self.runtime.scheduler.wake_one();
             }
         }
         Ok(())
     }
 
-    /// Sends a turn to wherever the actor is.
-    pub(super) fn send_out(&self, turn: AnyTurn<A>) {
-        if let Some((message, reply)) = turn.encode(&self.actor(), &*self.shared) {
-            self.shared.send(Arc::new(message), reply);
+    /// Sends a turn to the node that hosts the actor.
+    pub(super) fn send_remote(&self, turn: AnyTurn<A>) {
+        if let Some((message, reply)) = turn.encode(&self.actor(), &*self.runtime) {
+            self.runtime.send(Arc::new(message), reply);
         }
     }
 
-    /// Sends a turn's reply and gives back the turn, unless the node is fenced: then the reply leaves later.
+    /// Sends a turn's reply and returns the turn. While the node is fenced the reply is deferred.
     #[inline]
     pub(super) fn reply(&self, mut turn: AnyTurn<A>) -> Option<AnyTurn<A>> {
-        if self.shared.scheduler.is_fenced() {
-            self.shared.when_unfenced(move || turn.as_mut().reply());
+        if self.runtime.scheduler.is_fenced() {
+            self.runtime.when_unfenced(move || turn.as_mut().reply());
             return None;
         }
         turn.as_mut().reply();
         Some(turn)
     }
 
-    /// InboundMessage from elsewhere for an activation that is here.
-    pub(super) fn deliver_mail(&self, mail: InboundMessage, epoch: ActivationEpoch) -> Result<(), Box<InboundMessage>> {
+    /// Enqueues an inbound message for the local activation with this epoch.
+    pub(super) fn deliver_message(
+        &self,
+        inbound: InboundMessage,
+        epoch: ActivationEpoch,
+    ) -> Result<(), Box<InboundMessage>> {
         if self.lock().epoch() != Some(epoch) {
-            return Err(Box::new(mail));
+            return Err(Box::new(inbound));
         }
-        let turn = match decode::<A>(&self.shared, mail) {
+        let turn = match decode::<A>(&self.runtime, inbound) {
             Ok(turn) => turn,
             Err((reply, error)) => {
                 match reply {
                     Some(reply) => reply.complete(Err(error)),
-                    None => tracing::warn!(actor = ?self.actor(), %error, "a message can't be run"),
+                    None => tracing::warn!(actor = ?self.actor(), %error, "dropping a message that cannot be decoded"),
                 }
                 return Ok(());
             }
         };
-        let mailbox = self.lock();
-        if mailbox.epoch() != Some(epoch) {
-            drop(mailbox);
-            return match turn.encode(&self.actor(), &*self.shared) {
+        let guard = self.lock();
+        if guard.epoch() != Some(epoch) {
+            drop(guard);
+            return match turn.encode(&self.actor(), &*self.runtime) {
                 Some((message, reply)) => Err(Box::new(InboundMessage {
                     message: Arc::new(message),
                     reply,
@@ -147,25 +158,25 @@ impl<A: Handlers> ActorCell<A> {
             };
         }
         let mut made = Made::new(turn);
-        if let Err(why) = self.push(mailbox, &mut made, None)
+        if let Err(error) = self.push(guard, &mut made, None)
             && let Some(mut turn) = made.into_turn()
         {
-            turn.as_mut().fail(why);
+            turn.as_mut().fail(error);
         }
         Ok(())
     }
 }
 
-/// Makes a turn of mail.
+/// Decodes an inbound message into a turn.
 pub(super) fn decode<A: Handlers>(
-    shared: &Arc<RuntimeInner>,
-    mail: InboundMessage,
+    runtime: &Arc<RuntimeInner>,
+    inbound: InboundMessage,
 ) -> Result<AnyTurn<A>, (Option<Box<ReplyTo>>, CallError)> {
-    let InboundMessage { message, reply } = mail;
+    let InboundMessage { message, reply } = inbound;
     let reply = match reply {
         Some(slot) => Some(Box::new(ReplyTo::slot(slot))),
         None if message.header.one_way => None,
-        None => Some(Box::new(ReplyTo::host(shared.clone(), message.header.call))),
+        None => Some(Box::new(ReplyTo::host(runtime.clone(), message.header.call))),
     };
     A::decode(message, reply).map_err(|undecoded| (undecoded.reply, CallError::Rejected(undecoded.why)))
 }

@@ -1,4 +1,4 @@
-//! A cell whatever its actor type, as the runtime sees it.
+//! Type-erased view of a cell, as the runtime uses it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use elastin_types::{ActivationEpoch, ActorStats, Time};
 use crate::scheduler::Runnable;
 use crate::{ActivateError, FreezeDone, InboundMessage, StateImage};
 
-/// A cell whatever its actor type.
+/// A cell of any actor type.
 pub(crate) trait ErasedCell: CellHandle + Runnable {
-    /// An `Arc<dyn Invoke<A>>` in a box, for references of the actor's own type.
+    /// A boxed `Arc<dyn Invoke<A>>`, for references of the actor's own type.
     fn target(self: Arc<Self>) -> Box<dyn Any>;
 
-    /// Whether there is no activation and no mail, so that the cell can be forgotten.
+    /// Whether there is neither an activation nor a message, so that the cell can be removed.
     fn is_empty(&self) -> bool;
 
     /// The epoch of the activation, if there is one.
     fn epoch(&self) -> Option<ActivationEpoch>;
 
-    fn deliver(&self, mail: InboundMessage, epoch: ActivationEpoch) -> Result<(), Box<InboundMessage>>;
+    fn deliver(&self, inbound: InboundMessage, epoch: ActivationEpoch) -> Result<(), Box<InboundMessage>>;
 
     fn activate(
         &self,
         epoch: ActivationEpoch,
         image: Option<StateImage>,
-        mail: Vec<InboundMessage>,
+        messages: Vec<InboundMessage>,
     ) -> Result<(), (ActivateError, Vec<InboundMessage>)>;
 
     fn freeze(&self, epoch: ActivationEpoch, deadline: Time, done: FreezeDone);
@@ -38,43 +38,43 @@ pub(crate) trait ErasedCell: CellHandle + Runnable {
 
     fn discard(&self, epoch: ActivationEpoch) -> Vec<InboundMessage>;
 
-    /// Passivates the actor if it has done nothing since the last time it was asked.
+    /// Passivates the actor if it has been unused since the last call.
     fn passivate_if_unused(&self);
 
-    /// Passivates the actor as soon as it has no mail.
+    /// Passivates the actor once its mailbox is empty.
     fn deactivate_when_idle(&self);
 
-    /// What was measured since the last time; `None` if there is no activation. The second part is what counts for the
-    /// server as a whole.
+    /// Measurements since the last report; `None` without an activation. The second part counts towards the server's
+    /// totals.
     fn report(&self, listed: bool, period: Period) -> Option<(Option<ActorStats>, Load)>;
 
-    /// What is known of an activation that did nothing in this period; `None` if it did something, and has reported.
+    /// Measurements of an activation that was idle in this period; `None` if it has reported already.
     fn report_idle(&self, period: Period) -> Option<ActorStats>;
 
-    /// Ends everything, because the runtime ends.
+    /// Tears down the activation at shutdown.
     fn tear_down(&self);
 
-    /// Whether no turn of this actor runs or could run at this moment. One that waits for something outside may be under way.
+    /// Whether no turn of this actor runs or could run right now. A turn may be suspended on an external event.
     fn is_still(&self) -> bool;
 
-    /// Whether nothing is to be done for this actor.
+    /// Whether the actor has no work left.
     fn is_at_rest(&self) -> bool;
 }
 
-/// The period that a report is about.
+/// The period of a report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Period {
-    /// Counts the snapshots of a runtime.
+    /// Sequence number of the snapshot.
     pub(crate) number: u32,
     pub(crate) seconds: f64,
 }
 
-/// What an actor adds to its server.
+/// An actor's contribution to its server's load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     pub(crate) turns: u64,
-    /// The time its turns ran.
+    /// How long its turns ran.
     pub(crate) busy: Duration,
-    /// How many messages wait.
+    /// How many messages are queued.
     pub(crate) backlog: u64,
 }

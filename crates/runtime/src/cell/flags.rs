@@ -1,45 +1,61 @@
-//! What is or is not so of a mailbox, a bit for each: there are very many mailboxes.
+//! Attention bits and flags of a cell, one bit each: a node holds very many cells.
+//!
+//! Attention bits are read before every turn, without the lock; a turn starts inline only if none is set. Flags change
+//! only under the cell's lock.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Something that is or is not so of a mailbox.
+/// Attention bit: the mailbox holds messages.
+pub(crate) const MESSAGES: u8 = 1;
+/// Attention bit: there is no activation.
+pub(crate) const INACTIVE: u8 = 2;
+/// Attention bit: a freeze is requested.
+pub(crate) const FREEZE: u8 = 4;
+/// Attention bit: the activation is to end.
+pub(crate) const END: u8 = 8;
+/// Attention bit: a snapshot wants the state's size and references after the current turn.
+pub(crate) const REPORT: u8 = 16;
+/// Attention bit: a turn of a discarded activation still runs.
+pub(crate) const ORPHAN: u8 = 32;
+
+/// A flag of a cell.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Mark {
+pub(crate) enum Flag {
     /// There is an activation.
     Active = 1,
     /// The cell is in a run queue.
     Scheduled = 2,
-    /// The turn that runs, or is about to be suspended, was woken.
+    /// The running turn, or the one about to suspend, was woken.
     Woken = 4,
-    /// A turn of a discarded activation still runs somewhere: a new activation waits for it to end.
+    /// A turn of a discarded activation still runs: a new activation waits for it to end.
     Orphan = 8,
-    /// The activation was lost; its mail waits for where to go.
+    /// The activation was lost; its messages wait to be rerouted.
     Rerouting = 16,
-    /// A turn waits for something, so that it is of no use to wait for the instance in a loop. Also looked at without the lock, as a
-    /// hint.
+    /// A turn is suspended, so spinning for the instance is pointless. Also read without the lock, as a hint.
     Suspended = 32,
 }
 
-/// What is so of a mailbox. An atomic, because it lies beside the lock under which it is changed: within, it would take eight bytes.
+/// The flags of a cell. Atomic, because they are stored beside the lock that guards them: inside it they would take
+/// eight bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(AtomicU8);
+pub(crate) struct Flags(AtomicU8);
 
-impl Marks {
+impl Flags {
     #[inline]
-    pub(crate) fn has(&self, mark: Mark) -> bool {
-        self.0.load(Ordering::Relaxed) & mark as u8 != 0
+    pub(crate) fn has(&self, flag: Flag) -> bool {
+        self.0.load(Ordering::Relaxed) & flag as u8 != 0
     }
 
-    /// Sets a mark or takes it away; says whether it was set before. For those who have the lock.
+    /// Sets or clears a flag; returns whether it was set before. The caller holds the lock.
     #[inline]
-    pub(crate) fn set(&self, mark: Mark, is_so: bool) -> bool {
+    pub(crate) fn set(&self, flag: Flag, on: bool) -> bool {
         let before = self.0.load(Ordering::Relaxed);
-        let after = match is_so {
-            true => before | mark as u8,
-            false => before & !(mark as u8),
+        let after = match on {
+            true => before | flag as u8,
+            false => before & !(flag as u8),
         };
         self.0.store(after, Ordering::Relaxed);
-        before & mark as u8 != 0
+        before & flag as u8 != 0
     }
 }
 
@@ -48,24 +64,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_do_not_touch_each_other() {
+    fn flags_are_independent() {
         let all = [
-            Mark::Active,
-            Mark::Scheduled,
-            Mark::Woken,
-            Mark::Orphan,
-            Mark::Rerouting,
-            Mark::Suspended,
+            Flag::Active,
+            Flag::Scheduled,
+            Flag::Woken,
+            Flag::Orphan,
+            Flag::Rerouting,
+            Flag::Suspended,
         ];
-        let marks = Marks::default();
-        for mark in all {
-            assert!(!marks.set(mark, true));
-            assert!(marks.set(mark, true));
+        let flags = Flags::default();
+        for flag in all {
+            assert!(!flags.set(flag, true));
+            assert!(flags.set(flag, true));
         }
-        for mark in all {
-            assert!(marks.has(mark));
-            assert!(marks.set(mark, false));
-            assert!(!marks.has(mark));
+        for flag in all {
+            assert!(flags.has(flag));
+            assert!(flags.set(flag, false));
+            assert!(!flags.has(flag));
         }
     }
 }

@@ -1,24 +1,24 @@
-//! Freezing, resuming and releasing an activation: what a move is made of.
+//! Freezing, resuming and releasing an activation: the steps of a move.
 
 use elastin_actor::{Handlers, Hook, Instance, encode_state};
 use elastin_types::{ActivationEpoch, Time};
 
 use super::{ActorCell, FREEZE};
-use crate::cell::flags::Mark;
+use crate::cell::flags::Flag;
 use crate::cell::state::{CellGuard, Freeze};
 use crate::timers::Due;
 use crate::{FreezeDone, FreezeError, InboundMessage, StateImage};
 
 impl<A: Handlers> ActorCell<A> {
-    /// Asks for a freeze at the next turn boundary.
-    pub(super) fn ask_freeze(&self, epoch: ActivationEpoch, deadline: Time, done: FreezeDone) {
-        let mut mailbox = self.lock();
-        if mailbox.epoch() != Some(epoch) {
-            drop(mailbox);
+    /// Requests a freeze at the next turn boundary.
+    pub(super) fn request_freeze(&self, epoch: ActivationEpoch, deadline: Time, done: FreezeDone) {
+        let mut guard = self.lock();
+        if guard.epoch() != Some(epoch) {
+            drop(guard);
             return done(Err(FreezeError::NotActive));
         }
-        if !matches!(mailbox.rest().freeze, Freeze::No) {
-            drop(mailbox);
+        if !matches!(guard.cold().freeze, Freeze::No) {
+            drop(guard);
             return done(Err(FreezeError::AlreadyFrozen));
         }
         let me = self.me.clone();
@@ -27,97 +27,106 @@ impl<A: Handlers> ActorCell<A> {
                 cell.freeze_expired(deadline);
             }
         };
-        let timer = self.shared.timers.at(deadline, Due::Run(Box::new(expire)));
-        mailbox.rest().freeze = Freeze::Asked {
+        let timer = self.runtime.timers.at(deadline, Due::Run(Box::new(expire)));
+        guard.cold().freeze = Freeze::Requested {
             done,
             timer,
-            hooked: false,
+            hook_queued: false,
         };
         self.raise(FREEZE);
-        if mailbox.is(Mark::Orphan) {
+        if guard.is(Flag::Orphan) {
             return;
         }
-        if let Some(instance) = self.take_at_rest(&mut mailbox) {
-            self.settle(mailbox, instance);
+        if let Some(instance) = self.take_at_rest(&mut guard) {
+            self.settle(guard, instance);
         }
     }
 
-    /// Freezes an activation that is at a turn boundary, its hook first.
-    pub(super) fn freeze_at_boundary(&self, mut mailbox: CellGuard<'_, A>, instance: Box<Instance<A>>) {
-        let Freeze::Asked { done, timer, hooked } = std::mem::replace(&mut mailbox.rest().freeze, Freeze::No) else {
-            unreachable!("only a freeze that was asked for comes to a boundary");
+    /// Freezes an activation at a turn boundary, after its hook has run.
+    pub(super) fn freeze_at_boundary(&self, mut guard: CellGuard<'_, A>, instance: Box<Instance<A>>) {
+        let Freeze::Requested {
+            done,
+            timer,
+            hook_queued,
+        } = std::mem::replace(&mut guard.cold().freeze, Freeze::No)
+        else {
+            unreachable!("only a requested freeze reaches a turn boundary");
         };
-        if !hooked && A::hooks().contains(&Hook::BeforeMove) {
-            let hooked = true;
-            mailbox.rest().freeze = Freeze::Asked { done, timer, hooked };
-            mailbox.rest().queue.push_front(self.hook_turn(Hook::BeforeMove));
-            mailbox.rest().waiting = Some(instance);
-            return self.schedule(mailbox, crate::scheduler::WakeMode::Now);
+        if !hook_queued && A::hooks().contains(&Hook::BeforeMove) {
+            let hook_queued = true;
+            guard.cold().freeze = Freeze::Requested {
+                done,
+                timer,
+                hook_queued,
+            };
+            guard.cold().mailbox.push_front(self.hook_turn(Hook::BeforeMove));
+            guard.cold().waiting = Some(instance);
+            return self.schedule(guard, crate::scheduler::WakeMode::Now);
         }
         match encode_state(&instance.state) {
             Ok(state) => {
-                mailbox.rest().freeze = Freeze::Frozen(instance);
-                drop(mailbox);
-                self.shared.timers.cancel(timer);
+                guard.cold().freeze = Freeze::Frozen(instance);
+                drop(guard);
+                self.runtime.timers.cancel(timer);
                 done(Ok(StateImage { state, moved: true }));
             }
             Err(error) => {
                 self.lower(FREEZE);
-                self.settle(mailbox, instance);
-                self.shared.timers.cancel(timer);
+                self.settle(guard, instance);
+                self.runtime.timers.cancel(timer);
                 done(Err(error.into()));
             }
         }
     }
 
-    /// Gives up a freeze that did not come to a boundary in time.
+    /// Cancels a freeze that missed its deadline.
     fn freeze_expired(&self, deadline: Time) {
-        let mut mailbox = self.lock();
-        let Some(rest) = mailbox.rest_if_any() else { return };
+        let mut guard = self.lock();
+        let Some(cold) = guard.cold_if_any() else { return };
         // A later freeze has a later deadline and its own timer.
-        if !matches!(&rest.freeze, Freeze::Asked { timer, .. } if timer.at == deadline) {
+        if !matches!(&cold.freeze, Freeze::Requested { timer, .. } if timer.at == deadline) {
             return;
         }
-        if let Freeze::Asked { done, .. } = std::mem::replace(&mut rest.freeze, Freeze::No) {
+        if let Freeze::Requested { done, .. } = std::mem::replace(&mut cold.freeze, Freeze::No) {
             self.lower(FREEZE);
-            self.poll_interleaved(mailbox);
-            done(Err(FreezeError::ActiveSet));
+            self.poll_interleaved(guard);
+            done(Err(FreezeError::Busy));
         }
     }
 
-    /// Lets a frozen activation go on, or gives up a freeze that is under way.
+    /// Resumes a frozen activation, or cancels a freeze in progress.
     pub(super) fn unfreeze(&self, epoch: ActivationEpoch) -> bool {
-        let mut mailbox = self.lock();
-        if mailbox.epoch() != Some(epoch) {
+        let mut guard = self.lock();
+        if guard.epoch() != Some(epoch) {
             return false;
         }
-        match std::mem::replace(&mut mailbox.rest().freeze, Freeze::No) {
+        match std::mem::replace(&mut guard.cold().freeze, Freeze::No) {
             Freeze::No => false,
             Freeze::Frozen(instance) => {
                 self.lower(FREEZE);
-                self.settle(mailbox, instance);
+                self.settle(guard, instance);
                 true
             }
-            Freeze::Asked { done, timer, .. } => {
+            Freeze::Requested { done, timer, .. } => {
                 self.lower(FREEZE);
-                self.poll_interleaved(mailbox);
-                self.shared.timers.cancel(timer);
-                done(Err(FreezeError::ActiveSet));
+                self.poll_interleaved(guard);
+                self.runtime.timers.cancel(timer);
+                done(Err(FreezeError::Busy));
                 true
             }
         }
     }
 
-    /// Ends a frozen activation whose state went elsewhere; gives its mail.
+    /// Ends a frozen activation whose state has moved; returns its messages.
     pub(super) fn release_frozen(&self, epoch: ActivationEpoch) -> Option<Vec<InboundMessage>> {
-        let mut mailbox = self.lock();
-        if mailbox.epoch() != Some(epoch) || !matches!(mailbox.rest().freeze, Freeze::Frozen(_)) {
+        let mut guard = self.lock();
+        if guard.epoch() != Some(epoch) || !matches!(guard.cold().freeze, Freeze::Frozen(_)) {
             return None;
         }
-        self.close(&mut mailbox);
-        let rest = mailbox.take_rest();
-        drop(mailbox);
-        let queue = self.clean_up(rest);
-        Some(self.to_mail(queue))
+        self.close(&mut guard);
+        let cold = guard.take_cold();
+        drop(guard);
+        let mailbox = self.clean_up(cold);
+        Some(self.encode_turns(mailbox))
     }
 }

@@ -1,4 +1,4 @@
-//! A lifecycle hook as a turn, so that it is exclusive and in order like any other.
+//! A lifecycle hook as a turn, so that it runs exclusively and in order like any other.
 
 use std::any::Any;
 use std::future::Future;
@@ -27,7 +27,7 @@ impl<A: Handlers> HookTurn<A> {
     }
 }
 
-/// The function that a hook counts as in an actor's profile.
+/// The method under which a hook is profiled.
 pub(crate) fn hook_method(hook: Hook) -> Method {
     match hook {
         Hook::Activate => Method::of("on activate"),
@@ -64,7 +64,7 @@ impl<A: Handlers> Turn<A> for HookTurn<A> {
 
     fn start(mut self: Pin<&mut Self>, instance: &mut Option<Box<Instance<A>>>, cx: &mut Context<'_>) -> Poll<()> {
         let hook = self.hook;
-        let mut own = instance.take().expect("a turn starts with its actor");
+        let mut own = instance.take().expect("a turn starts with its instance");
         self.running = Some(Box::pin(async move {
             if let Some(run) = own.state.hook(hook) {
                 run.await;
@@ -75,7 +75,7 @@ impl<A: Handlers> Turn<A> for HookTurn<A> {
     }
 
     fn poll(mut self: Pin<&mut Self>, instance: &mut Option<Box<Instance<A>>>, cx: &mut Context<'_>) -> Poll<()> {
-        let running = self.running.as_mut().expect("only a running turn is polled");
+        let running = self.running.as_mut().expect("only a started turn is polled");
         running.as_mut().poll(cx).map(|mut own| {
             own.changed = true;
             *instance = Some(own);
@@ -87,7 +87,7 @@ impl<A: Handlers> Turn<A> for HookTurn<A> {
     fn fail(self: Pin<&mut Self>, _error: CallError) {}
 
     fn encode(self: Pin<Box<Self>>, _target: &ActorId, _host: &dyn Host) -> Option<(Message, Option<ReplySender>)> {
-        // A hook belongs to its activation and does not travel.
+        // A hook belongs to its activation and does not move.
         None
     }
 

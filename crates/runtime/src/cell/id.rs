@@ -1,10 +1,10 @@
-//! Whose cell it is, without what all cells of a table have in common.
+//! Compact actor id stored in a cell: the actor type is known from the cell's type.
 
 use std::sync::Arc;
 
 use elastin_types::{ActorId, ActorType, Key, ShortText, TenantId};
 
-/// The id of an actor whose type is known. It takes 24 bytes instead of 32: there are very many cells.
+/// The id of an actor of known type. It takes 24 bytes instead of 32, because a node holds very many cells.
 pub(crate) enum CellId {
     Number(TenantId, u64),
     Uuid(TenantId, [u8; 16]),
@@ -25,7 +25,7 @@ impl CellId {
         }
     }
 
-    /// The id of the actor, which is of this type.
+    /// The full id, given the actor's type.
     pub(crate) fn actor(&self, kind: ActorType) -> ActorId {
         let (tenant, key) = match self {
             CellId::Number(tenant, number) => (*tenant, Key::U64(*number)),
@@ -36,7 +36,7 @@ impl CellId {
         ActorId { tenant, kind, key }
     }
 
-    /// Whether it is the id of this actor, if that is of the same type.
+    /// Whether this is the id of the given actor, assuming the same type.
     #[inline]
     pub(crate) fn is_of(&self, actor: &ActorId) -> bool {
         let (tenant, is_its) = match (self, &actor.key) {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_actors_and_nobody_elses() {
+    fn an_id_matches_only_its_own_actor() {
         let kind = ActorType::of("Folder");
         let keys = [
             Key::from(1),

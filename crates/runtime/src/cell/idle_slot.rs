@@ -1,35 +1,35 @@
-//! Where an actor's instance lies while nobody uses it, and what is to be done before the next turn.
+//! The slot that holds an idle actor's instance, and the attention bits to check before its next turn.
 
-use crate::cell::flags::Marks;
+use crate::cell::flags::Flags;
 use crate::cell::turn_cost::TurnCost;
 use crate::coarse_instant::CoarseInstant;
 use crate::sync::{AtomicU8, BoxCell, Ordering};
 
-/// Where an actor's instance lies while nobody uses it, with bits that ask for attention. What else is small and lies beside the
-/// mailbox's lock is here, too, so that all of it takes 16 bytes.
+/// The slot that holds an idle actor's instance, with its attention bits. Other small fields guarded by the cell's lock
+/// are here too, so that all of it takes 16 bytes.
 ///
-/// INVARIANT: the instance is in the cell only while no bit is set, except for a moment in which whoever put it there looks at the
-/// bits and takes it out again. Bits are set under the mailbox's lock, before the cell is looked into; both sides swap the
-/// cell, so one of the two sees the other.
+/// INVARIANT: the slot holds the instance only while no attention bit is set, except until the thread that put it there
+/// has rechecked the bits. Bits are set under the lock before the slot is read; both sides swap the slot, so one of
+/// them sees the other.
 pub(crate) struct IdleSlot<B> {
     instance: BoxCell<B>,
     attention: AtomicU8,
-    pub(crate) marks: Marks,
-    /// CoarseInstant when the activation is here.
+    pub(crate) flags: Flags,
+    /// When the activation began.
     pub(crate) since: CoarseInstant,
-    /// What turns are like.
-    pub(crate) turns: TurnCost,
+    /// Estimated cost of the actor's turns.
+    pub(crate) turn_cost: TurnCost,
 }
 
 impl<B> IdleSlot<B> {
-    /// Without a instance.
+    /// An empty slot.
     pub(crate) fn new(attention: u8) -> Self {
         Self {
             instance: BoxCell::new(None),
             attention: AtomicU8::new(attention),
-            marks: Marks::default(),
+            flags: Flags::default(),
             since: CoarseInstant::default(),
-            turns: TurnCost::default(),
+            turn_cost: TurnCost::default(),
         }
     }
 
@@ -44,7 +44,7 @@ impl<B> IdleSlot<B> {
         assert!(other.is_none(), "an actor has one instance");
     }
 
-    /// The bits that are set.
+    /// The attention bits that are set.
     #[inline]
     pub(crate) fn attention(&self) -> u8 {
         self.attention.load(Ordering::Acquire)
@@ -58,7 +58,7 @@ impl<B> IdleSlot<B> {
         self.attention.fetch_and(!bits, Ordering::AcqRel);
     }
 
-    /// Sets all bits at once.
+    /// Replaces all attention bits.
     pub(crate) fn set_attention(&self, bits: u8) {
         self.attention.store(bits, Ordering::Release);
     }
@@ -74,22 +74,22 @@ mod models {
     use super::*;
     use crate::sync::Mutex;
 
-    const MAIL: u8 = 1;
+    const MESSAGES: u8 = 1;
 
-    /// A cell reduced to its mail: messages are numbers, and the instance notes those that it has run.
-    struct CellHandle {
+    /// A cell reduced to its mailbox: messages are numbers, and the instance records those that it has run.
+    struct ModelCell {
         idle: IdleSlot<Vec<u32>>,
-        mailbox: Mutex<CellGuard>,
+        state: Mutex<ModelState>,
     }
 
     #[derive(Default)]
-    struct CellGuard {
-        queue: VecDeque<u32>,
+    struct ModelState {
+        mailbox: VecDeque<u32>,
         waiting: Option<Box<Vec<u32>>>,
     }
 
-    impl CellHandle {
-        /// What a call does: runs at once if the actor is idle, else queues.
+    impl ModelCell {
+        /// A call: runs inline if the actor is idle, else is enqueued.
         fn call(&self, message: u32) {
             match self.idle.take() {
                 Some(instance) if self.idle.attention() != 0 => {
@@ -109,48 +109,48 @@ mod models {
             }
         }
 
-        /// What a tell does.
+        /// A one-way message: always enqueued.
         fn push(&self, message: u32) {
-            let mut mailbox = self.mailbox.lock();
-            mailbox.queue.push_back(message);
-            if self.idle.attention() & MAIL == 0 {
-                self.idle.raise(MAIL);
+            let mut guard = self.state.lock();
+            guard.mailbox.push_back(message);
+            if self.idle.attention() & MESSAGES == 0 {
+                self.idle.raise(MESSAGES);
                 if let Some(instance) = self.idle.take() {
-                    mailbox.waiting = Some(instance);
+                    guard.waiting = Some(instance);
                 }
             }
         }
 
         fn settle(&self, instance: Box<Vec<u32>>) {
-            let mut mailbox = self.mailbox.lock();
-            if !mailbox.queue.is_empty() {
-                mailbox.waiting = Some(instance);
+            let mut guard = self.state.lock();
+            if !guard.mailbox.is_empty() {
+                guard.waiting = Some(instance);
                 return;
             }
             self.idle.set_attention(0);
             self.idle.put(instance);
         }
 
-        /// What a worker does.
-        fn visit(&self) {
-            let mut mailbox = self.mailbox.lock();
-            let Some(mut instance) = mailbox.waiting.take() else {
+        /// One run of a worker.
+        fn run_worker(&self) {
+            let mut guard = self.state.lock();
+            let Some(mut instance) = guard.waiting.take() else {
                 return;
             };
-            instance.extend(mailbox.queue.drain(..));
-            drop(mailbox);
+            instance.extend(guard.mailbox.drain(..));
+            drop(guard);
             self.settle(instance);
         }
     }
 
     #[test]
-    fn no_mail_is_left_lying_and_nothing_is_overtaken() {
+    fn no_message_is_stranded_or_reordered() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
-            let cell = Arc::new(CellHandle {
+            let cell = Arc::new(ModelCell {
                 idle: IdleSlot::new(0),
-                mailbox: Mutex::new(CellGuard::default()),
+                state: Mutex::new(ModelState::default()),
             });
             cell.idle.put(Box::default());
             let other = thread::spawn({
@@ -159,19 +159,19 @@ mod models {
             });
             let worker = thread::spawn({
                 let cell = cell.clone();
-                move || cell.visit()
+                move || cell.run_worker()
             });
-            // One sender: first a tell, then a call.
+            // One sender: first a one-way message, then a call.
             cell.push(1);
             cell.call(2);
-            other.join().expect("the other caller ends well");
-            worker.join().expect("the worker ends well");
-            // Whatever still waits has a instance that waits for a worker with it.
-            cell.visit();
-            let instance = cell.idle.take().expect("the actor is idle in the end");
+            other.join().expect("the other caller does not panic");
+            worker.join().expect("the worker does not panic");
+            // A message that is still queued has an instance that waits for a worker.
+            cell.run_worker();
+            let instance = cell.idle.take().expect("the actor ends up idle");
             let mine: Vec<u32> = instance.iter().copied().filter(|message| *message < 10).collect();
             assert_eq!((mine, instance.len()), (vec![1, 2], 3));
-            assert!(cell.mailbox.lock().queue.is_empty());
+            assert!(cell.state.lock().mailbox.is_empty());
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Turns that run on their caller's thread.
+//! Turns that run inline on their caller's thread.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use elastin_types::{ActorId, CallError};
 
 use super::{ActorCell, INACTIVE};
 use crate::ActivateError;
-use crate::cell::flags::Mark;
+use crate::cell::flags::Flag;
 use crate::cell::state::Suspended;
 use crate::scheduler::caller_resume::ResumeBy;
 use crate::settings::INLINE_DEPTH_MAX;
@@ -28,13 +28,13 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
 
     fn try_begin_spinning(&self, depth: u32) -> Option<Box<Instance<A>>> {
         match self.may_run_inline(depth) {
-            true => self.wait_for_body().and_then(|instance| self.begin_with(instance)),
+            true => self.spin_for_instance().and_then(|instance| self.begin_with(instance)),
             false => None,
         }
     }
 
     fn try_begin_cheap(&self, depth: u32) -> Option<Box<Instance<A>>> {
-        if !self.idle.turns.is_inline_cheap() || !self.may_run_inline(depth) {
+        if !self.idle.turn_cost.is_inline_cheap() || !self.may_run_inline(depth) {
             return None;
         }
         self.idle.take().and_then(|instance| self.begin_with(instance))
@@ -42,10 +42,10 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
 
     fn finish(&self, instance: Box<Instance<A>>) -> Finished {
         self.idle.put(instance);
-        if self.attention() != 0 && !self.look_again() {
+        if self.attention() != 0 && !self.recheck() {
             return Finished::Lost;
         }
-        if self.shared.scheduler.is_fenced() {
+        if self.runtime.scheduler.is_fenced() {
             return Finished::Hold;
         }
         Finished::Reply
@@ -56,7 +56,7 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
     }
 
     fn caller_resumes(&self) -> bool {
-        self.idle.turns.is_resume_cheap()
+        self.idle.turn_cost.is_resume_cheap()
     }
 
     fn suspend(
@@ -66,18 +66,18 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
         waker: Arc<Waker>,
         caller: Option<(Ticket, &Waker)>,
     ) {
-        let mailbox = self.lock();
+        let guard = self.lock();
         let mut suspended = Suspended {
             turn,
             scope,
             waker,
-            run_by: ResumeBy::Workers,
+            resume_by: ResumeBy::Workers,
         };
-        let is_woken = suspended.is_woken(&mailbox);
+        let is_woken = suspended.is_woken(&guard);
         if let Some((ticket, caller)) = caller {
-            suspended.run_by = ResumeBy::caller(ticket, Some(caller).filter(|_| !is_woken));
+            suspended.resume_by = ResumeBy::caller(ticket, Some(caller).filter(|_| !is_woken));
         }
-        self.suspend_turn(mailbox, suspended).pass_on(|| self.arc());
+        self.suspend_turn(guard, suspended).notify(|| self.arc());
         if is_woken && let Some((_, caller)) = caller {
             caller.wake_by_ref();
         }
@@ -87,12 +87,12 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
         self.resume_by_caller(depth, caller)
     }
 
-    fn part(&self, ticket: Ticket) {
+    fn detach(&self, ticket: Ticket) {
         self.leave_to_workers(ticket);
     }
 
     fn count_panic(&self) {
-        self.shared.panics.fetch_add(1, Ordering::Relaxed);
+        self.runtime.panics.fetch_add(1, Ordering::Relaxed);
     }
 
     fn lost(&self) {
@@ -120,25 +120,25 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
     }
 }
 
-/// Whether this thread is in a tokio runtime. A task has a number, which is looked up quicker: a handle is counted, by all threads
-/// in one place.
+/// Whether this thread is inside a tokio runtime. The task id is checked first because a handle bumps a reference count
+/// that all threads contend for.
 #[inline]
 fn has_tokio() -> bool {
     tokio::task::try_id().is_some() || tokio::runtime::Handle::try_current().is_ok()
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// Whether a call may run on this thread, which is inside of so many turns.
+    /// Whether a call may run on this thread, which is already this many turns deep.
     #[inline]
     pub(super) fn may_run_inline(&self, depth: u32) -> bool {
-        let scheduler = &self.shared.scheduler;
-        // Remote a turn, the thread may be anybody's: only workers keep to a CPU share, and handlers may need tokio. Within one,
-        // whoever began it has looked at the clock, which would cost a third of such a call.
-        let is_own = || depth > 0 || (!scheduler.is_limited() && has_tokio() && !scheduler.look_whether_fenced());
+        let scheduler = &self.runtime.scheduler;
+        // Outside a turn the thread may belong to anyone: only workers honour the CPU quota, and handlers may need
+        // tokio. Inside a turn the outermost call has checked the lease, and another clock read would be too slow.
+        let is_own = || depth > 0 || (!scheduler.is_limited() && has_tokio() && !scheduler.is_fenced_now());
         depth < INLINE_DEPTH_MAX && !scheduler.is_fenced() && is_own()
     }
 
-    /// The actor was just taken out of the idle cell: it may run a turn if nothing is to be done before.
+    /// Starts a turn with an instance just taken from the idle slot, unless an attention bit is set.
     #[inline]
     fn begin_with(&self, instance: Box<Instance<A>>) -> Option<Box<Instance<A>>> {
         if self.attention() != 0 {
@@ -148,35 +148,35 @@ impl<A: Handlers> ActorCell<A> {
         Some(instance)
     }
 
-    /// Takes the actor although it is not idle, if all it needs is to be activated.
+    /// Takes the instance of an actor that only needs to be activated.
     #[cold]
     fn begin_inactive(&self) -> Option<Box<Instance<A>>> {
-        if self.attention() & INACTIVE == 0 || self.shared.is_stopped() {
+        if self.attention() & INACTIVE == 0 || self.runtime.is_stopped() {
             return None;
         }
-        let grant = self.shared.outside.may_activate_here(&self.actor())?;
+        let grant = self.runtime.remote.may_activate_here(&self.actor())?;
         match self.activate_from(grant.epoch, grant.image, Vec::new()) {
-            // Somebody else was quicker: the actor is active, which is what counts.
+            // Another thread activated it first, which serves as well.
             Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => self.idle.take(),
             Err((error, _)) => {
-                tracing::error!(actor = ?self.actor(), %error, "an actor can't be activated");
+                tracing::error!(actor = ?self.actor(), %error, "cannot activate the actor");
                 None
             }
         }
     }
 
-    /// Something wants to be done before the next turn; the instance was just put into the idle cell. Says whether its activation
-    /// still is.
+    /// Settles an instance that was just put into the idle slot while an attention bit was set. Returns whether its
+    /// activation still exists.
     #[cold]
-    fn look_again(&self) -> bool {
+    fn recheck(&self) -> bool {
         match self.idle.take() {
             Some(instance) => {
-                let mailbox = self.lock();
-                let is_active = !mailbox.is(Mark::Orphan);
-                self.settle(mailbox, instance);
+                let guard = self.lock();
+                let is_active = !guard.is(Flag::Orphan);
+                self.settle(guard, instance);
                 is_active
             }
-            // Whoever took it out has seen to it.
+            // The thread that took it out settles it.
             None => true,
         }
     }

@@ -1,4 +1,4 @@
-//! The beginning and the end of activations.
+//! Start and end of activations.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,50 +8,50 @@ use elastin_actor::{CellHandle, Handlers, Hook, Instance, Persist, ReplyTo, deco
 use elastin_types::{ActivationEpoch, CallError, NotDelivered, Unknown};
 
 use super::enqueue::decode;
-use super::{ActorCell, INACTIVE, MAIL, ORPHAN, drop_contained};
-use crate::cell::flags::Mark;
+use super::{ActorCell, INACTIVE, MESSAGES, ORPHAN, drop_contained};
+use crate::cell::flags::Flag;
 use crate::cell::hook_turn::HookTurn;
 use crate::cell::mailbox::{AnyTurn, Mailbox};
 use crate::cell::state::{CellGuard, ColdState, Ending, Freeze, Suspended};
 use crate::{ActivateError, FreezeError, InboundMessage, StateImage};
 
 impl<A: Handlers> ActorCell<A> {
-    /// Activates the actor, with mail that is older than any in the mailbox.
+    /// Activates the actor, with messages older than any in the mailbox.
     pub(super) fn activate_from(
         &self,
         epoch: ActivationEpoch,
         image: Option<StateImage>,
-        mail: Vec<InboundMessage>,
+        messages: Vec<InboundMessage>,
     ) -> Result<(), (ActivateError, Vec<InboundMessage>)> {
-        // Before the lock, because decoding takes time and may run any code.
+        // Before locking, because decoding takes time and may run any code.
         let moved = image.as_ref().is_some_and(|image| image.moved);
         let state = match image.map_or_else(|| Ok(A::default()), |image| decode_state::<A>(&image.state)) {
             Ok(state) => state,
-            Err(error) => return Err((error.into(), mail)),
+            Err(error) => return Err((error.into(), messages)),
         };
-        let mut mailbox = self.lock();
-        if let Some(active) = mailbox.epoch() {
-            drop(mailbox);
+        let mut guard = self.lock();
+        if let Some(active) = guard.epoch() {
+            drop(guard);
             drop_contained(state);
-            return Err((ActivateError::AlreadyActive(active), mail));
+            return Err((ActivateError::AlreadyActive(active), messages));
         }
         let cell = self.arc();
         let mut instance = Instance::new(state, cell as Arc<dyn CellHandle>);
-        // What came with a move is in memory only, where it is saved at the end.
+        // A moved state exists only in memory until it is saved at passivation.
         instance.changed = moved && matches!(A::PERSIST, Persist::AtPassivation);
-        mailbox.open(epoch, self.shared.clock.now());
-        mailbox.set(Mark::Woken, false);
-        mailbox.set(Mark::Rerouting, false);
-        self.shared.activations.fetch_add(1, Ordering::Relaxed);
-        let refused = self.put_in_front(&mut mailbox, mail, moved);
-        let attention = if mailbox.queued() > 0 { MAIL } else { 0 };
-        if mailbox.is(Mark::Orphan) {
+        guard.open(epoch, self.runtime.clock.now());
+        guard.set(Flag::Woken, false);
+        guard.set(Flag::Rerouting, false);
+        self.runtime.activations.fetch_add(1, Ordering::Relaxed);
+        let refused = self.put_in_front(&mut guard, messages, moved);
+        let attention = if guard.queued() > 0 { MESSAGES } else { 0 };
+        if guard.is(Flag::Orphan) {
             self.idle.set_attention(attention | ORPHAN);
-            mailbox.rest().waiting = Some(instance);
-            drop(mailbox);
+            guard.cold().waiting = Some(instance);
+            drop(guard);
         } else {
             self.idle.set_attention(attention);
-            self.settle(mailbox, instance);
+            self.settle(guard, instance);
         }
         for (reply, error) in refused {
             reply.complete(Err(error));
@@ -59,29 +59,32 @@ impl<A: Handlers> ActorCell<A> {
         Ok(())
     }
 
-    /// Puts mail and the hook of a new activation before what is in the queue; gives back what can't be run.
+    /// Puts messages and the hook of a new activation in front of the mailbox. Returns the calls that cannot be
+    /// decoded.
     fn put_in_front(
         &self,
-        mailbox: &mut CellGuard<'_, A>,
-        mail: Vec<InboundMessage>,
+        guard: &mut CellGuard<'_, A>,
+        messages: Vec<InboundMessage>,
         moved: bool,
     ) -> Vec<(Box<ReplyTo>, CallError)> {
         let hook = if moved { Hook::AfterMove } else { Hook::Activate };
         let has_hook = A::hooks().contains(&hook);
         let mut refused = Vec::new();
-        if mail.is_empty() && !has_hook {
+        if messages.is_empty() && !has_hook {
             return refused;
         }
-        let queue = &mut mailbox.rest().queue;
-        for mail in mail.into_iter().rev() {
-            match decode(&self.shared, mail) {
-                Ok(turn) => queue.push_front(turn),
+        let mailbox = &mut guard.cold().mailbox;
+        for inbound in messages.into_iter().rev() {
+            match decode(&self.runtime, inbound) {
+                Ok(turn) => mailbox.push_front(turn),
                 Err((Some(reply), error)) => refused.push((reply, error)),
-                Err((None, error)) => tracing::warn!(actor = ?self.actor(), %error, "a message can't be run"),
+                Err((None, error)) => {
+                    tracing::warn!(actor = ?self.actor(), %error, "dropping a message that cannot be decoded")
+                }
             }
         }
         if has_hook {
-            queue.push_front(self.hook_turn(hook));
+            mailbox.push_front(self.hook_turn(hook));
         }
         refused
     }
@@ -90,177 +93,178 @@ impl<A: Handlers> ActorCell<A> {
         HookTurn::boxed(hook, &self.actor())
     }
 
-    /// Ends an activation by itself at a turn boundary, its hook first.
-    pub(super) fn end(&self, mut mailbox: CellGuard<'_, A>, instance: Box<Instance<A>>) {
-        let rest = mailbox.rest();
-        if rest.ending != Ending::Hooked && A::hooks().contains(&Hook::Deactivate) {
-            rest.ending = Ending::Hooked;
-            rest.queue.push_front(self.hook_turn(Hook::Deactivate));
-            return self.settle(mailbox, instance);
+    /// Ends an activation at a turn boundary, after its hook has run.
+    pub(super) fn end(&self, mut guard: CellGuard<'_, A>, instance: Box<Instance<A>>) {
+        let cold = guard.cold();
+        if cold.ending != Ending::HookQueued && A::hooks().contains(&Hook::Deactivate) {
+            cold.ending = Ending::HookQueued;
+            cold.mailbox.push_front(self.hook_turn(Hook::Deactivate));
+            return self.settle(guard, instance);
         }
         if matches!(A::PERSIST, Persist::AtPassivation) && instance.changed {
-            // Comes here again when it is saved.
-            return self.save(mailbox, instance, Vec::new());
+            // Returns here after the save.
+            return self.save(guard, instance, Vec::new());
         }
-        let epoch = self.close(&mut mailbox);
-        let rest = mailbox.take_rest();
-        drop(mailbox);
+        let epoch = self.close(&mut guard);
+        let cold = guard.take_cold();
+        drop(guard);
         drop_contained(instance);
-        self.clean_up(rest);
-        self.tell_passivated(epoch);
+        self.clean_up(cold);
+        self.notify_passivated(epoch);
     }
 
-    /// The state is gone: the actor starts again from what was saved. If it may do so here, its mail goes along; otherwise the
-    /// mail is refused. With an error it does not start again, and its mail gets that error.
+    /// Restarts an actor whose state is lost from its last saved state. If it may restart here it keeps its messages;
+    /// otherwise they are rejected. With an error it does not restart, and all its messages fail with that error.
     pub(super) fn lose(&self, error: Option<CallError>) {
-        let mut mailbox = self.lock();
-        if mailbox.is(Mark::Orphan) {
-            // The activation was discarded while the turn ran, so nothing of it is left to lose.
-            if let Some(next) = self.orphan_is_gone(&mut mailbox) {
-                self.settle(mailbox, next);
+        let mut guard = self.lock();
+        if guard.is(Flag::Orphan) {
+            // The activation was discarded while the turn ran, so there is nothing left to lose.
+            if let Some(next) = self.clear_orphan(&mut guard) {
+                self.settle(guard, next);
             }
             return;
         }
         if let Some(error) = error {
-            return self.give_up(mailbox, error);
+            return self.fail_activation(guard, error);
         }
-        let epoch = self.close(&mut mailbox);
-        mailbox.set(Mark::Rerouting, true);
-        let queue = mailbox
-            .rest_if_any()
-            .map(|rest| std::mem::replace(&mut rest.queue, Mailbox::new()));
-        let rest = mailbox.take_rest();
-        if let Some(queue) = queue {
-            mailbox.rest().queue = queue;
+        let epoch = self.close(&mut guard);
+        guard.set(Flag::Rerouting, true);
+        let mailbox = guard
+            .cold_if_any()
+            .map(|cold| std::mem::replace(&mut cold.mailbox, Mailbox::new()));
+        let cold = guard.take_cold();
+        if let Some(mailbox) = mailbox {
+            guard.cold().mailbox = mailbox;
         }
-        drop(mailbox);
-        self.clean_up(rest);
-        self.tell_passivated(epoch);
+        drop(guard);
+        self.clean_up(cold);
+        self.notify_passivated(epoch);
         self.reroute();
     }
 
-    /// Finds out whether a lost activation starts again here, with its mail. InboundMessage that comes meanwhile queues behind it.
+    /// Restarts a lost activation here if that is allowed. Messages that arrive meanwhile queue behind the existing
+    /// ones.
     fn reroute(&self) {
-        let grant = if self.shared.is_stopped() {
+        let grant = if self.runtime.is_stopped() {
             None
         } else {
-            self.shared.outside.may_activate_here(&self.actor())
+            self.runtime.remote.may_activate_here(&self.actor())
         };
         if let Some(grant) = grant {
             match self.activate_from(grant.epoch, grant.image, Vec::new()) {
                 Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => return,
                 Err((error, _)) => {
-                    tracing::error!(actor = ?self.actor(), %error, "an actor can't be activated");
+                    tracing::error!(actor = ?self.actor(), %error, "cannot activate the actor");
                     let error = CallError::NotDelivered(NotDelivered::StateUnavailable);
-                    return self.give_up(self.lock(), error);
+                    return self.fail_activation(self.lock(), error);
                 }
             }
         }
-        let mut mailbox = self.lock();
-        if mailbox.epoch().is_some() {
+        let mut guard = self.lock();
+        if guard.epoch().is_some() {
             return;
         }
-        // From here on mail goes to where the actor is: also that of a sender who is about to hear of the refusal.
-        mailbox.set(Mark::Rerouting, false);
-        let rest = mailbox.take_rest();
-        drop(mailbox);
-        // Sent again it could come after what its senders send from now on, so it is refused.
-        for mut turn in self.clean_up(rest) {
+        // From here on messages go to the actor's new node, including those of senders about to see the rejection.
+        guard.set(Flag::Rerouting, false);
+        let cold = guard.take_cold();
+        drop(guard);
+        // Resending could reorder them behind their senders' later messages, so they are rejected.
+        for mut turn in self.clean_up(cold) {
             let error = CallError::NotDelivered(NotDelivered::NotHere);
-            self.shared.when_unfenced(move || turn.as_mut().fail(error));
+            self.runtime.when_unfenced(move || turn.as_mut().fail(error));
         }
     }
 
-    /// Ends the activation without another try: everything in its mailbox gets the error.
-    fn give_up(&self, mut mailbox: CellGuard<'_, A>, error: CallError) {
-        let epoch = self.close(&mut mailbox);
-        mailbox.set(Mark::Rerouting, false);
-        let rest = mailbox.take_rest();
-        drop(mailbox);
-        let queue = self.clean_up(rest);
-        for mut turn in queue {
+    /// Ends the activation without a restart: every message in its mailbox fails with the error.
+    fn fail_activation(&self, mut guard: CellGuard<'_, A>, error: CallError) {
+        let epoch = self.close(&mut guard);
+        guard.set(Flag::Rerouting, false);
+        let cold = guard.take_cold();
+        drop(guard);
+        let mailbox = self.clean_up(cold);
+        for mut turn in mailbox {
             let error = error.clone();
-            self.shared.when_unfenced(move || turn.as_mut().fail(error));
+            self.runtime.when_unfenced(move || turn.as_mut().fail(error));
         }
-        self.tell_passivated(epoch);
+        self.notify_passivated(epoch);
     }
 
-    /// Drops an activation that has no right to be any longer. Gives the mail that had not begun.
+    /// Drops a superseded activation. Returns the messages that had not begun.
     pub(super) fn discard_activation(&self, epoch: ActivationEpoch) -> Vec<InboundMessage> {
-        let mut mailbox = self.lock();
-        if mailbox.epoch() != Some(epoch) {
+        let mut guard = self.lock();
+        if guard.epoch() != Some(epoch) {
             return Vec::new();
         }
-        self.close(&mut mailbox);
-        let mut instance = self.take_at_rest(&mut mailbox);
+        self.close(&mut guard);
+        let mut instance = self.take_at_rest(&mut guard);
         let mut unfinished = Vec::new();
-        if let Some(rest) = mailbox.rest_if_any() {
-            if let Freeze::Frozen(_) = rest.freeze
-                && let Freeze::Frozen(frozen) = std::mem::replace(&mut rest.freeze, Freeze::No)
+        if let Some(cold) = guard.cold_if_any() {
+            if let Freeze::Frozen(_) = cold.freeze
+                && let Freeze::Frozen(frozen) = std::mem::replace(&mut cold.freeze, Freeze::No)
             {
                 instance = Some(frozen);
             }
-            if let Some(saving) = rest.saving.take() {
+            if let Some(saving) = cold.saving.take() {
                 instance = Some(saving.instance);
                 unfinished = saving.turns;
             }
         }
-        let suspended = mailbox.rest_if_any().and_then(|rest| rest.suspended.take());
-        let sharing = mailbox.rest_if_any().and_then(|rest| rest.sharing.take());
-        let is_polled = sharing.as_ref().is_none_or(|sharing| sharing.polled);
-        // None of the places has it: a turn runs right now. Or one of an activation before this one does still.
+        let suspended = guard.cold_if_any().and_then(|cold| cold.suspended.take());
+        let interleaved = guard.cold_if_any().and_then(|cold| cold.interleaved.take());
+        let is_polled = interleaved.as_ref().is_none_or(|interleaved| interleaved.polled);
+        // If the instance is in none of these places, a turn is running, of this activation or of an earlier one.
         if instance.is_none() && suspended.is_none() && is_polled {
-            mailbox.set(Mark::Orphan, true);
+            guard.set(Flag::Orphan, true);
         }
-        if mailbox.is(Mark::Orphan) {
+        if guard.is(Flag::Orphan) {
             self.raise(ORPHAN);
         }
-        let rest = mailbox.take_rest();
-        drop(mailbox);
+        let cold = guard.take_cold();
+        drop(guard);
         drop_contained(instance);
         if let Some(Suspended { turn, .. }) = suspended {
             unfinished.push(turn);
         }
         let mut joining = VecDeque::new();
-        if let Some(sharing) = sharing {
-            let shared = sharing.shared.clone();
-            let remains = sharing.into_remains();
-            unfinished.extend(remains.waiting.into_iter().chain(remains.unsaved));
-            joining = remains.joining;
+        if let Some(interleaved) = interleaved {
+            let shared = interleaved.shared.clone();
+            let unfinished_turns = interleaved.into_unfinished();
+            unfinished.extend(unfinished_turns.waiting.into_iter().chain(unfinished_turns.unsaved));
+            joining = unfinished_turns.joining;
             drop_contained(shared);
         }
-        // The last one of them has the state of an actor that was shared.
-        unfinished.into_iter().for_each(|turn| self.tell_lost(turn));
-        let queue = self.clean_up(rest);
-        self.to_mail(joining.into_iter().chain(queue))
+        // The last of these turns owns the state of a shared actor.
+        unfinished.into_iter().for_each(|turn| self.fail_lost(turn));
+        let mailbox = self.clean_up(cold);
+        self.encode_turns(joining.into_iter().chain(mailbox))
     }
 
-    /// A turn of a discarded activation waits for something: it will not go on.
-    pub(super) fn bury_suspended(&self, mut mailbox: CellGuard<'_, A>, suspended: Suspended<A>) {
-        match self.orphan_is_gone(&mut mailbox) {
-            Some(next) => self.settle(mailbox, next),
-            None => drop(mailbox),
+    /// Drops a turn of a discarded activation that has just suspended.
+    pub(super) fn reap_suspended(&self, mut guard: CellGuard<'_, A>, suspended: Suspended<A>) {
+        match self.clear_orphan(&mut guard) {
+            Some(next) => self.settle(guard, next),
+            None => drop(guard),
         }
-        self.tell_lost(suspended.turn);
+        self.fail_lost(suspended.turn);
     }
 
-    /// Ends everything, because the runtime ends.
+    /// Tears down the activation at shutdown.
     pub(super) fn tear_down_activation(&self) {
         let epoch = self.lock().epoch();
         if let Some(epoch) = epoch {
-            for mail in self.discard_activation(epoch) {
-                if let Some(reply) = mail.reply {
+            for inbound in self.discard_activation(epoch) {
+                if let Some(reply) = inbound.reply {
                     reply.complete(Err(CallError::NotDelivered(NotDelivered::ShuttingDown)));
                 }
             }
         }
     }
 
-    /// Makes messages of turns that have not begun.
-    pub(super) fn to_mail(&self, queue: impl IntoIterator<Item = AnyTurn<A>>) -> Vec<InboundMessage> {
-        let encoded = queue
+    /// Turns queued calls back into messages.
+    pub(super) fn encode_turns(&self, mailbox: impl IntoIterator<Item = AnyTurn<A>>) -> Vec<InboundMessage> {
+        let encoded = mailbox
             .into_iter()
-            .filter_map(|turn| turn.encode(&self.actor(), &*self.shared));
+            .filter_map(|turn| turn.encode(&self.actor(), &*self.runtime));
         encoded
             .map(|(message, reply)| InboundMessage {
                 message: Arc::new(message),
@@ -269,43 +273,43 @@ impl<A: Handlers> ActorCell<A> {
             .collect()
     }
 
-    /// Marks the cell as without an activation; gives the epoch of the one that it had.
-    pub(super) fn close(&self, mailbox: &mut CellGuard<'_, A>) -> Option<ActivationEpoch> {
+    /// Marks the cell as inactive; returns the epoch of the activation that ended.
+    pub(super) fn close(&self, guard: &mut CellGuard<'_, A>) -> Option<ActivationEpoch> {
         self.idle.set_attention(INACTIVE);
-        mailbox.set(Mark::Suspended, false);
-        mailbox.set(Mark::Woken, false);
+        guard.set(Flag::Suspended, false);
+        guard.set(Flag::Woken, false);
         self.profile.activation_ended();
-        let epoch = mailbox.close();
+        let epoch = guard.close();
         if epoch.is_some() {
-            self.shared.activations.fetch_sub(1, Ordering::Relaxed);
+            self.runtime.activations.fetch_sub(1, Ordering::Relaxed);
         }
         epoch
     }
 
-    /// Ends what an activation had going on; gives its mail.
-    pub(super) fn clean_up(&self, rest: Option<Box<ColdState<A>>>) -> Mailbox<A> {
-        let Some(rest) = rest else { return Mailbox::new() };
-        let rest = *rest;
-        for timer in rest.timers.into_values() {
-            self.shared.timers.cancel(timer.wake);
+    /// Cancels the timers and waiters of an ended activation; returns its mailbox.
+    pub(super) fn clean_up(&self, cold: Option<Box<ColdState<A>>>) -> Mailbox<A> {
+        let Some(cold) = cold else { return Mailbox::new() };
+        let cold = *cold;
+        for timer in cold.timers.into_values() {
+            self.runtime.timers.cancel(timer.wake);
         }
-        for waker in rest.room {
+        for waker in cold.room_waiters {
             waker.wake();
         }
-        if let Freeze::Asked { done, timer, .. } = rest.freeze {
-            self.shared.timers.cancel(timer);
+        if let Freeze::Requested { done, timer, .. } = cold.freeze {
+            self.runtime.timers.cancel(timer);
             done(Err(FreezeError::NotActive));
         }
-        rest.queue
+        cold.mailbox
     }
 
-    fn tell_passivated(&self, epoch: Option<ActivationEpoch>) {
+    fn notify_passivated(&self, epoch: Option<ActivationEpoch>) {
         if let Some(epoch) = epoch {
-            self.shared.outside.passivated(&self.actor(), epoch);
+            self.runtime.remote.passivated(&self.actor(), epoch);
         }
     }
 
-    pub(super) fn tell_lost(&self, mut turn: AnyTurn<A>) {
+    pub(super) fn fail_lost(&self, mut turn: AnyTurn<A>) {
         turn.as_mut().fail(CallError::Unknown(Unknown::NodeLost));
         drop_contained(turn);
     }

@@ -1,31 +1,31 @@
-//! The messages that wait for an actor, oldest first.
+//! The mailbox of an actor: queued turns, oldest first.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 
 use elastin_actor::{Posted, Turn};
 
-/// A turn whatever its function.
+/// A turn of any handler.
 pub(crate) type AnyTurn<A> = Pin<Box<dyn Turn<A>>>;
 
-/// How many turns that are over an actor keeps, so that later messages need no allocation: a visit's worth.
+/// How many finished turns an actor keeps for reuse, so that later messages need no allocation.
 const POOLED_TURNS_MAX: usize = 128;
 
-/// The messages that wait for an actor.
+/// The mailbox of an actor.
 ///
-/// A worker takes what is there as one batch, without the lock runs some of it, and gives back the rest. Two buffers take
-/// turns, so that neither side allocates.
+/// A worker takes its contents as one batch, runs some of it without the lock, and returns the rest. Two buffers
+/// alternate, so that neither side allocates.
 pub(crate) struct Mailbox<A> {
     /// Older than all of `back`.
     front: VecDeque<AnyTurn<A>>,
     back: VecDeque<AnyTurn<A>>,
-    /// Turns that are over, whose allocations later messages use.
+    /// Finished turns whose allocations later messages reuse.
     turn_pool: Vec<AnyTurn<A>>,
-    /// The empty buffer of the batch that was taken last, for the next one.
+    /// The empty buffer of the last batch, for the next one.
     buffer: Vec<AnyTurn<A>>,
 }
 
-/// What a worker took out of a queue: turns that wait. Those that are over stay with it, for their allocations.
+/// Turns that a worker took out of a mailbox, and finished ones kept for reuse.
 pub(crate) struct Batch<A> {
     turns: VecDeque<AnyTurn<A>>,
     over: Vec<AnyTurn<A>>,
@@ -49,7 +49,7 @@ impl<A> Mailbox<A> {
         self.front.is_empty() && self.back.is_empty()
     }
 
-    /// Takes in a message.
+    /// Enqueues a message.
     #[inline]
     pub(crate) fn push(&mut self, message: &mut dyn Posted<A>) {
         let spare = self.turn_pool.pop();
@@ -57,12 +57,12 @@ impl<A> Mailbox<A> {
         self.back.push_back(filled.unwrap_or_else(|| message.boxed()));
     }
 
-    /// Takes in a turn that comes before all that wait.
+    /// Enqueues a turn in front of all others.
     pub(crate) fn push_front(&mut self, turn: AnyTurn<A>) {
         self.front.push_front(turn);
     }
 
-    /// Takes out all that wait, to be run. What is not run comes back with [`give_back`](Mailbox::give_back).
+    /// Takes all turns. Those that do not run return with [`give_back`](Mailbox::give_back).
     pub(crate) fn take_batch(&mut self) -> Batch<A> {
         if self.front.is_empty() {
             std::mem::swap(&mut self.front, &mut self.back);
@@ -73,50 +73,50 @@ impl<A> Mailbox<A> {
         }
     }
 
-    /// Takes out all that wait, in exchange for a batch that is over.
+    /// Takes all turns in exchange for a finished batch.
     pub(crate) fn exchange(&mut self, batch: &mut Batch<A>) {
         let next = self.take_batch();
         self.give_back(std::mem::replace(batch, next));
     }
 
-    /// Takes back what is left of a batch: it is older than all that came since.
+    /// Takes back the rest of a batch, which is older than all turns that arrived since.
     pub(crate) fn give_back(&mut self, batch: Batch<A>) {
         let Batch { mut turns, mut over } = batch;
-        // The one that has fewer is the empty one almost always, and then nothing is copied.
+        // The shorter one is almost always empty, and then nothing is copied.
         if self.turn_pool.len() < over.len() {
             std::mem::swap(&mut self.turn_pool, &mut over);
         }
         let room = POOLED_TURNS_MAX - self.turn_pool.len();
         self.turn_pool.extend(over.drain(..).take(room));
         self.buffer = over;
-        // Something may have been put in front while the batch was out: a hook of an activation that waits for this visit.
+        // A hook of an activation that waits for this batch may have been put in front meanwhile.
         turns.extend(self.front.drain(..));
         self.front = turns;
     }
 
-    /// The oldest.
+    /// The oldest turn.
     pub(crate) fn front(&self) -> Option<&AnyTurn<A>> {
         self.front.front().or_else(|| self.back.front())
     }
 
-    /// Takes out the oldest, to be run.
+    /// Takes the oldest turn.
     pub(crate) fn pop_front(&mut self) -> Option<AnyTurn<A>> {
         self.front.pop_front().or_else(|| self.back.pop_front())
     }
 
-    /// All that wait, oldest first.
+    /// All turns, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &AnyTurn<A>> {
         self.front.iter().chain(&self.back)
     }
 
-    /// Keeps a turn that is over, for its allocation.
+    /// Keeps a finished turn for reuse.
     pub(crate) fn keep(&mut self, over: AnyTurn<A>) {
         if self.turn_pool.len() < POOLED_TURNS_MAX {
             self.turn_pool.push(over);
         }
     }
 
-    /// Takes the turns out that a predicate names, which is shown each with those before it that stay.
+    /// Takes the turns that match a predicate, which also gets the earlier turns that stay.
     pub(crate) fn take_matching(&mut self, matches: impl Fn(&AnyTurn<A>, &[AnyTurn<A>]) -> bool) -> Vec<AnyTurn<A>> {
         if !self.iter().any(|turn| matches(turn, &[])) {
             return Vec::new();
@@ -153,12 +153,12 @@ impl<A> Batch<A> {
         self.turns.pop_front()
     }
 
-    /// Puts a turn back that was not run.
+    /// Puts back a turn that did not run.
     pub(crate) fn put_back(&mut self, turn: AnyTurn<A>) {
         self.turns.push_front(turn);
     }
 
-    /// Keeps a turn that is over, for its allocation.
+    /// Keeps a finished turn for reuse.
     #[inline]
     pub(crate) fn keep(&mut self, over: AnyTurn<A>) {
         if self.over.len() < POOLED_TURNS_MAX {

@@ -1,17 +1,32 @@
-//! An actor's place on this node: where its activations come and go, and where references lead.
+//! The cell of an actor on a node: its activation, its mailbox and its lifecycle. References point to cells.
 //!
 //! ```text
-//!            inline call                    mailbox
-//!                │                             │
-//!   take from the idle cell          push under the lock, take the instance
-//!   (one atomic swap)                out of the idle cell, schedule
-//!                │                             │
-//!                ▼                             ▼
-//!          run on the caller's          a worker runs a batch
-//!          thread, give back                   │
-//!                └──────────▶ settle ◀─────────┘
-//!                 freeze? mail? end? else idle again
+//!     call, actor idle                 call, actor busy; one-way message
+//!            │                                       │
+//!   take the instance from               push under the lock, take the
+//!   the idle slot (one swap)             instance from the slot, schedule
+//!            │                                       │
+//!            ▼                                       ▼
+//!   run on the caller's thread            a worker runs a batch
+//!            └──────────────▶ settle ◀───────────────┘
+//!           freeze? run messages? end? else back to idle
 //! ```
+//!
+//! # Path of a message
+//!
+//! 1. **Inline.** `Invoke::begin` ([`inline`]) takes the instance of an idle actor, and the caller runs the turn itself.
+//!    If the actor is busy, the caller may spin for it first ([`spin_wait`]).
+//! 2. **Enqueued.** Otherwise `Invoke::post` or [`Runtime::deliver`](crate::Runtime::deliver) enqueues it ([`enqueue`])
+//!    in the [`mailbox`]. An inactive actor is activated first ([`lifecycle`]), or the message goes to
+//!    [`Remote::send`](crate::Remote::send).
+//! 3. **Scheduled.** `ActorCell::schedule` puts the cell into a run queue of the [`scheduler`](crate::scheduler), at most
+//!    once ([`Flag::Scheduled`]).
+//! 4. **Run.** A worker calls `ActorCell::run_scheduled` ([`batch_run`]), which drains the mailbox; [`run`] polls each turn.
+//! 5. **Suspended.** A pending turn waits in the cell. A wake reschedules the cell, or wakes the caller that resumes the
+//!    turn ([`suspend`]). Turns of `&self` handlers run [interleaved](interleave).
+//! 6. **Answered.** `ActorCell::reply` ([`enqueue`]) sends the reply, after a [`save`] if the actor is persistent, and
+//!    deferred while the node is fenced.
+//! 7. **Settled.** `ActorCell::settle` decides what the actor does next: [`freeze`], run more messages, end, or idle.
 
 mod batch_run;
 mod enqueue;
@@ -47,7 +62,7 @@ use elastin_types::{ActivationEpoch, ActorId, Method, NodeId, Time};
 use parking_lot::Mutex;
 
 use crate::cell::erased::{ErasedCell, Load, Period};
-use crate::cell::flags::Mark;
+use crate::cell::flags::{END, FREEZE, Flag, INACTIVE, MESSAGES, ORPHAN, REPORT};
 use crate::cell::id::CellId;
 use crate::cell::idle_slot::IdleSlot;
 use crate::cell::state::{CellGuard, CellState, Ending};
@@ -56,45 +71,32 @@ use crate::profile::profile_cell::ProfileCell;
 use crate::scheduler::{Runnable, Scheduler, WakeMode};
 use crate::{ActivateError, FreezeDone, InboundMessage, StateImage};
 
-/// There is mail.
-const MAIL: u8 = 1;
-/// There is no activation.
-const INACTIVE: u8 = 2;
-/// A freeze is asked for.
-const FREEZE: u8 = 4;
-/// The activation is to end.
-const END: u8 = 8;
-/// A snapshot wants to know the state's size and references after the present turn.
-const REPORT: u8 = 16;
-/// A turn of a discarded activation still runs.
-const ORPHAN: u8 = 32;
-
-/// How many turns go unmeasured at a time without profiling: as many as can be counted.
+/// Stride returned without profiling: the largest the counter can hold.
 const UNMEASURED: u16 = u16::MAX;
 
-/// The place of one actor on this node.
-// In this order, so that the idle cell and the mailbox's lock are never in the same line of the processor's cache: who sends to an
-// actor changes the one, while the worker that runs its turns looks at the other before each of them.
+/// The cell of one actor on this node.
+// Field order matters: the idle slot and the lock must never share a cache line. Senders write the one, while the
+// worker that runs the turns reads the other before each turn.
 #[repr(C)]
 pub(crate) struct ActorCell<A: Handlers> {
     idle: IdleSlot<Instance<A>>,
     id: CellId,
-    shared: Arc<RuntimeInner>,
+    runtime: Arc<RuntimeInner>,
     me: Weak<Self>,
-    // Apart from the mailbox, because turns that run inline report here without touching that.
+    // Outside the lock, because inline turns report here without taking it.
     profile: ProfileCell,
-    mailbox: Mutex<CellState<A>>,
+    state: Mutex<CellState<A>>,
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// The empty cell of an actor.
-    pub(crate) fn make(actor: &ActorId, shared: Arc<RuntimeInner>) -> Arc<Self> {
+    /// Creates the empty cell of an actor.
+    pub(crate) fn make(actor: &ActorId, runtime: Arc<RuntimeInner>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             id: CellId::of(actor),
-            shared,
+            runtime,
             me: me.clone(),
             idle: IdleSlot::new(INACTIVE),
-            mailbox: Mutex::new(CellState::new()),
+            state: Mutex::new(CellState::new()),
             profile: ProfileCell::default(),
         })
     }
@@ -104,11 +106,11 @@ impl<A: Handlers> ActorCell<A> {
     }
 
     fn arc(&self) -> Arc<Self> {
-        self.me.upgrade().expect("a cell that is used exists")
+        self.me.upgrade().expect("a cell in use is alive")
     }
 
     fn lock(&self) -> CellGuard<'_, A> {
-        CellGuard::new(self.mailbox.lock(), &self.idle)
+        CellGuard::new(self.state.lock(), &self.idle)
     }
 
     fn attention(&self) -> u8 {
@@ -123,10 +125,10 @@ impl<A: Handlers> ActorCell<A> {
         self.idle.lower(bits);
     }
 
-    /// Decides what becomes of an actor that is between two turns.
-    fn settle(&self, mut mailbox: CellGuard<'_, A>, mut instance: Box<Instance<A>>) {
-        if mailbox.is(Mark::Orphan) {
-            return self.bury(mailbox, instance);
+    /// Decides what an actor does between two turns: freeze, run queued messages, end, or become idle.
+    fn settle(&self, mut guard: CellGuard<'_, A>, mut instance: Box<Instance<A>>) {
+        if guard.is(Flag::Orphan) {
+            return self.reap_orphan(guard, instance);
         }
         let attention = self.attention();
         if attention & REPORT != 0 {
@@ -134,59 +136,60 @@ impl<A: Handlers> ActorCell<A> {
             self.note_state(&mut instance);
         }
         if attention & FREEZE != 0 {
-            return self.freeze_at_boundary(mailbox, instance);
+            return self.freeze_at_boundary(guard, instance);
         }
-        if mailbox.queued() > 0 {
-            mailbox.rest().waiting = Some(instance);
-            return self.schedule(mailbox, WakeMode::Later);
+        if guard.queued() > 0 {
+            guard.cold().waiting = Some(instance);
+            return self.schedule(guard, WakeMode::Later);
         }
         if attention & END != 0 {
-            return self.end(mailbox, instance);
+            return self.end(guard, instance);
         }
         self.idle.set_attention(0);
         self.idle.put(instance);
     }
 
-    /// Takes the instance out of the idle cell, for somebody who has the lock.
-    fn take_idle(&self, mailbox: &CellGuard<'_, A>) -> Option<Box<Instance<A>>> {
-        // What lies there while a turn of a discarded activation runs can only be that one's instance. Whoever put it there is
-        // about to look again, and to bury it.
-        match mailbox.is(Mark::Orphan) {
+    /// Takes the instance out of the idle slot. The caller holds the lock.
+    fn take_idle(&self, guard: &CellGuard<'_, A>) -> Option<Box<Instance<A>>> {
+        // While a turn of a discarded activation runs, an instance in the slot can only be that activation's. The
+        // thread that put it there is about to recheck and reap it.
+        match guard.is(Flag::Orphan) {
             true => None,
             false => self.idle.take(),
         }
     }
 
     /// Takes the instance of an activation of which no turn has begun.
-    fn take_at_rest(&self, mailbox: &mut CellGuard<'_, A>) -> Option<Box<Instance<A>>> {
-        self.take_idle(mailbox).or_else(|| mailbox.take_waiting())
+    fn take_at_rest(&self, guard: &mut CellGuard<'_, A>) -> Option<Box<Instance<A>>> {
+        self.take_idle(guard).or_else(|| guard.take_waiting())
     }
 
-    /// Drops the instance of an activation that was discarded during its turn; a later activation may then go on.
-    fn bury(&self, mut mailbox: CellGuard<'_, A>, instance: Box<Instance<A>>) {
-        let next = self.orphan_is_gone(&mut mailbox);
+    /// Drops the instance of an activation that was discarded during its turn; a later activation may then run.
+    fn reap_orphan(&self, mut guard: CellGuard<'_, A>, instance: Box<Instance<A>>) {
+        let next = self.clear_orphan(&mut guard);
         match next {
-            Some(next) => self.settle(mailbox, next),
-            None => drop(mailbox),
+            Some(next) => self.settle(guard, next),
+            None => drop(guard),
         }
         drop_contained(instance);
     }
 
-    /// The last turn of a discarded activation is over; gives the instance of the activation that waited for that.
-    fn orphan_is_gone(&self, mailbox: &mut CellGuard<'_, A>) -> Option<Box<Instance<A>>> {
-        mailbox.set(Mark::Orphan, false);
+    /// Records that the last turn of a discarded activation has ended. Returns the instance of the activation that
+    /// waited for it.
+    fn clear_orphan(&self, guard: &mut CellGuard<'_, A>) -> Option<Box<Instance<A>>> {
+        guard.set(Flag::Orphan, false);
         self.lower(ORPHAN);
-        mailbox.take_waiting()
+        guard.take_waiting()
     }
 
-    /// Puts the cell into a run queue if a instance or a woken turn waits for a worker, and it is not there already.
-    fn schedule(&self, mut mailbox: CellGuard<'_, A>, announce: WakeMode) {
-        if mailbox.is(Mark::Scheduled) || mailbox.is(Mark::Orphan) {
+    /// Puts the cell into a run queue if an instance or a woken turn waits for a worker, and it is not queued already.
+    fn schedule(&self, mut guard: CellGuard<'_, A>, wake: WakeMode) {
+        if guard.is(Flag::Scheduled) || guard.is(Flag::Orphan) {
             return;
         }
-        mailbox.set(Mark::Scheduled, true);
-        drop(mailbox);
-        Scheduler::schedule(self.arc(), announce);
+        guard.set(Flag::Scheduled, true);
+        drop(guard);
+        Scheduler::schedule(self.arc(), wake);
     }
 }
 
@@ -204,19 +207,19 @@ impl<A: Handlers> CellHandle for ActorCell<A> {
     }
 
     fn now(&self) -> Time {
-        self.shared.clock.now()
+        self.runtime.clock.now()
     }
 
     fn node(&self) -> NodeId {
-        self.shared.settings.node
+        self.runtime.settings.node
     }
 
     fn host(&self) -> Arc<dyn Host> {
-        self.shared.clone()
+        self.runtime.clone()
     }
 
     fn describe(&self, function: Option<Method>) -> String {
-        let schema = &self.shared.schema;
+        let schema = &self.runtime.schema;
         let Some(function) = function else {
             return schema.show(&self.actor());
         };
@@ -227,27 +230,30 @@ impl<A: Handlers> CellHandle for ActorCell<A> {
     }
 
     fn record_turn(&self, turn: &TurnMeasure) -> u16 {
-        let settings = &self.shared.settings;
+        let settings = &self.runtime.settings;
         if !settings.profiling {
             return UNMEASURED;
         }
-        let (is_brief, is_short) = (turn.busy < settings.brief_max, turn.busy < settings.short_max);
-        self.idle.turns.note(is_brief, is_short);
+        let (inline_cheap, resume_cheap) = (
+            turn.busy < settings.inline_turn_max,
+            turn.busy < settings.resume_turn_max,
+        );
+        self.idle.turn_cost.record(inline_cheap, resume_cheap);
         self.profile
-            .change(|profile| profile.tables(|| self.is_busy()).turn(turn))
+            .change(|profile| profile.tables(|| self.mark_active()).turn(turn))
     }
 
     fn record_call(&self, callee: &ActorId, method: Method, bytes: u64, weight: u32) {
         self.profile.change(|profile| {
-            let tables = profile.tables(|| self.is_busy());
+            let tables = profile.tables(|| self.mark_active());
             tables.call(callee, method, bytes, weight);
         });
     }
 
     fn deactivate(&self) {
-        let mut mailbox = self.lock();
-        if mailbox.epoch().is_some() && mailbox.rest().ending == Ending::No {
-            mailbox.rest().ending = Ending::Asked;
+        let mut guard = self.lock();
+        if guard.epoch().is_some() && guard.cold().ending == Ending::No {
+            guard.cold().ending = Ending::Requested;
             self.raise(END);
         }
     }
@@ -258,7 +264,7 @@ impl<A: Handlers> CellHandle for ActorCell<A> {
 
     fn remind(&self, request: ReminderRequest, done: ReminderDone) {
         match request.check(A::NAME, A::takes_reminders()) {
-            Ok(()) => self.shared.outside.remind(&self.actor(), request, done),
+            Ok(()) => self.runtime.remote.remind(&self.actor(), request, done),
             Err(error) => done(Err(error)),
         }
     }
@@ -274,11 +280,11 @@ impl<A: Handlers> CellHandle for ActorCell<A> {
 
 impl<A: Handlers> Runnable for ActorCell<A> {
     fn run(self: Arc<Self>) {
-        self.visit().pass_on(|| self);
+        self.run_scheduled().notify(|| self);
     }
 
     fn scheduler(&self) -> &Arc<Scheduler> {
-        &self.shared.scheduler
+        &self.runtime.scheduler
     }
 }
 
@@ -289,32 +295,29 @@ impl<A: Handlers> ErasedCell for ActorCell<A> {
     }
 
     fn is_empty(&self) -> bool {
-        let mailbox = self.lock();
-        mailbox.epoch().is_none()
-            && !mailbox.is(Mark::Rerouting)
-            && !mailbox.is(Mark::Orphan)
-            && !mailbox.is(Mark::Scheduled)
+        let guard = self.lock();
+        guard.epoch().is_none() && !guard.is(Flag::Rerouting) && !guard.is(Flag::Orphan) && !guard.is(Flag::Scheduled)
     }
 
     fn epoch(&self) -> Option<ActivationEpoch> {
         self.lock().epoch()
     }
 
-    fn deliver(&self, mail: InboundMessage, epoch: ActivationEpoch) -> Result<(), Box<InboundMessage>> {
-        self.deliver_mail(mail, epoch)
+    fn deliver(&self, inbound: InboundMessage, epoch: ActivationEpoch) -> Result<(), Box<InboundMessage>> {
+        self.deliver_message(inbound, epoch)
     }
 
     fn activate(
         &self,
         epoch: ActivationEpoch,
         image: Option<StateImage>,
-        mail: Vec<InboundMessage>,
+        messages: Vec<InboundMessage>,
     ) -> Result<(), (ActivateError, Vec<InboundMessage>)> {
-        self.activate_from(epoch, image, mail)
+        self.activate_from(epoch, image, messages)
     }
 
     fn freeze(&self, epoch: ActivationEpoch, deadline: Time, done: FreezeDone) {
-        self.ask_freeze(epoch, deadline, done);
+        self.request_freeze(epoch, deadline, done);
     }
 
     fn resume(&self, epoch: ActivationEpoch) -> bool {
@@ -360,43 +363,43 @@ impl<A: Handlers> ErasedCell for ActorCell<A> {
     }
 
     fn is_still(&self) -> bool {
-        let mailbox = self.lock();
-        if mailbox.is(Mark::Scheduled) || mailbox.is(Mark::Rerouting) || mailbox.is(Mark::Orphan) {
+        let guard = self.lock();
+        if guard.is(Flag::Scheduled) || guard.is(Flag::Rerouting) || guard.is(Flag::Orphan) {
             return false;
         }
-        if mailbox.epoch().is_none() || mailbox.waits_for_outside() {
+        if guard.epoch().is_none() || guard.waits_externally() {
             return true;
         }
-        // Nobody has it who runs a turn, if it is where idle ones are.
-        let Some(instance) = self.take_idle(&mailbox) else {
+        // An instance in the idle slot means that no thread runs a turn.
+        let Some(instance) = self.take_idle(&guard) else {
             return false;
         };
-        drop(mailbox);
+        drop(guard);
         self.finish(instance);
         true
     }
 
     fn is_at_rest(&self) -> bool {
-        let mailbox = self.lock();
-        if mailbox.epoch().is_none() {
-            return !mailbox.is(Mark::Rerouting);
+        let guard = self.lock();
+        if guard.epoch().is_none() {
+            return !guard.is(Flag::Rerouting);
         }
-        if mailbox.queued() > 0 || self.attention() & (MAIL | END | FREEZE) != 0 {
+        if guard.queued() > 0 || self.attention() & (MESSAGES | END | FREEZE) != 0 {
             return false;
         }
-        let Some(instance) = self.take_idle(&mailbox) else {
+        let Some(instance) = self.take_idle(&guard) else {
             return false;
         };
-        drop(mailbox);
+        drop(guard);
         self.finish(instance);
         true
     }
 }
 
-/// Drops what an application's code may panic in the drop of.
+/// Drops a value whose `Drop` is application code and may panic.
 fn drop_contained<T>(value: T) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(value))).is_err() {
-        tracing::error!("an actor's state panicked when it was dropped");
+        tracing::error!("the actor's state panicked while being dropped");
     }
 }
 
@@ -405,27 +408,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_small() {
+    fn a_cell_fits_its_size_class() {
         #[derive(elastin_actor::Actor, serde::Serialize, serde::Deserialize, Default)]
         struct Nothing {}
         #[elastin_actor::handlers]
         impl Nothing {}
-        // With what an `Arc` and an allocator add these are 112 and 48 bytes, sizes that allocators have. There are very many.
+        // Including the overhead of `Arc` and the allocator these fit the size classes of 112 and 48 bytes. A node
+        // holds very many cells.
         assert!(
             size_of::<ActorCell<Nothing>>() <= 88,
             "{}",
             size_of::<ActorCell<Nothing>>()
         );
         assert!(size_of::<Instance<u64>>() <= 40, "{}", size_of::<Instance<u64>>());
-        // The count of an `Arc` before it and an allocator's alignment of 16 bytes included, no line of 64 bytes has both.
+        // Even with the `Arc` header and 16-byte alignment, the two never share a 64-byte cache line.
         let idle = std::mem::offset_of!(ActorCell<Nothing>, idle);
-        let mailbox = std::mem::offset_of!(ActorCell<Nothing>, mailbox);
-        assert!(mailbox - idle >= 64, "{idle} {mailbox}");
+        let state = std::mem::offset_of!(ActorCell<Nothing>, state);
+        assert!(state - idle >= 64, "{idle} {state}");
     }
 
     #[test]
-    fn the_idle_cell_is_a_plain_atomic() {
-        // Inline calls rely on this for their speed: any other cell would take a lock.
+    fn the_idle_slot_is_lock_free() {
+        // Inline calls rely on this: a fallback implementation would take a lock.
         assert!(crossbeam_utils::atomic::AtomicCell::<Option<Box<u64>>>::is_lock_free());
     }
 }

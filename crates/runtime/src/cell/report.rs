@@ -1,27 +1,27 @@
-//! What an activation tells about itself once per period.
+//! Per-period reports of an activation, for snapshots.
 
 use elastin_actor::{Handlers, Instance, Invoke, UsedSince, encoded_state_size};
 use elastin_types::{ActorId, ActorStats, Caller, NodeId, PerResource, References, Time};
 
 use super::{ActorCell, REPORT};
 use crate::cell::erased::{ErasedCell, Load, Period};
-use crate::profile::table::{Noted, Profile, Tables};
+use crate::profile::table::{Profile, StateNote, Tables};
 
 impl<A: Handlers> ActorCell<A> {
-    /// The cell has something to report at the end of this period.
-    pub(super) fn is_busy(&self) {
+    /// Registers the cell for the report at the end of this period.
+    pub(super) fn mark_active(&self) {
         let cell: std::sync::Weak<dyn ErasedCell> = self.me.clone();
-        self.shared.busy.add(cell);
+        self.runtime.active.add(cell);
     }
 
-    /// Notes the state's size and references, as they are between two turns, if a turn has run since the last time.
+    /// Records the state's size and references between two turns, if a turn has run since the last time.
     pub(super) fn note_state(&self, instance: &mut Instance<A>) {
-        if instance.used.take(UsedSince::LOOK) {
+        if instance.used.take(UsedSince::REPORT) {
             self.note(&instance.state);
         }
     }
 
-    /// Notes the state's size and references.
+    /// Records the state's size and references.
     pub(super) fn note(&self, state: &A) {
         let mut references: Vec<References> = Vec::new();
         state.visit_references(&mut |property, actor| match references.last_mut() {
@@ -35,11 +35,11 @@ impl<A: Handlers> ActorCell<A> {
         self.profile.change(|profile| profile.note(state_bytes, references));
     }
 
-    /// What an activation did in the period that ends.
+    /// Reports an activation's work in the period that ends.
     pub(super) fn make_report(&self, listed: bool, period: Period) -> Option<(Option<ActorStats>, Load)> {
-        // An actor that came into the list twice has nothing more to say the second time.
+        // A cell that was registered twice has nothing to report the second time.
         let tables = self.profile.change(Profile::end_period)?;
-        let (since, backlog) = self.look(listed)?;
+        let (since, backlog) = self.observe(listed)?;
         let load = Load {
             turns: tables.turns,
             busy: tables.busy,
@@ -52,36 +52,37 @@ impl<A: Handlers> ActorCell<A> {
         Some((stats, load))
     }
 
-    /// What is known of an activation, unless it has reported in this period.
+    /// Reports an activation that did nothing, unless it has reported in this period.
     pub(super) fn make_idle_report(&self, period: Period) -> Option<ActorStats> {
-        let (since, _) = self.look(true)?;
+        let (since, _) = self.observe(true)?;
         let noted = self.profile.change(|profile| profile.report_note(period.number))?;
         Some(self.stats(Tables::default(), noted, since, period))
     }
 
-    /// Looks at the activation; gives since when it is here, and how many messages wait. Also at its state, if that is
-    /// wanted: one that is not at rest right now notes its state when its present turn is over.
-    fn look(&self, at_state: bool) -> Option<(Time, u64)> {
-        let mut mailbox = self.lock();
-        mailbox.epoch()?;
-        let (since, backlog) = (mailbox.since(), mailbox.queued() as u64);
-        mailbox.shrink();
+    /// Returns when the activation began and how many messages are queued. On request it also records the state; an
+    /// actor in a turn does so when that turn ends.
+    fn observe(&self, with_state: bool) -> Option<(Time, u64)> {
+        let mut guard = self.lock();
+        guard.epoch()?;
+        let (since, backlog) = (guard.since(), guard.queued() as u64);
+        guard.shrink();
         match self.idle.take() {
             Some(mut instance) => {
-                drop(mailbox);
+                drop(guard);
                 instance.forget_waker();
-                if at_state {
+                if with_state {
                     self.note_state(&mut instance);
                 }
                 self.finish(instance);
             }
-            None if !at_state => {}
+            None if !with_state => {}
             None => {
-                let rest = mailbox.rest_if_any();
-                let sharing = rest.and_then(|rest| rest.sharing.as_ref().filter(|sharing| !sharing.polled));
-                match sharing {
-                    Some(sharing) => self.note(&sharing.shared.instance::<A>().state),
-                    None => match mailbox.rest_if_any().and_then(|rest| rest.waiting.as_mut()) {
+                let cold = guard.cold_if_any();
+                let interleaved =
+                    cold.and_then(|cold| cold.interleaved.as_ref().filter(|interleaved| !interleaved.polled));
+                match interleaved {
+                    Some(interleaved) => self.note(&interleaved.shared.instance::<A>().state),
+                    None => match guard.cold_if_any().and_then(|cold| cold.waiting.as_mut()) {
                         Some(instance) => self.note_state(instance),
                         None => self.raise(REPORT),
                     },
@@ -91,16 +92,16 @@ impl<A: Handlers> ActorCell<A> {
         Some((since, backlog))
     }
 
-    fn stats(&self, mut tables: Tables, noted: Noted, since: Time, period: Period) -> ActorStats {
-        let node = self.shared.settings.node;
+    fn stats(&self, mut tables: Tables, noted: StateNote, since: Time, period: Period) -> ActorStats {
+        let node = self.runtime.settings.node;
         let busy_ms = tables.busy.as_secs_f64() * 1000.0;
         let functions = tables.take_functions();
         let (calls_in, calls_out) = tables.edges(|callee| self.node_of(callee));
-        let came = calls_in
+        let inbound = calls_in
             .iter()
             .filter(|call| call.node != Some(node) || is_client(&call.caller));
-        let left = calls_out.iter().filter(|call| call.node != Some(node));
-        let bytes = came.map(|call| call.bytes).sum::<u64>() + left.map(|call| call.bytes).sum::<u64>();
+        let outbound = calls_out.iter().filter(|call| call.node != Some(node));
+        let bytes = inbound.map(|call| call.bytes).sum::<u64>() + outbound.map(|call| call.bytes).sum::<u64>();
         ActorStats {
             actor: self.actor(),
             node,
@@ -119,18 +120,18 @@ impl<A: Handlers> ActorCell<A> {
 
     fn node_of(&self, actor: &ActorId) -> Option<NodeId> {
         let here = self
-            .shared
+            .runtime
             .registry
             .get(actor)
             .is_some_and(|cell| cell.epoch().is_some());
         if here {
-            return Some(self.shared.settings.node);
+            return Some(self.runtime.settings.node);
         }
-        self.shared.outside.last_known_node(actor)
+        self.runtime.remote.last_known_node(actor)
     }
 }
 
-/// A client is never on the node itself, even where it is in the same process.
+/// A client never counts as local, even in the same process.
 fn is_client(caller: &Caller) -> bool {
     matches!(caller, Caller::Client(_))
 }

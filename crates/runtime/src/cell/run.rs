@@ -1,4 +1,4 @@
-//! One turn that a worker runs, or goes on with.
+//! A single turn that a worker starts or resumes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,112 +8,119 @@ use elastin_actor::{Actor, Finished, Handlers, Hook, Instance, Invoke, Persist, 
 use elastin_types::CallError;
 
 use super::{ActorCell, drop_contained};
-use crate::cell::flags::Mark;
+use crate::cell::flags::Flag;
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::{CellGuard, Suspended};
-use crate::cell::suspend::Woken;
+use crate::cell::suspend::WakeTarget;
 use crate::scheduler::caller_resume::ResumeBy;
 
-/// What became of a turn that a worker ran.
-pub(super) enum Ran<A> {
-    /// It is over; the reply has not left.
-    Over(Box<Instance<A>>, AnyTurn<A>),
-    /// It did not run: nobody waits for it any longer.
+/// Result of polling a turn.
+pub(super) enum TurnOutcome<A> {
+    /// Finished; the reply has not been sent.
+    Done(Box<Instance<A>>, AnyTurn<A>),
+    /// Did not run: no caller waits for it any longer.
     Skipped(Box<Instance<A>>),
-    /// It waits for something. Its scope is still entered.
-    Waits(AnyTurn<A>, Arc<Waker>, ResumeBy),
-    /// It panicked; the state is lost.
+    /// Suspended. Its scope is still entered.
+    Pending(AnyTurn<A>, Arc<Waker>, ResumeBy),
+    /// Panicked; the state is lost.
     Lost(Option<Hook>),
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// Decides what becomes of an actor and its turn that was polled; says who is to know, if the turn was woken meanwhile.
-    /// `unsaved` are turns before it that are over and whose effect is not saved.
-    pub(super) fn settle_turn(&self, mailbox: CellGuard<'_, A>, ran: Ran<A>, mut unsaved: Vec<AnyTurn<A>>) -> Woken {
-        match ran {
-            Ran::Over(instance, turn) if saves_each_turn::<A>() && instance.changed => {
+    /// Settles an actor after one of its turns was polled. Returns the target to notify if the turn was woken meanwhile.
+    /// `unsaved` are earlier turns that finished but are not saved.
+    pub(super) fn settle_turn(
+        &self,
+        guard: CellGuard<'_, A>,
+        outcome: TurnOutcome<A>,
+        mut unsaved: Vec<AnyTurn<A>>,
+    ) -> WakeTarget {
+        match outcome {
+            TurnOutcome::Done(instance, turn) if saves_each_turn::<A>() && instance.changed => {
                 unsaved.push(turn);
-                self.save(mailbox, instance, unsaved);
+                self.save(guard, instance, unsaved);
             }
-            Ran::Over(instance, turn) => {
-                let discarded = mailbox.is(Mark::Orphan);
-                self.settle(mailbox, instance);
+            TurnOutcome::Done(instance, turn) => {
+                let discarded = guard.is(Flag::Orphan);
+                self.settle(guard, instance);
                 if discarded {
-                    self.tell_lost(turn);
+                    self.fail_lost(turn);
                 } else {
                     self.reply(turn);
                 }
             }
-            Ran::Skipped(instance) if !unsaved.is_empty() => self.save(mailbox, instance, unsaved),
-            Ran::Skipped(instance) => self.settle(mailbox, instance),
-            Ran::Waits(turn, waker, run_by) => {
+            TurnOutcome::Skipped(instance) if !unsaved.is_empty() => self.save(guard, instance, unsaved),
+            TurnOutcome::Skipped(instance) => self.settle(guard, instance),
+            TurnOutcome::Pending(turn, waker, resume_by) => {
                 let scope = Scope::leave();
                 let suspended = Suspended {
                     turn,
                     scope,
                     waker,
-                    run_by,
+                    resume_by,
                 };
-                return self.suspend_turn(mailbox, suspended);
+                return self.suspend_turn(guard, suspended);
             }
-            Ran::Lost(hook) => {
-                drop(mailbox);
+            TurnOutcome::Lost(hook) => {
+                drop(guard);
                 // Their effect is lost with the state.
-                unsaved.into_iter().for_each(|turn| self.not_saved(turn));
-                // A hook would panic again in the next activation: its callers are told instead.
+                unsaved.into_iter().for_each(|turn| self.fail_unsaved(turn));
+                // The hook would panic again in the next activation, so the queued calls fail instead.
                 self.lose(hook.map(|_| CallError::Panicked));
             }
         }
-        Woken::Nobody
+        WakeTarget::None
     }
 
-    /// The same for a turn that had waited and was polled again.
-    pub(super) fn settle_resumed(&self, ran: Ran<A>) -> Woken {
-        match ran {
-            // As if it had not waited: the lock is only needed if something is to be done before the next turn.
-            Ran::Over(instance, turn) if !(saves_each_turn::<A>() && instance.changed) => match self.finish(instance) {
-                Finished::Lost => self.tell_lost(turn),
-                _ => {
-                    if let Some(over) = self.reply(turn) {
-                        over.keep();
+    /// Settles a suspended turn that was polled again.
+    pub(super) fn settle_resumed(&self, outcome: TurnOutcome<A>) -> WakeTarget {
+        match outcome {
+            // As if it had never suspended: the lock is only needed if an attention bit is set.
+            TurnOutcome::Done(instance, turn) if !(saves_each_turn::<A>() && instance.changed) => {
+                match self.finish(instance) {
+                    Finished::Lost => self.fail_lost(turn),
+                    _ => {
+                        if let Some(over) = self.reply(turn) {
+                            over.keep();
+                        }
                     }
                 }
-            },
-            ran => return self.settle_turn(self.lock(), ran, Vec::new()),
+            }
+            outcome => return self.settle_turn(self.lock(), outcome, Vec::new()),
         }
-        Woken::Nobody
+        WakeTarget::None
     }
 
-    /// Runs a turn out of the mailbox until it is over or waits.
-    pub(super) fn run_turn(&self, mut instance: Box<Instance<A>>, mut turn: AnyTurn<A>) -> Ran<A> {
+    /// Runs a turn from the mailbox until it finishes or suspends.
+    pub(super) fn run_turn(&self, mut instance: Box<Instance<A>>, mut turn: AnyTurn<A>) -> TurnOutcome<A> {
         let Some(message_context) = turn.as_mut().open() else {
-            return Ran::Skipped(instance);
+            return TurnOutcome::Skipped(instance);
         };
-        if message_context.has_expired(|| self.shared.clock.now()) {
+        if message_context.has_expired(|| self.runtime.clock.now()) {
             turn.as_mut().fail(CallError::DeadlineExceeded);
-            return Ran::Skipped(instance);
+            return TurnOutcome::Skipped(instance);
         }
         let waker = instance.take_waker();
         Scope::enter_message(&mut instance, message_context, || turn.arguments_size());
         let mut cx = Context::from_waker(&waker);
-        let mut place = Some(instance);
-        let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(&mut place, &mut cx)));
-        self.leave_turn(turn, waker, place, polled, || ResumeBy::Workers)
+        let mut returned = Some(instance);
+        let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(&mut returned, &mut cx)));
+        self.leave_turn(turn, waker, returned, polled, || ResumeBy::Workers)
     }
 
-    /// Polls a turn that has started: its caller with its waker, or a worker.
-    pub(super) fn resume_turn(&self, suspended: Suspended<A>, caller: Option<&Waker>) -> Ran<A> {
+    /// Polls a suspended turn, on behalf of its caller if `caller` is given, else of a worker.
+    pub(super) fn resume_turn(&self, suspended: Suspended<A>, caller: Option<&Waker>) -> TurnOutcome<A> {
         let Suspended {
             mut turn,
             scope,
             waker,
-            run_by,
+            resume_by,
         } = suspended;
         scope.resume();
         let mut cx = Context::from_waker(&waker);
-        let mut place = None;
-        let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut place, &mut cx)));
-        self.leave_turn(turn, waker, place, polled, || run_by.next(caller))
+        let mut returned = None;
+        let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut returned, &mut cx)));
+        self.leave_turn(turn, waker, returned, polled, || resume_by.next(caller))
     }
 
     #[inline]
@@ -123,44 +130,49 @@ impl<A: Handlers> ActorCell<A> {
         waker: Arc<Waker>,
         instance: Option<Box<Instance<A>>>,
         polled: std::thread::Result<Poll<()>>,
-        run_by: impl FnOnce() -> ResumeBy,
-    ) -> Ran<A> {
+        resume_by: impl FnOnce() -> ResumeBy,
+    ) -> TurnOutcome<A> {
         match polled {
             Ok(Poll::Ready(())) => {
-                let mut instance = instance.expect("a turn that is over has given its actor back");
+                let mut instance = instance.expect("a finished turn has returned its instance");
                 Scope::end(&mut instance, || turn.method());
                 instance.restore_waker(waker);
-                Ran::Over(instance, turn)
+                TurnOutcome::Done(instance, turn)
             }
-            Ok(Poll::Pending) => Ran::Waits(turn, waker, run_by()),
+            Ok(Poll::Pending) => TurnOutcome::Pending(turn, waker, resume_by()),
             Err(_) => self.contain_panic(turn, waker, instance),
         }
     }
 
     #[cold]
-    fn contain_panic(&self, mut turn: AnyTurn<A>, waker: Arc<Waker>, instance: Option<Box<Instance<A>>>) -> Ran<A> {
+    fn contain_panic(
+        &self,
+        mut turn: AnyTurn<A>,
+        waker: Arc<Waker>,
+        instance: Option<Box<Instance<A>>>,
+    ) -> TurnOutcome<A> {
         self.count_panic();
         let hook = turn.hook();
-        let ran = match instance {
-            // It only read the actor, which can go on.
+        let outcome = match instance {
+            // A read-only turn cannot have damaged the state.
             Some(mut instance) if turn.read_only() => {
                 Scope::end(&mut instance, || turn.method());
                 instance.restore_waker(waker);
-                Ran::Skipped(instance)
+                TurnOutcome::Skipped(instance)
             }
             instance => {
                 drop(Scope::leave());
                 drop_contained(instance);
-                Ran::Lost(hook)
+                TurnOutcome::Lost(hook)
             }
         };
         turn.as_mut().fail(CallError::Panicked);
         drop_contained(turn);
-        ran
+        outcome
     }
 }
 
-/// Whether the state is saved before a reply leaves.
+/// Whether the state is saved before a reply is sent.
 pub(super) fn saves_each_turn<A: Actor>() -> bool {
     matches!(A::PERSIST, Persist::EachTurn)
 }

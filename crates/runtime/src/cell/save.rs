@@ -1,55 +1,55 @@
-//! Saving the state of persistent actors before anyone may know of a change.
+//! Saving the state of persistent actors before a change becomes visible.
 
 use bytes::Bytes;
 use elastin_actor::{Handlers, Instance, SaveDone, SaveError, encode_state};
 use elastin_types::{ActivationEpoch, CallError, Unknown};
 
 use super::{ActorCell, END, drop_contained};
-use crate::cell::flags::Mark;
+use crate::cell::flags::Flag;
 use crate::cell::mailbox::AnyTurn;
-use crate::cell::state::{CellGuard, Ending, Requested, Saving};
+use crate::cell::state::{CellGuard, Ending, SaveRequests, Saving};
 
 impl<A: Handlers> ActorCell<A> {
-    /// Saves the state after some turns; their replies leave and the next turn starts when that is done.
-    pub(super) fn save(&self, mut mailbox: CellGuard<'_, A>, instance: Box<Instance<A>>, turns: Vec<AnyTurn<A>>) {
-        let Some(epoch) = mailbox.epoch().filter(|_| !mailbox.is(Mark::Orphan)) else {
-            self.bury(mailbox, instance);
-            return turns.into_iter().for_each(|turn| self.not_saved(turn));
+    /// Saves the state after some turns. Their replies are sent, and the next turn starts, once the save completes.
+    pub(super) fn save(&self, mut guard: CellGuard<'_, A>, instance: Box<Instance<A>>, turns: Vec<AnyTurn<A>>) {
+        let Some(epoch) = guard.epoch().filter(|_| !guard.is(Flag::Orphan)) else {
+            self.reap_orphan(guard, instance);
+            return turns.into_iter().for_each(|turn| self.fail_unsaved(turn));
         };
         let state = encode_state(&instance.state);
-        let rest = mailbox.rest();
-        rest.saves += 1;
-        let number = rest.saves;
-        rest.saving = Some(Saving {
+        let cold = guard.cold();
+        cold.saves += 1;
+        let number = cold.saves;
+        cold.saving = Some(Saving {
             number,
             epoch,
             instance,
             turns,
         });
-        drop(mailbox);
+        drop(guard);
         match state {
             Ok(state) => self.hand_to_store(number, epoch, state),
             Err(error) => self.saved(number, epoch, Err(error.into())),
         }
     }
 
-    /// Saves the state that a running turn has encoded itself. One save at a time: of those that are asked for while one is
-    /// under way only the last is made, because it has what the others have.
+    /// Saves a state that a running turn encoded. One save is in flight at a time. Of the requests that arrive
+    /// meanwhile only the last is saved, because it includes the others.
     pub(super) fn save_during_turn(&self, state: Bytes, done: SaveDone) {
-        let mut mailbox = self.lock();
-        // While the turn of a discarded activation runs, a later activation waits: the epoch would be that one's.
-        let Some(epoch) = mailbox.epoch().filter(|_| !mailbox.is(Mark::Orphan)) else {
-            drop(mailbox);
+        let mut guard = self.lock();
+        // While the turn of a discarded activation runs, the epoch may be that of a later activation.
+        let Some(epoch) = guard.epoch().filter(|_| !guard.is(Flag::Orphan)) else {
+            drop(guard);
             return done(Err(SaveError::Superseded));
         };
-        match &mut mailbox.rest().requested {
-            Some(requested) => {
-                requested.state = Some(state);
-                requested.done.push(done);
+        match &mut guard.cold().save_requests {
+            Some(save_requests) => {
+                save_requests.state = Some(state);
+                save_requests.done.push(done);
             }
             none => {
-                *none = Some(Requested::default());
-                drop(mailbox);
+                *none = Some(SaveRequests::default());
+                drop(guard);
                 self.save_requested(epoch, state, vec![done]);
             }
         }
@@ -63,61 +63,70 @@ impl<A: Handlers> ActorCell<A> {
             }
             done.into_iter().for_each(|done| done(result.clone()));
         };
-        self.shared.outside.save(&self.actor(), epoch, state, Box::new(saved));
+        self.runtime.remote.save(&self.actor(), epoch, state, Box::new(saved));
     }
 
     fn save_next_requested(&self, epoch: ActivationEpoch) {
-        let mut mailbox = self.lock();
-        if mailbox.epoch() != Some(epoch) {
+        let mut guard = self.lock();
+        if guard.epoch() != Some(epoch) {
             return;
         }
-        let Some(rest) = mailbox.rest_if_any() else { return };
-        let Some(requested) = rest.requested.take() else { return };
-        if let Some(state) = requested.state {
-            rest.requested = Some(Requested::default());
-            drop(mailbox);
-            self.save_requested(epoch, state, requested.done);
+        let Some(cold) = guard.cold_if_any() else { return };
+        let Some(save_requests) = cold.save_requests.take() else {
+            return;
+        };
+        if let Some(state) = save_requests.state {
+            cold.save_requests = Some(SaveRequests::default());
+            drop(guard);
+            self.save_requested(epoch, state, save_requests.done);
         }
     }
 
-    /// Saves the state if turns that share the actor wait for that, and none is being saved; lets those turns go on that can.
-    pub(super) fn save_shared(&self, mut mailbox: CellGuard<'_, A>) {
-        let Some(epoch) = mailbox.epoch() else { return };
-        let rest = mailbox.rest();
-        let Some(sharing) = &mut rest.sharing else { return };
-        if sharing.unsaved.is_empty() || sharing.saving.is_some() {
-            return self.poll_interleaved(mailbox);
+    /// Saves the state if interleaved turns wait for that and no save is in flight; then polls the turns that can
+    /// proceed.
+    pub(super) fn save_shared(&self, mut guard: CellGuard<'_, A>) {
+        let Some(epoch) = guard.epoch() else { return };
+        let cold = guard.cold();
+        let Some(interleaved) = &mut cold.interleaved else {
+            return;
+        };
+        if interleaved.unsaved.is_empty() || interleaved.saving.is_some() {
+            return self.poll_interleaved(guard);
         }
-        rest.saves += 1;
-        let number = rest.saves;
-        sharing.saving = Some((number, std::mem::take(&mut sharing.unsaved)));
-        sharing.shared.clear_changed();
-        let state = encode_state(&sharing.shared.instance::<A>().state);
-        self.poll_interleaved(mailbox);
+        cold.saves += 1;
+        let number = cold.saves;
+        interleaved.saving = Some((number, std::mem::take(&mut interleaved.unsaved)));
+        interleaved.shared.clear_changed();
+        let state = encode_state(&interleaved.shared.instance::<A>().state);
+        self.poll_interleaved(guard);
         match state {
             Ok(state) => self.hand_to_store(number, epoch, state),
             Err(error) => self.saved(number, epoch, Err(error.into())),
         }
     }
 
-    /// A save for turns that share the actor has ended.
-    fn saved_shared(&self, mut mailbox: CellGuard<'_, A>, turns: Vec<AnyTurn<A>>, result: Result<(), SaveError>) {
-        let sharing = mailbox.rest().sharing.as_mut().expect("whose save it was");
+    /// Completes a save for interleaved turns.
+    fn saved_shared(&self, mut guard: CellGuard<'_, A>, turns: Vec<AnyTurn<A>>, result: Result<(), SaveError>) {
+        let interleaved = guard
+            .cold()
+            .interleaved
+            .as_mut()
+            .expect("the interleaved turns that the save was for");
         if let Err(error) = &result {
-            tracing::warn!(actor = ?self.actor(), %error, "a change was not saved: the actor starts again");
-            sharing.lost = Some(CallError::Unknown(Unknown::NotSaved));
+            tracing::warn!(actor = ?self.actor(), %error, "saving failed: the actor restarts from its last saved state");
+            interleaved.lost = Some(CallError::Unknown(Unknown::NotSaved));
         }
-        // Whoever polls one of them right now sees to the rest.
-        if sharing.polled {
-            drop(mailbox);
+        // A thread that is polling one of them settles the rest.
+        if interleaved.polled {
+            drop(guard);
         } else {
-            let shared = sharing.shared.clone();
-            self.leave_sharing(mailbox, shared);
+            let shared = interleaved.shared.clone();
+            self.leave_interleaving(guard, shared);
         }
         for turn in turns {
             match result {
                 Ok(()) => drop(self.reply(turn)),
-                Err(_) => self.not_saved(turn),
+                Err(_) => self.fail_unsaved(turn),
             }
         }
     }
@@ -129,23 +138,23 @@ impl<A: Handlers> ActorCell<A> {
                 cell.saved(number, epoch, result);
             }
         };
-        self.shared.outside.save(&self.actor(), epoch, state, Box::new(done));
+        self.runtime.remote.save(&self.actor(), epoch, state, Box::new(done));
     }
 
     fn saved(&self, number: u64, epoch: ActivationEpoch, result: Result<(), SaveError>) {
-        let mut mailbox = self.lock();
-        if mailbox.epoch() == Some(epoch)
-            && let Some(rest) = mailbox.rest_if_any()
-            && let Some(sharing) = &mut rest.sharing
-            && let Some((_, turns)) = sharing.saving.take_if(|(saving, _)| *saving == number)
+        let mut guard = self.lock();
+        if guard.epoch() == Some(epoch)
+            && let Some(cold) = guard.cold_if_any()
+            && let Some(interleaved) = &mut cold.interleaved
+            && let Some((_, turns)) = interleaved.saving.take_if(|(saving, _)| *saving == number)
         {
-            return self.saved_shared(mailbox, turns, result);
+            return self.saved_shared(guard, turns, result);
         }
-        let saving = mailbox.rest_if_any().and_then(|rest| {
-            rest.saving
+        let saving = guard.cold_if_any().and_then(|cold| {
+            cold.saving
                 .take_if(|saving| (saving.number, saving.epoch) == (number, epoch))
         });
-        // The activation may have been discarded meanwhile; its callers have been told.
+        // The activation may have been discarded meanwhile; its callers were notified.
         let Some(Saving {
             mut instance, turns, ..
         }) = saving
@@ -155,27 +164,27 @@ impl<A: Handlers> ActorCell<A> {
         match result {
             Ok(()) => {
                 instance.changed = false;
-                self.settle(mailbox, instance);
+                self.settle(guard, instance);
                 turns.into_iter().for_each(|turn| drop(self.reply(turn)));
             }
             Err(error) if turns.is_empty() && error != SaveError::Superseded => {
-                tracing::warn!(actor = ?self.actor(), %error, "an idle actor was not saved: it stays, and is saved later");
-                mailbox.rest().ending = Ending::No;
+                tracing::warn!(actor = ?self.actor(), %error, "saving an idle actor failed: it stays active and is saved later");
+                guard.cold().ending = Ending::No;
                 self.lower(END);
-                self.settle(mailbox, instance);
+                self.settle(guard, instance);
             }
             Err(error) => {
-                drop(mailbox);
-                tracing::warn!(actor = ?self.actor(), %error, "a change was not saved: the actor starts again");
+                drop(guard);
+                tracing::warn!(actor = ?self.actor(), %error, "saving failed: the actor restarts from its last saved state");
                 drop_contained(instance);
-                turns.into_iter().for_each(|turn| self.not_saved(turn));
+                turns.into_iter().for_each(|turn| self.fail_unsaved(turn));
                 self.lose(None);
             }
         }
     }
 
-    pub(super) fn not_saved(&self, mut turn: AnyTurn<A>) {
-        self.shared
+    pub(super) fn fail_unsaved(&self, mut turn: AnyTurn<A>) {
+        self.runtime
             .when_unfenced(move || turn.as_mut().fail(CallError::Unknown(Unknown::NotSaved)));
     }
 }

@@ -1,4 +1,4 @@
-//! What of an activation is behind a lock: its mail, and its state whenever the actor is not idle.
+//! Activation state guarded by the cell's lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,72 +10,71 @@ use elastin_types::{ActivationEpoch, ChainId, Time};
 use parking_lot::MutexGuard;
 
 use crate::FreezeDone;
-use crate::cell::flags::Mark;
+use crate::cell::flags::Flag;
 use crate::cell::idle_slot::IdleSlot;
 use crate::cell::interleave::state::Interleaved;
 use crate::cell::mailbox::{AnyTurn, Mailbox};
 use crate::scheduler::caller_resume::ResumeBy;
 
-/// What of an activation is behind a lock, while somebody has the lock.
+/// Activation state, accessed while holding the cell's lock.
 ///
-/// The actor's instance is in exactly one place: idle in the cell's atomic cell, with whoever runs a turn, or in one of
-/// `waiting`, `suspended`, `sharing`, `saving` and `freeze` here.
+/// The actor's instance is in exactly one place: in the cell's idle slot, with the thread that runs a turn, or in one
+/// of `waiting`, `suspended`, `interleaved`, `saving` and `freeze` here.
 ///
-/// INVARIANT: it is of the present activation, unless [`Mark::Orphan`] is set: then whoever runs a turn has one of an activation
-/// that was discarded.
+/// INVARIANT: the instance belongs to the current activation, unless [`Flag::Orphan`] is set. In that case the running
+/// turn holds the instance of a discarded activation.
 pub(crate) struct CellGuard<'s, A> {
-    kept: MutexGuard<'s, CellState<A>>,
-    /// What does not fit in with the lock but is only changed under it.
-    beside: &'s IdleSlot<Instance<A>>,
+    state: MutexGuard<'s, CellState<A>>,
+    /// Fields that do not fit beside the lock word but change only under the lock.
+    slot: &'s IdleSlot<Instance<A>>,
 }
 
-/// What is kept with the lock itself.
+/// State stored inside the lock.
 pub(crate) struct CellState<A> {
-    /// The activation, if there is one.
+    /// The activation's epoch; meaningful only while [`Flag::Active`] is set.
     epoch: ActivationEpoch,
-    /// Everything that most actors don't need most of the time.
-    rest: Option<Box<ColdState<A>>>,
+    /// State that most actors do not need most of the time.
+    cold: Option<Box<ColdState<A>>>,
 }
 
-/// What only some actors have, and only at times.
+/// State that only some actors have, and only at times.
 pub(crate) struct ColdState<A> {
-    pub(crate) queue: Mailbox<A>,
-    /// The instance that waits for a worker.
+    pub(crate) mailbox: Mailbox<A>,
+    /// The instance, while it waits for a worker.
     pub(crate) waiting: Option<Box<Instance<A>>>,
     pub(crate) suspended: Option<Suspended<A>>,
-    /// Somebody looks after the callers to whom turns are caller resume.
+    /// Whether the resume watchdog watches this cell.
     pub(crate) watched: bool,
-    /// The turns that share the actor. Boxed, because few actors have it.
-    pub(crate) sharing: Option<Box<Interleaved<A>>>,
+    /// Turns that share the actor. Boxed, because few actors have any.
+    pub(crate) interleaved: Option<Box<Interleaved<A>>>,
     pub(crate) saving: Option<Saving<A>>,
     pub(crate) saves: u64,
-    /// A save that a turn has asked for is under way.
-    pub(crate) requested: Option<Requested>,
+    /// Set while a save requested by a turn is in flight.
+    pub(crate) save_requests: Option<SaveRequests>,
     pub(crate) freeze: Freeze<A>,
-    /// Who waits for room in the queue.
-    pub(crate) room: Vec<Waker>,
+    /// Wakers of senders that wait for room in the mailbox.
+    pub(crate) room_waiters: Vec<Waker>,
     pub(crate) ending: Ending,
     pub(crate) timers: BTreeMap<TimerId, ActorTimer>,
     pub(crate) next_timer: u64,
 }
 
-/// A turn that waits for something.
+/// A suspended turn.
 pub(crate) struct Suspended<A> {
     pub(crate) turn: AnyTurn<A>,
     pub(crate) scope: Box<Scope>,
     pub(crate) waker: Arc<Waker>,
-    pub(crate) run_by: ResumeBy,
+    pub(crate) resume_by: ResumeBy,
 }
 
 impl<A> Suspended<A> {
-    /// Whether it was woken since its last poll began.
-    pub(crate) fn is_woken(&self, mailbox: &CellGuard<'_, A>) -> bool {
-        self.scope.is_woken() || mailbox.is(Mark::Woken)
+    /// Whether the turn was woken since its last poll began.
+    pub(crate) fn is_woken(&self, guard: &CellGuard<'_, A>) -> bool {
+        self.scope.is_woken() || guard.is(Flag::Woken)
     }
 }
 
-/// A save that is under way, and the turns that are over but whose callers may not know before it has ended. None, if
-/// the activation is about to end.
+/// A save in flight, with the finished turns whose replies wait for it. There are no turns if the activation is ending.
 pub(crate) struct Saving<A> {
     pub(crate) number: u64,
     pub(crate) epoch: ActivationEpoch,
@@ -83,23 +82,23 @@ pub(crate) struct Saving<A> {
     pub(crate) turns: Vec<AnyTurn<A>>,
 }
 
-/// What turns have asked to be saved while an earlier save that they asked for is under way.
+/// Saves that turns requested while an earlier requested save is in flight.
 #[derive(Default)]
-pub(crate) struct Requested {
-    /// The state as it was when the last one asked.
+pub(crate) struct SaveRequests {
+    /// The state as of the latest request.
     pub(crate) state: Option<Bytes>,
     pub(crate) done: Vec<SaveDone>,
 }
 
-/// How far a freeze is.
+/// Progress of a freeze.
 pub(crate) enum Freeze<A> {
     No,
     /// The activation freezes at its next turn boundary.
-    Asked {
+    Requested {
         done: FreezeDone,
         timer: WakeId,
-        /// The hook before a move has run or is in the queue.
-        hooked: bool,
+        /// The before-move hook is queued or has run.
+        hook_queued: bool,
     },
     Frozen(Box<Instance<A>>),
 }
@@ -108,9 +107,9 @@ pub(crate) enum Freeze<A> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     No,
-    Asked,
-    /// The hook has run or is in the queue.
-    Hooked,
+    Requested,
+    /// The deactivation hook is queued or has run.
+    HookQueued,
 }
 
 /// A timer of an activation.
@@ -123,123 +122,124 @@ impl<A> CellState<A> {
     pub(crate) fn new() -> Self {
         Self {
             epoch: ActivationEpoch::default(),
-            rest: None,
+            cold: None,
         }
     }
 }
 
 impl<'s, A> CellGuard<'s, A> {
     #[inline]
-    pub(crate) fn new(kept: MutexGuard<'s, CellState<A>>, beside: &'s IdleSlot<Instance<A>>) -> Self {
-        Self { kept, beside }
+    pub(crate) fn new(state: MutexGuard<'s, CellState<A>>, slot: &'s IdleSlot<Instance<A>>) -> Self {
+        Self { state, slot }
     }
 
-    /// The activation; `None` when there is none.
+    /// The epoch of the current activation.
     #[inline]
     pub(crate) fn epoch(&self) -> Option<ActivationEpoch> {
-        self.is(Mark::Active).then_some(self.kept.epoch)
+        self.is(Flag::Active).then_some(self.state.epoch)
     }
 
-    /// CoarseInstant when the activation is here.
+    /// When the activation began.
     pub(crate) fn since(&self) -> Time {
-        self.beside.since.get()
+        self.slot.since.get()
     }
 
-    /// An activation begins.
+    /// Begins an activation.
     pub(crate) fn open(&mut self, epoch: ActivationEpoch, now: Time) {
-        self.kept.epoch = epoch;
-        self.beside.since.set(now);
-        self.set(Mark::Active, true);
+        self.state.epoch = epoch;
+        self.slot.since.set(now);
+        self.set(Flag::Active, true);
     }
 
-    /// The activation is over; gives its epoch.
+    /// Ends the activation; returns its epoch.
     pub(crate) fn close(&mut self) -> Option<ActivationEpoch> {
-        self.set(Mark::Active, false).then_some(self.kept.epoch)
+        self.set(Flag::Active, false).then_some(self.state.epoch)
     }
 
     #[inline]
-    pub(crate) fn is(&self, mark: Mark) -> bool {
-        self.beside.marks.has(mark)
+    pub(crate) fn is(&self, flag: Flag) -> bool {
+        self.slot.flags.has(flag)
     }
 
-    /// Sets a mark or takes it away; says whether it was set before.
+    /// Sets or clears a flag; returns whether it was set before.
     #[inline]
-    pub(crate) fn set(&mut self, mark: Mark, is_so: bool) -> bool {
-        self.beside.marks.set(mark, is_so)
+    pub(crate) fn set(&mut self, flag: Flag, on: bool) -> bool {
+        self.slot.flags.set(flag, on)
     }
 
-    pub(crate) fn rest(&mut self) -> &mut ColdState<A> {
-        self.kept.rest.get_or_insert_with(|| Box::new(ColdState::new()))
+    pub(crate) fn cold(&mut self) -> &mut ColdState<A> {
+        self.state.cold.get_or_insert_with(|| Box::new(ColdState::new()))
     }
 
-    pub(crate) fn rest_if_any(&mut self) -> Option<&mut ColdState<A>> {
-        self.kept.rest.as_deref_mut()
+    pub(crate) fn cold_if_any(&mut self) -> Option<&mut ColdState<A>> {
+        self.state.cold.as_deref_mut()
     }
 
-    /// Takes everything that belongs to an activation that is over.
-    pub(crate) fn take_rest(&mut self) -> Option<Box<ColdState<A>>> {
-        self.kept.rest.take()
+    /// Takes the cold state of an activation that has ended.
+    pub(crate) fn take_cold(&mut self) -> Option<Box<ColdState<A>>> {
+        self.state.cold.take()
     }
 
-    /// Frees what an idle actor does not need.
+    /// Frees the cold state if it is unused.
     pub(crate) fn shrink(&mut self) {
-        if self.kept.rest.as_ref().is_some_and(|rest| rest.is_unused()) {
-            self.kept.rest = None;
+        if self.state.cold.as_ref().is_some_and(|cold| cold.is_unused()) {
+            self.state.cold = None;
         }
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.kept.rest.as_ref().map_or(0, |rest| rest.queue.len())
+        self.state.cold.as_ref().map_or(0, |cold| cold.mailbox.len())
     }
 
     /// Whether the instance waits for a worker.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
-        self.kept.rest.as_ref().is_some_and(|rest| rest.waiting.is_some())
+        self.state.cold.as_ref().is_some_and(|cold| cold.waiting.is_some())
     }
 
     /// Takes the instance that waits for a worker.
     #[inline]
     pub(crate) fn take_waiting(&mut self) -> Option<Box<Instance<A>>> {
-        self.kept.rest.as_mut()?.waiting.take()
+        self.state.cold.as_mut()?.waiting.take()
     }
 
-    /// The turn that waits, if there is one.
+    /// The suspended turn, if there is one.
     pub(crate) fn suspended(&mut self) -> Option<&mut Suspended<A>> {
-        self.kept.rest.as_mut()?.suspended.as_mut()
+        self.state.cold.as_mut()?.suspended.as_mut()
     }
 
-    /// Whether the instance waits for something that is not a worker: for what a turn waits for, a save, or the end of a move.
-    pub(crate) fn waits_for_outside(&self) -> bool {
-        let Some(rest) = self.kept.rest.as_deref() else {
+    /// Whether the instance waits for something other than a worker: a suspended turn's event, a save, or the end of a
+    /// move.
+    pub(crate) fn waits_externally(&self) -> bool {
+        let Some(cold) = self.state.cold.as_deref() else {
             return false;
         };
-        let run_by = rest.suspended.as_ref().map(|suspended| &suspended.run_by);
-        let caller_goes_on = matches!(run_by, Some(ResumeBy::Caller(caller)) if caller.is_woken());
-        let waits = self.can_be_woken() || rest.saving.is_some() || matches!(rest.freeze, Freeze::Frozen(_));
-        waits && !caller_goes_on
+        let resume_by = cold.suspended.as_ref().map(|suspended| &suspended.resume_by);
+        let caller_resumes = matches!(resume_by, Some(ResumeBy::Caller(caller)) if caller.is_woken());
+        let waits = self.can_be_woken() || cold.saving.is_some() || matches!(cold.freeze, Freeze::Frozen(_));
+        waits && !caller_resumes
     }
 
-    /// Whether turns wait for something, and nobody polls one of them right now.
+    /// Whether there are suspended turns and none of them is being polled right now.
     pub(crate) fn can_be_woken(&self) -> bool {
-        let Some(rest) = &self.kept.rest else { return false };
-        rest.suspended.is_some() || rest.sharing.as_ref().is_some_and(|sharing| !sharing.polled)
+        let Some(cold) = &self.state.cold else { return false };
+        cold.suspended.is_some() || cold.interleaved.as_ref().is_some_and(|interleaved| !interleaved.polled)
     }
 }
 
 impl<A> ColdState<A> {
     fn new() -> Self {
         Self {
-            queue: Mailbox::new(),
+            mailbox: Mailbox::new(),
             waiting: None,
             suspended: None,
             watched: false,
-            sharing: None,
+            interleaved: None,
             saving: None,
             saves: 0,
-            requested: None,
+            save_requests: None,
             freeze: Freeze::No,
-            room: Vec::new(),
+            room_waiters: Vec::new(),
             ending: Ending::No,
             timers: BTreeMap::new(),
             next_timer: 0,
@@ -247,45 +247,45 @@ impl<A> ColdState<A> {
     }
 
     fn is_unused(&self) -> bool {
-        self.queue.is_empty()
+        self.mailbox.is_empty()
             && self.waiting.is_none()
             && self.suspended.is_none()
-            && self.sharing.is_none()
+            && self.interleaved.is_none()
             && self.saving.is_none()
-            && self.requested.is_none()
+            && self.save_requests.is_none()
             && matches!(self.freeze, Freeze::No)
-            && self.room.is_empty()
+            && self.room_waiters.is_empty()
             && self.ending == Ending::No
             && self.timers.is_empty()
     }
 
-    /// Whether a turn that has begun and waits belongs to this chain of calls.
+    /// Whether a suspended turn belongs to this chain of calls.
     pub(crate) fn belongs(&self, chain: ChainId) -> bool {
-        match (&self.suspended, &self.sharing) {
+        match (&self.suspended, &self.interleaved) {
             (Some(suspended), _) => suspended.scope.chain() == Some(chain),
-            (None, Some(sharing)) => sharing.belongs(chain),
+            (None, Some(interleaved)) => interleaved.belongs(chain),
             (None, None) => false,
         }
     }
 
-    /// Takes the calls out of the queue that belong to a chain which a turn that has begun waits for: they would wait for
-    /// themselves. Those that may run beside that turn do so; gives the others.
+    /// Takes the calls of a chain out of the mailbox: a suspended turn of that chain waits for them, so they would
+    /// deadlock. Calls that may interleave with that turn are admitted; the others are returned.
     pub(crate) fn take_cycles(&mut self, chain: ChainId) -> Vec<AnyTurn<A>> {
         let in_chain = |turn: &AnyTurn<A>| {
             turn.message_context()
                 .is_some_and(|message_context| !message_context.one_way() && message_context.chain() == Some(chain))
         };
-        let Some(sharing) = &mut self.sharing else {
-            return self.queue.take_matching(|turn, _| in_chain(turn));
+        let Some(interleaved) = &mut self.interleaved else {
+            return self.mailbox.take_matching(|turn, _| in_chain(turn));
         };
         let may_join = |turn: &AnyTurn<A>, earlier: &[AnyTurn<A>]| turn.shared() && !has_earlier(turn, earlier);
         let joining = self
-            .queue
+            .mailbox
             .take_matching(|turn, earlier| in_chain(turn) && may_join(turn, earlier));
-        let mut refused = self.queue.take_matching(|turn, _| in_chain(turn));
+        let mut refused = self.mailbox.take_matching(|turn, _| in_chain(turn));
         for turn in joining {
-            match sharing.has_room() {
-                true => sharing.join(turn),
+            match interleaved.has_room() {
+                true => interleaved.join(turn),
                 false => refused.push(turn),
             }
         }
@@ -293,7 +293,7 @@ impl<A> ColdState<A> {
     }
 }
 
-/// Whether a message of the same sender is among those.
+/// Whether an earlier message has the same sender.
 fn has_earlier<A>(turn: &AnyTurn<A>, earlier: &[AnyTurn<A>]) -> bool {
     let caller = turn.message_context().map(|message_context| message_context.caller());
     let same = |other: &AnyTurn<A>| other.message_context().map(|message_context| message_context.caller()) == caller;

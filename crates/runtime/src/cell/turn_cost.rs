@@ -1,43 +1,43 @@
-//! What an actor's turns are like, as far as is known from those that were measured.
+//! Estimated cost of an actor's turns, learned from measured turns.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How many measured turns were so, one after another, before it counts.
-const SURE: u8 = 4;
+/// How many consecutive measured turns establish an estimate.
+const ESTABLISHED: u8 = 4;
 
-/// Twice that much is remembered, so that one turn which was interrupted by the system does not count.
-const MOST: u8 = 2 * SURE;
+/// The counter saturates at twice that, so that one turn interrupted by the system does not reset the estimate.
+const COUNT_MAX: u8 = 2 * ESTABLISHED;
 
-/// What an actor's turns are like. Only a hint. Half a byte counts those that were brief, the other half those that were short:
-/// there are very many actors.
+/// Estimated cost of an actor's turns, as a hint. One nibble counts turns cheap enough to run inline, the other turns
+/// cheap enough for their caller to resume.
 #[derive(Default)]
 pub(crate) struct TurnCost(AtomicU8);
 
 impl TurnCost {
-    /// Whether turns are so brief that whoever tells them runs them, as far as is known.
+    /// Whether turns are cheap enough for the sender of a one-way message to run them inline.
     #[inline]
     pub(crate) fn is_inline_cheap(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & 0xf >= SURE
+        self.0.load(Ordering::Relaxed) & 0xf >= ESTABLISHED
     }
 
-    /// Whether turns are so short that whoever calls goes on with them, as far as is known.
+    /// Whether turns are cheap enough for their caller to resume them.
     #[inline]
     pub(crate) fn is_resume_cheap(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >> 4 >= SURE
+        self.0.load(Ordering::Relaxed) >> 4 >= ESTABLISHED
     }
 
-    /// A turn was measured.
-    pub(crate) fn note(&self, is_brief: bool, is_short: bool) {
+    /// Records a measured turn.
+    pub(crate) fn record(&self, inline_cheap: bool, resume_cheap: bool) {
         let before = self.0.load(Ordering::Relaxed);
-        let (brief, short) = (counted(before & 0xf, is_brief), counted(before >> 4, is_short));
-        self.0.store(short << 4 | brief, Ordering::Relaxed);
+        let (inline, resume) = (counted(before & 0xf, inline_cheap), counted(before >> 4, resume_cheap));
+        self.0.store(resume << 4 | inline, Ordering::Relaxed);
     }
 }
 
-fn counted(before: u8, is_so: bool) -> u8 {
-    match is_so {
-        true => (before + 1).min(MOST),
-        false => before.saturating_sub(SURE),
+fn counted(before: u8, cheap: bool) -> u8 {
+    match cheap {
+        true => (before + 1).min(COUNT_MAX),
+        false => before.saturating_sub(ESTABLISHED),
     }
 }
 
@@ -46,29 +46,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_make_a_habit_and_one_exception_does_not_end_it() {
+    fn an_established_estimate_survives_one_exception() {
         let turn_cost = TurnCost::default();
         let note = |times, is_so| {
-            (0..times).for_each(|_| turn_cost.note(is_so, true));
+            (0..times).for_each(|_| turn_cost.record(is_so, true));
             turn_cost.is_inline_cheap()
         };
         assert!(!note(0, true));
-        assert!(!note(SURE - 1, true));
+        assert!(!note(ESTABLISHED - 1, true));
         assert!(note(1, true));
-        assert!(!note(1, false), "what has just begun to look so is not sure");
+        assert!(!note(1, false), "a new estimate does not survive an exception");
         assert!(note(u8::MAX, true));
-        assert!(note(1, false), "the system may have interrupted one");
+        assert!(note(1, false), "the system may have interrupted one turn");
         assert!(!note(1, false));
         assert!(!note(u8::MAX, false));
-        assert!(note(SURE, true));
+        assert!(note(ESTABLISHED, true));
     }
 
     #[test]
-    fn one_habit_does_not_touch_the_other() {
+    fn the_two_estimates_are_independent() {
         let turn_cost = TurnCost::default();
-        (0..u8::MAX).for_each(|_| turn_cost.note(false, true));
+        (0..u8::MAX).for_each(|_| turn_cost.record(false, true));
         assert!(turn_cost.is_resume_cheap() && !turn_cost.is_inline_cheap());
-        (0..u8::MAX).for_each(|_| turn_cost.note(true, false));
+        (0..u8::MAX).for_each(|_| turn_cost.record(true, false));
         assert!(turn_cost.is_inline_cheap() && !turn_cost.is_resume_cheap());
     }
 }

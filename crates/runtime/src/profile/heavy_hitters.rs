@@ -1,10 +1,10 @@
 //! The heaviest entries of a stream, in bounded memory: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient computation of
 //! frequent and top-k elements in data streams", 2005).
 //!
-//! When the table is full, a new key takes the place and the count of the lightest one. Counts can so be too high by at most
-//! the lightest count, and their sum is always exact.
+//! When the table is full, a new key replaces the lightest one and inherits its count. So counts can be too high by at
+//! most the lightest count, and their sum is always exact.
 
-/// How many entries a table has: more partners than a rule is likely to tell apart, few enough to search one by one.
+/// Table size: more partners than a rule is likely to distinguish, few enough for a linear search.
 const ENTRIES_MAX: usize = 32;
 
 /// One entry.
@@ -13,7 +13,7 @@ pub(crate) struct Entry<K, T> {
     pub(crate) key: K,
     pub(crate) count: u64,
     pub(crate) bytes: u64,
-    /// What is known of the key, as of its last occurrence.
+    /// Data about the key, as of its last occurrence.
     pub(crate) tag: T,
 }
 
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(entries[0].bytes, 30);
     }
 
-    /// Counts a stream, and holds the table against exact counts: what it must have, and how far it may be off.
+    /// Counts a stream and compares the table with exact counts.
     fn check(stream: Vec<u32>) {
         let length = stream.len() as u64;
         let mut exact = std::collections::BTreeMap::<u32, u64>::new();
@@ -93,23 +93,23 @@ mod tests {
         assert_eq!(
             entries.iter().map(|entry| entry.count).sum::<u64>(),
             length,
-            "the sum is exact"
+            "the sum must be exact"
         );
         let error_max = length / ENTRIES_MAX as u64;
         for entry in &entries {
-            let really = exact[&entry.key];
-            assert!(entry.count >= really, "never too low: {entry:?}, really {really}");
-            assert!(entry.count - really <= error_max, "{entry:?}, really {really}");
+            let exact = exact[&entry.key];
+            assert!(entry.count >= exact, "too low: {entry:?}, exact {exact}");
+            assert!(entry.count - exact <= error_max, "too high: {entry:?}, exact {exact}");
         }
-        for (key, really) in exact.into_iter().filter(|(_, really)| *really > error_max) {
+        for (key, count) in exact.into_iter().filter(|(_, count)| *count > error_max) {
             assert!(
                 entries.iter().any(|entry| entry.key == key),
-                "{key} came {really} times"
+                "{key} occurred {count} times and is missing"
             );
         }
     }
 
-    /// Numbers below 2³² that look random (a linear congruential generator).
+    /// Pseudo-random numbers below 2³² (a linear congruential generator).
     fn random(count: usize) -> impl Iterator<Item = u32> {
         let mut state = 7_u64;
         std::iter::repeat_with(move || {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_skewed_stream_stays_within_the_bound() {
-        // About as many of key k as 1/k: a few callers make most of the calls.
+        // Key k occurs about 1/k as often: a few callers make most of the calls.
         let skewed = |keys: f64| move |number: u32| keys.powf(f64::from(number) / f64::from(u32::MAX)) as u32;
         for keys in [40.0, 1000.0, 100_000.0] {
             check(random(50_000).map(skewed(keys)).collect());

@@ -1,4 +1,4 @@
-//! What a snapshot of a runtime has.
+//! Profiling: measurements of actors and of the node, collected into snapshots.
 
 pub(crate) mod heavy_hitters;
 pub(crate) mod profile_cell;
@@ -10,23 +10,22 @@ use std::time::Duration;
 
 use elastin_types::{ActorStats, ActorType, ServerStats};
 
-/// Which actors a snapshot lists.
+/// The actors that a snapshot lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// All of them.
+    /// All actors.
     All,
-    /// Those of some types: the types that rules name.
+    /// Actors of some types: those that rules name.
     Types {
-        /// The types whose actors are listed if they did something in the period.
+        /// The types whose actors are listed if they were active in the period.
         busy: BTreeSet<ActorType>,
-        /// The types whose actors are listed always. If there is one, a snapshot looks at every actor of the node, and takes
-        /// as long as that takes.
+        /// The types whose actors are always listed. If there are any, a snapshot visits every actor of the node.
         always: BTreeSet<ActorType>,
     },
 }
 
 impl Interest {
-    /// Whether actors of this type are listed if they did something.
+    /// Whether actors of this type are listed if they were active.
     pub fn covers(&self, kind: ActorType) -> bool {
         match self {
             Interest::All => true,
@@ -34,7 +33,7 @@ impl Interest {
         }
     }
 
-    /// Whether actors of this type are listed even if they did nothing.
+    /// Whether actors of this type are listed even if they were idle.
     pub fn covers_idle(&self, kind: ActorType) -> bool {
         match self {
             Interest::All => true,
@@ -42,7 +41,7 @@ impl Interest {
         }
     }
 
-    /// Whether any actors that did nothing are listed.
+    /// Whether any idle actors are listed.
     pub fn lists_idle(&self) -> bool {
         match self {
             Interest::All => true,
@@ -51,46 +50,46 @@ impl Interest {
     }
 }
 
-/// What a runtime and its actors did since the last snapshot.
+/// Work of a runtime and its actors since the last snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeSnapshot {
-    /// How long that is ago.
+    /// Time since the last snapshot.
     pub period: Duration,
-    /// The server. The network is not the runtime's to measure: its use is 0 and its capacity unknown here.
+    /// The server. The runtime does not measure the network: its use is 0 and its capacity unknown here.
     pub server: ServerStats,
-    /// How many messages wait in mailboxes.
+    /// How many messages are queued in mailboxes.
     pub mailbox_messages: u64,
     /// The actors of interest.
     pub actors: Vec<ActorStats>,
 }
 
-/// Measures of the work stage since the runtime started.
+/// Scheduler metrics since the runtime started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
     /// How many threads run turns.
     pub workers: usize,
     /// How many activations there are.
     pub activations: u64,
-    /// How many turns began out of mailboxes. Inline turns are counted per actor only.
+    /// How many turns ran out of mailboxes. Inline turns are only counted per actor.
     pub turns: u64,
-    /// How many activations wait for a worker at this moment.
+    /// How many cells wait for a worker right now.
     pub queued: usize,
     /// How many turns panicked.
     pub panics: u64,
-    /// How many calls and tells were turned away because a mailbox was full. A tell that waits for room counts each time
-    /// that it finds none.
+    /// How many calls and one-way messages found a mailbox full. A sender that waits for room counts each time it finds
+    /// none.
     pub overloads: u64,
-    /// How often a worker paused because the process had used up its CPU share.
+    /// How often a worker paused because the process had used up its CPU quota.
     pub throttled: u64,
 }
 
-/// What all actors of one type did since the runtime started, up to the last snapshot.
+/// Totals of all actors of one type since the runtime started, up to the last snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeTotals {
     /// The type's name.
     pub name: String,
-    /// How many turns they had, by sampling.
+    /// How many turns ran, by sampling.
     pub turns: u64,
-    /// How long those ran, by sampling.
+    /// How long they ran, by sampling.
     pub busy: Duration,
 }

@@ -1,11 +1,11 @@
-//! Where an activation keeps its profile.
+//! Lock-free holder of an activation's profile.
 
 use crossbeam_utils::atomic::AtomicCell;
 
 use crate::profile::table::Profile;
 
-/// A profile, if there is one. Whoever changes it takes it out meanwhile: almost always that is the one turn that runs, and a
-/// lock would take more room in every actor.
+/// An activation's profile, if there is one. A writer takes it out meanwhile: almost always that is the only running
+/// turn, and a lock would take more room in every cell.
 #[derive(Default)]
 pub(crate) struct ProfileCell(AtomicCell<Option<Box<Profile>>>);
 
@@ -17,7 +17,7 @@ impl ProfileCell {
         result
     }
 
-    /// The activation is over: see [`Profile::activation_ended`].
+    /// Ends the activation: see [`Profile::activation_ended`].
     pub(crate) fn activation_ended(&self) {
         if let Some(mut profile) = self.0.take() {
             profile.activation_ended();
@@ -27,7 +27,7 @@ impl ProfileCell {
 
     fn put(&self, profile: Box<Profile>) {
         let mut other = self.0.swap((!profile.is_empty()).then_some(profile));
-        // Somebody else came with one of their own while this one was out.
+        // Another thread put in its own profile while this one was out.
         while let Some(theirs) = other {
             let mut merged = self.0.take().unwrap_or_default();
             merged.merge(*theirs);
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_when_two_change_it_at_once() {
+    fn concurrent_changes_are_merged() {
         const TIMES: u64 = 10_000;
         let cell = ProfileCell::default();
         std::thread::scope(|scope| {
@@ -51,6 +51,6 @@ mod tests {
         });
         let tables = cell.change(Profile::end_period);
         assert_eq!(tables.map(|tables| tables.turns), Some(2 * TIMES));
-        assert!(cell.0.take().is_none(), "a profile with nothing in it takes no room");
+        assert!(cell.0.take().is_none(), "an empty profile must be freed");
     }
 }

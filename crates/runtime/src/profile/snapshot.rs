@@ -1,4 +1,4 @@
-//! Snapshots of a runtime: what was done in each period.
+//! Snapshots of a runtime, one per period.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,55 +13,60 @@ use crate::{Interest, NodeSnapshot, Remote};
 
 /// The periods between snapshots.
 pub(crate) struct Periods {
-    /// How many there were, this one included.
+    /// How many there were, including the current one.
     number: u32,
-    /// When this one began, and the CPU time used by then.
+    /// When the current one began, and the CPU time used by then.
     began: Time,
     cpu: Duration,
     totals: BTreeMap<ActorType, Load>,
 }
 
 impl Periods {
-    pub(crate) fn begin(now: Time, outside: &dyn Remote) -> Self {
+    pub(crate) fn begin(now: Time, remote: &dyn Remote) -> Self {
         Self {
             number: 1,
             began: now,
-            cpu: used_cpu(outside),
+            cpu: used_cpu(remote),
             totals: BTreeMap::new(),
         }
     }
 
     /// Ends the period.
-    pub(crate) fn end(&mut self, shared: &RuntimeInner, interest: &Interest) -> NodeSnapshot {
-        let (now, cpu) = (shared.clock.now(), used_cpu(&*shared.outside));
+    pub(crate) fn end(&mut self, runtime: &RuntimeInner, interest: &Interest) -> NodeSnapshot {
+        let (now, cpu) = (runtime.clock.now(), used_cpu(&*runtime.remote));
         let length = now.since(self.began).max(Duration::from_nanos(1));
         let period = Period {
             number: self.number,
             seconds: length.as_secs_f64(),
         };
-        let (mut actors, load) = self.gather(shared, interest, period);
+        let (mut actors, load) = self.collect_reports(runtime, interest, period);
         let used = cpu.saturating_sub(self.cpu);
         if load.busy > used {
-            // Turns are timed by the monotonic clock, which goes on while the system runs something else instead.
-            let really = used.as_secs_f64() / load.busy.as_secs_f64();
-            actors.iter_mut().for_each(|actor| actor.used.cpu *= really);
+            // Turns are timed by the monotonic clock, which also advances while the thread is preempted.
+            let ratio = used.as_secs_f64() / load.busy.as_secs_f64();
+            actors.iter_mut().for_each(|actor| actor.used.cpu *= ratio);
         }
-        // Not 0, which is no period.
+        // Never 0, which stands for no period.
         self.number = self.number.checked_add(1).unwrap_or(1);
         (self.began, self.cpu) = (now, cpu);
         NodeSnapshot {
             period: length,
-            server: server(shared, &actors, used, load, length),
+            server: server(runtime, &actors, used, load, length),
             mailbox_messages: load.backlog,
             actors,
         }
     }
 
-    /// What all actors did, and what those of interest report.
-    fn gather(&mut self, shared: &RuntimeInner, interest: &Interest, period: Period) -> (Vec<ActorStats>, Load) {
+    /// Sums the load of all actors and collects the reports of those of interest.
+    fn collect_reports(
+        &mut self,
+        runtime: &RuntimeInner,
+        interest: &Interest,
+        period: Period,
+    ) -> (Vec<ActorStats>, Load) {
         let mut actors = Vec::new();
         let mut sum = Load::default();
-        for cell in shared.busy.drain().filter_map(|cell| cell.upgrade()) {
+        for cell in runtime.active.drain().filter_map(|cell| cell.upgrade()) {
             let kind = cell.id().kind;
             let Some((stats, load)) = cell.report(interest.covers(kind), period) else {
                 continue;
@@ -71,7 +76,7 @@ impl Periods {
             self.totals.entry(kind).or_default().add(load);
         }
         if interest.lists_idle() {
-            shared.registry.each(|cell| {
+            runtime.registry.each(|cell| {
                 if interest.covers_idle(cell.id().kind) {
                     actors.extend(cell.report_idle(period));
                 }
@@ -80,7 +85,7 @@ impl Periods {
         (actors, sum)
     }
 
-    /// What actors of each type did in all periods that have ended.
+    /// Totals per actor type over all periods that have ended.
     pub(crate) fn totals(&self, schema: &Schema) -> Vec<TypeTotals> {
         let total = |(kind, load): (&ActorType, &Load)| {
             Some(TypeTotals {
@@ -93,9 +98,9 @@ impl Periods {
     }
 }
 
-/// The CPU time that this process has used, and needed.
-fn used_cpu(outside: &dyn Remote) -> Duration {
-    cpu_clock::process_cpu().saturating_sub(outside.busy_poll_time())
+/// CPU time that this process has used, without busy-polling.
+fn used_cpu(remote: &dyn Remote) -> Duration {
+    cpu_clock::process_cpu().saturating_sub(remote.busy_poll_time())
 }
 
 impl Load {
@@ -106,7 +111,7 @@ impl Load {
     }
 }
 
-fn server(shared: &RuntimeInner, actors: &[ActorStats], used: Duration, load: Load, period: Duration) -> ServerStats {
+fn server(runtime: &RuntimeInner, actors: &[ActorStats], used: Duration, load: Load, period: Duration) -> ServerStats {
     let used_ms = used.as_secs_f64() * 1000.0;
     let per_turn_ms = if load.turns > 0 {
         used_ms / load.turns as f64
@@ -114,9 +119,9 @@ fn server(shared: &RuntimeInner, actors: &[ActorStats], used: Duration, load: Lo
         0.0
     };
     let per_second = 1.0 / period.as_secs_f64();
-    let cores = shared.scheduler.share.cores().unwrap_or_else(cores);
+    let cores = runtime.scheduler.cpu_quota.cores().unwrap_or_else(cores);
     ServerStats {
-        node: shared.settings.node,
+        node: runtime.settings.node,
         state: ServerState::Active,
         usage: PerResource {
             cpu: Usage {
@@ -130,11 +135,11 @@ fn server(shared: &RuntimeInner, actors: &[ActorStats], used: Duration, load: Lo
             net: Usage::default(),
         },
         cpu_demand: (used_ms + load.backlog as f64 * per_turn_ms) * per_second,
-        actors: shared.activations.load(std::sync::atomic::Ordering::Relaxed),
+        actors: runtime.activations.load(std::sync::atomic::Ordering::Relaxed),
     }
 }
 
-/// How many cores the machine has for this process.
+/// How many cores this process may use.
 fn cores() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }

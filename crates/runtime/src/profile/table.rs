@@ -1,4 +1,4 @@
-//! What is measured of one activation in a period.
+//! Measurements of one activation in a period.
 
 use std::time::Duration;
 
@@ -7,31 +7,30 @@ use elastin_types::{ActorId, CallIn, CallOut, Caller, FunctionStats, Method, Nod
 
 use crate::profile::heavy_hitters::HeavyHitters;
 
-/// How many turns in a period are measured one by one before only some are.
+/// How many turns of a period are measured individually before sampling starts.
 const EXACT_TURNS: u64 = 64;
 
-/// How many turns one measured turn stands for after that, on average. The stride varies around it: with a fixed one,
-/// callers that take turns in a pattern would be seen always or never.
+/// How many turns a sampled turn stands for on average. The stride varies around it: with a fixed one, callers that
+/// alternate in a pattern would be seen always or never.
 const STRIDE: u16 = 16;
 
-/// The same for actors with many turns, where fewer measured ones tell as much.
+/// The same for actors with many turns, where fewer samples are as accurate.
 const STRIDE_OF_MANY: u16 = 96;
 
-/// How many turns in a period are many.
+/// How many turns in a period count as many.
 const MANY_TURNS: u64 = 1024;
 
-/// What is known of one activation for snapshots.
+/// Measurements of one activation, for snapshots.
 #[derive(Default)]
 pub(crate) struct Profile {
-    /// What is measured in this period; freed when the actor did nothing in one.
+    /// Measurements of this period; freed after a period without any.
     tables: Option<Box<Tables>>,
-    /// What was last seen of the state, if the actor is listed.
-    noted: Option<Box<Noted>>,
+    /// The last known state size and references, if the actor is listed.
+    noted: Option<Box<StateNote>>,
 }
 
 impl Profile {
-    /// The tables of this period. `first` is called when there were none, and makes sure that the next snapshot takes
-    /// them.
+    /// The tables of this period. `first` is called when there were none, and registers the cell for the next snapshot.
     pub(crate) fn tables(&mut self, first: impl FnOnce()) -> &mut Tables {
         self.tables.get_or_insert_with(|| {
             first();
@@ -44,20 +43,20 @@ impl Profile {
         self.tables.take()
     }
 
-    /// Takes in what was seen of the state.
+    /// Records the state's size and references.
     pub(crate) fn note(&mut self, state_bytes: u64, references: Vec<References>) {
         let noted = self.noted.get_or_insert_default();
         noted.state_bytes = state_bytes;
         noted.references = references;
     }
 
-    /// What was last seen of the state, for the report of a period; `None` if that has been given already.
-    pub(crate) fn report_note(&mut self, period: u32) -> Option<Noted> {
+    /// The last known state size and references, for the report of a period; `None` if already reported.
+    pub(crate) fn report_note(&mut self, period: u32) -> Option<StateNote> {
         let noted = self.noted.get_or_insert_default();
-        (std::mem::replace(&mut noted.reported, period) != period).then(|| Noted::clone(noted))
+        (std::mem::replace(&mut noted.reported, period) != period).then(|| StateNote::clone(noted))
     }
 
-    /// Takes in what was measured at the same time elsewhere.
+    /// Merges measurements made concurrently.
     pub(crate) fn merge(&mut self, other: Profile) {
         match (&mut self.tables, other.tables) {
             (Some(own), Some(theirs)) => own.merge(*theirs),
@@ -66,13 +65,13 @@ impl Profile {
         self.noted = other.noted.or(self.noted.take());
     }
 
-    /// Whether nothing is known.
+    /// Whether there are no measurements.
     pub(crate) fn is_empty(&self) -> bool {
         self.tables.is_none() && self.noted.is_none()
     }
 
-    /// The activation is over: nothing is known of the next one. The tables stay, empty, because a snapshot comes for
-    /// them.
+    /// Ends the activation: its measurements do not apply to the next one. The tables stay, empty, because the cell is
+    /// registered for the next snapshot.
     pub(crate) fn activation_ended(&mut self) {
         if let Some(tables) = &mut self.tables {
             **tables = Tables::default();
@@ -81,20 +80,19 @@ impl Profile {
     }
 }
 
-/// What is measured of one activation in a period. Only there for actors that did something.
+/// Measurements of one activation in a period. Only active actors have them.
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) turns: u64,
     pub(crate) busy: Duration,
-    dice: u32,
+    rng: u32,
     calls_in: HeavyHitters<(Caller, Method), NodeId>,
     calls_out: HeavyHitters<(ActorId, Method), ()>,
-    /// By function. As many as the type has, and its hooks.
+    /// By function: at most those of the type, and its hooks.
     functions: Vec<FunctionStats>,
 }
 
-/// Whether two callers count as one: actors by themselves, clients all together, because policies speak of clients as one
-/// and there may be very many.
+/// Whether two callers count as one. All clients do, because policies treat them as one and there may be very many.
 fn same_caller(one: &Caller, other: &Caller) -> bool {
     match (one, other) {
         (Caller::Client(_), Caller::Client(_)) => true,
@@ -102,17 +100,17 @@ fn same_caller(one: &Caller, other: &Caller) -> bool {
     }
 }
 
-/// What was seen of an actor's state between two turns.
+/// Size and references of an actor's state between two turns.
 #[derive(Clone, Default)]
-pub(crate) struct Noted {
+pub(crate) struct StateNote {
     pub(crate) state_bytes: u64,
     pub(crate) references: Vec<References>,
-    /// The last period that it was reported for; the first is 1.
+    /// The last period it was reported for; the first is 1.
     reported: u32,
 }
 
 impl Tables {
-    /// Takes in a measured turn; says how many turns the next measured one stands for.
+    /// Records a measured turn; returns how many turns the next measured one stands for.
     pub(crate) fn turn(&mut self, turn: &TurnMeasure) -> u16 {
         let weight = u64::from(turn.weight);
         self.turns += weight;
@@ -144,23 +142,23 @@ impl Tables {
         function.latency_max = function.latency_max.max(turn.latency);
     }
 
-    /// How long the turns of each function took.
+    /// Latencies per function.
     pub(crate) fn take_functions(&mut self) -> Vec<FunctionStats> {
         std::mem::take(&mut self.functions)
     }
 
-    /// From half the stride to one and a half times it, all equally often (a linear congruential generator).
+    /// Uniformly distributed between half and one and a half strides (a linear congruential generator).
     fn next_stride(&mut self) -> u16 {
-        self.dice = self.dice.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7f);
+        self.rng = self.rng.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7f);
         let stride = if self.turns < MANY_TURNS {
             STRIDE
         } else {
             STRIDE_OF_MANY
         };
-        stride / 2 + (self.dice >> 16) as u16 % (stride + 1)
+        stride / 2 + (self.rng >> 16) as u16 % (stride + 1)
     }
 
-    /// Takes in a call that a measured turn made.
+    /// Records a call that a measured turn made.
     pub(crate) fn call(&mut self, callee: &ActorId, method: Method, bytes: u64, weight: u32) {
         let weight = u64::from(weight);
         self.calls_out.add(
@@ -172,7 +170,7 @@ impl Tables {
         );
     }
 
-    /// Takes in what was measured at the same time elsewhere.
+    /// Merges measurements made concurrently.
     fn merge(&mut self, other: Tables) {
         self.turns += other.turns;
         self.busy += other.busy;
@@ -199,7 +197,7 @@ impl Tables {
         }
     }
 
-    /// The heaviest callers and callees, heaviest first. `node_of` says where a callee is.
+    /// The heaviest callers and callees, heaviest first. `node_of` locates a callee.
     pub(crate) fn edges(self, node_of: impl Fn(&ActorId) -> Option<NodeId>) -> (Vec<CallIn>, Vec<CallOut>) {
         let mut calls_in: Vec<_> = self
             .calls_in
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_at_the_same_time_adds_up() {
+    fn concurrent_measurements_add_up() {
         let (mut one, mut other) = (Tables::default(), Tables::default());
         one.turn(&turn(1, "open", 1));
         other.turn(&turn(1, "open", 2));
@@ -272,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_called_in_turn_are_seen_equally_often() {
+    fn alternating_functions_are_sampled_equally() {
         let mut profile = Tables::default();
         let (mut turns, mut weight) = (0_u64, 1);
         while turns < 100_000 {
@@ -283,14 +281,14 @@ mod tests {
         let opened = calls_in
             .iter()
             .find(|call| call.method == Method::of("open"))
-            .expect("it was called")
+            .expect("the function was called")
             .count;
         let share = opened as f64 / turns as f64;
         assert!((0.47..0.53).contains(&share), "{share}");
     }
 
-    /// Counts turns of two functions that come at random, as a cell would; gives how far the first one's count is off, as
-    /// a part of its real count.
+    /// Counts turns of two functions in random order, as a cell would; returns the relative error of the first one's
+    /// count.
     fn sampling_error(turns: u64, share: f64, seed: u64) -> f64 {
         let mut profile = Tables::default();
         let mut state = seed;
@@ -300,10 +298,10 @@ mod tests {
                 .wrapping_add(0x1405_7b7e_f767_814f);
             (state >> 33) as f64 / (1_u64 << 31) as f64
         };
-        let (mut really, mut unmeasured, mut stride) = (0_u64, 0_u16, 1_u16);
+        let (mut exact, mut unmeasured, mut stride) = (0_u64, 0_u16, 1_u16);
         for _ in 0..turns {
             let first = random() < share;
-            really += u64::from(first);
+            exact += u64::from(first);
             if unmeasured > 0 {
                 unmeasured -= 1;
                 continue;
@@ -314,13 +312,13 @@ mod tests {
         }
         let (calls_in, _) = profile.edges(|_| None);
         let counted = calls_in.iter().find(|call| call.method == Method::of("first"));
-        (counted.map_or(0.0, |call| call.count as f64) - really as f64) / really as f64
+        (counted.map_or(0.0, |call| call.count as f64) - exact as f64) / exact as f64
     }
 
     #[test]
     fn the_sampling_error_is_as_stated() {
-        // As in docs/observability.md: two standard deviations are about twice the root of the stride by the turns of the
-        // kind.
+        // As in docs/observability.md: two standard deviations are about twice the square root of the stride divided by
+        // the turns of that function.
         let cases = [
             (1_000, 0.5, STRIDE),
             (20_000, 0.5, STRIDE_OF_MANY),
@@ -331,12 +329,9 @@ mod tests {
             let stated = 2.0 * (f64::from(stride) / (turns as f64 * share)).sqrt();
             let errors: Vec<f64> = (1..=100).map(|seed| sampling_error(turns, share, seed)).collect();
             let outside = errors.iter().filter(|error| error.abs() > stated).count();
-            assert!(outside <= 10, "{outside} of 100 are off by more than {stated}");
+            assert!(outside <= 10, "{outside} of 100 exceed the stated error {stated}");
             let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-            assert!(
-                mean.abs() < stated / 5.0,
-                "{mean} on average, which should be next to nothing"
-            );
+            assert!(mean.abs() < stated / 5.0, "the mean error {mean} is biased");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Turns that their callers go on with.
+//! Suspended turns that their callers resume.
 //!
-//! A call runs on its caller's thread. If its handler waits for something, its caller waits as well. When the turn is woken,
-//! its caller is, and polls the turn within its own poll: as if the handler were one of the caller's own functions. A worker
-//! in between would have to be woken itself and would have to wake the caller, which costs many times what short turns take.
+//! A call runs on its caller's thread. If its handler suspends, the caller suspends as well. A wake of the turn wakes
+//! the caller, which polls the turn within its own poll, as if the handler were one of its own functions. A worker in
+//! between would have to be woken and then wake the caller, which costs far more than a short turn.
 //!
-//! A turn does not depend on its caller for that. Workers go on with it when the caller goes away, when it has waited often, or
-//! when the caller was woken and does not come: the watch sees to that. Turns that compute for long are the workers' from
-//! the beginning, because a caller that has begun several of them would run one after another.
+//! A turn does not depend on its caller for progress. Workers take over when the caller is dropped, when the turn has
+//! suspended often, or when the woken caller does not poll: [`ResumeWatchdog`] detects that. Turns that compute for
+//! long belong to the workers from the start, because a caller with several of them would run them one after another.
 
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -18,35 +18,34 @@ use parking_lot::Mutex;
 
 use crate::timers::{Due, Timers};
 
-/// How often a turn waits before workers go on with it: one that waits more often lasts so long that a wake-up does not count
-/// any more.
+/// How often a turn suspends before workers take over: the cost of a wake-up no longer matters for such a long turn.
 const WAITS_MAX: u32 = 16;
 
-/// How long a caller that was woken is waited for at least, and half as long again on average.
-const PATIENCE: Duration = Duration::from_millis(10);
+/// Minimum time for a woken caller to resume its turn; on average it gets half as long again.
+const RESUME_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Who goes on with a turn that waits for something.
+/// The thread that resumes a suspended turn.
 #[derive(Debug)]
 pub(crate) enum ResumeBy {
-    /// Whoever of the workers has time.
+    /// Any worker.
     Workers,
-    /// Who has called.
+    /// The caller.
     Caller(CallerResume),
 }
 
-/// What is known of a caller that goes on with its turn.
+/// A caller that resumes its turn.
 #[derive(Debug)]
 pub(crate) struct CallerResume {
     ticket: Ticket,
     /// Wakes the caller; `None` once it was woken.
     waker: Option<Waker>,
     waits_left: u32,
-    /// The watch has seen that it was woken and does not go on.
+    /// Whether the watchdog has seen that the caller was woken and has not resumed.
     overdue: bool,
 }
 
 impl ResumeBy {
-    /// The caller with this ticket goes on. Without a waker, somebody else is about to wake it.
+    /// The caller with this ticket resumes the turn. Without a waker, another party is about to wake it.
     pub(crate) fn caller(ticket: Ticket, waker: Option<&Waker>) -> Self {
         Self::Caller(CallerResume {
             ticket,
@@ -56,7 +55,7 @@ impl ResumeBy {
         })
     }
 
-    /// The same for when the turn waits once more, after its caller has polled it, or without one a worker.
+    /// The resumer after another suspension: still the caller if it polled the turn (`polled_by`), else the workers.
     pub(crate) fn next(mut self, polled_by: Option<&Waker>) -> Self {
         if let (Self::Caller(caller_resume), Some(waker)) = (&mut self, polled_by)
             && caller_resume.waits_left > 0
@@ -69,7 +68,7 @@ impl ResumeBy {
         Self::Workers
     }
 
-    /// The caller with this ticket, if the turn is caller resume to it.
+    /// The caller with this ticket, if it resumes the turn.
     pub(crate) fn resumed_by(&mut self, ticket: Ticket) -> Option<&mut CallerResume> {
         match self {
             Self::Caller(caller_resume) if caller_resume.ticket == ticket => Some(caller_resume),
@@ -79,17 +78,17 @@ impl ResumeBy {
 }
 
 impl CallerResume {
-    /// Whom to wake; nobody, if that has happened.
+    /// Takes the caller's waker; `None` if the caller was woken already.
     pub(crate) fn take_waker(&mut self) -> Option<Waker> {
         self.waker.take()
     }
 
-    /// Whether the caller was woken, and is about to go on.
+    /// Whether the caller was woken and is about to resume.
     pub(crate) fn is_woken(&self) -> bool {
         self.waker.is_none()
     }
 
-    /// From now on the caller is woken by this. Gives what did so before.
+    /// Replaces the caller's waker; returns the previous one.
     #[must_use = "it is dropped outside of locks: a waker's drop may run any code"]
     pub(crate) fn set_waker(&mut self, waker: &Waker) -> Option<Waker> {
         match &self.waker {
@@ -98,14 +97,14 @@ impl CallerResume {
         }
     }
 
-    /// The watch looks at a turn that was woken; says whether it has done so before.
+    /// Marks a woken turn as overdue; returns whether it was marked before.
     pub(crate) fn note_overdue(&mut self) -> bool {
         std::mem::replace(&mut self.overdue, true)
     }
 }
 
 impl Drop for CallerResume {
-    /// The turn goes on in another way, or not at all: the caller looks for its reply.
+    /// The turn is resumed elsewhere, or never: the caller must check for its reply.
     fn drop(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -113,13 +112,13 @@ impl Drop for CallerResume {
     }
 }
 
-/// An actor whose turns are caller resume to callers.
+/// A cell whose turns are resumed by callers.
 pub(crate) trait ResumesTurns: Send + Sync {
-    /// Hands a turn over to the workers whose caller was woken and does not come. Says whether to look again.
+    /// Hands a turn over to the workers if its caller was woken and does not resume it. Returns whether to check again.
     fn check_caller_resumes(&self) -> bool;
 }
 
-/// Looks after callers that were woken to go on with their turns.
+/// Watches callers that were woken to resume their turns.
 pub(crate) struct ResumeWatchdog {
     clock: Clock,
     timers: Arc<Timers>,
@@ -129,7 +128,7 @@ pub(crate) struct ResumeWatchdog {
 #[derive(Default)]
 struct Watched {
     actors: Vec<Weak<dyn ResumesTurns>>,
-    /// The next look is due at a time.
+    /// Whether the next check is scheduled.
     is_due: bool,
 }
 
@@ -142,27 +141,28 @@ impl ResumeWatchdog {
         })
     }
 
-    /// Looks after an actor, until a look finds that it needs none.
+    /// Watches a cell until a check finds that it no longer needs watching.
     pub(crate) fn add(self: &Arc<Self>, actor: Weak<dyn ResumesTurns>) {
         let mut watched = self.watched.lock();
         watched.actors.push(actor);
         if !std::mem::replace(&mut watched.is_due, true) {
             drop(watched);
-            self.look_later();
+            self.check_later();
         }
     }
 
-    fn look_later(self: &Arc<Self>) {
-        let watch = Arc::downgrade(self);
-        let look = move || {
-            if let Some(watch) = watch.upgrade() {
-                watch.look();
+    fn check_later(self: &Arc<Self>) {
+        let watchdog = Arc::downgrade(self);
+        let check = move || {
+            if let Some(watchdog) = watchdog.upgrade() {
+                watchdog.check();
             }
         };
-        self.timers.at(self.clock.now() + PATIENCE, Due::Run(Box::new(look)));
+        self.timers
+            .at(self.clock.now() + RESUME_TIMEOUT, Due::Run(Box::new(check)));
     }
 
-    fn look(self: &Arc<Self>) {
+    fn check(self: &Arc<Self>) {
         let mut actors = std::mem::take(&mut self.watched.lock().actors);
         actors.retain(|actor| actor.upgrade().is_some_and(|actor| actor.check_caller_resumes()));
         let mut watched = self.watched.lock();
@@ -170,7 +170,7 @@ impl ResumeWatchdog {
         watched.is_due = !watched.actors.is_empty();
         if watched.is_due {
             drop(watched);
-            self.look_later();
+            self.check_later();
         }
     }
 }

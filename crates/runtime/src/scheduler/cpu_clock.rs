@@ -1,10 +1,10 @@
-//! How much of the processor the process has used.
+//! CPU time used by the process.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The CPU time that the whole process has used. A system call: not for every turn.
+/// The CPU time used by the whole process. This is a system call, too slow to do per turn.
 pub(crate) fn process_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     // CPU clocks start at zero and never go back, so neither part is negative.

@@ -1,23 +1,23 @@
-//! The CPU share of the process: a token bucket on the process's CPU clock.
+//! The CPU quota of the process: a token bucket on the process's CPU clock.
 //!
-//! Tokens are CPU time. They come in at the configured rate and go out as the process uses CPU. Workers look before a visit to
-//! an actor, and pause while there are none.
+//! Tokens are CPU time. They accrue at the configured rate and are spent as the process uses CPU. Workers check before
+//! each batch and pause while the bucket is empty.
 
 use std::time::Duration;
 
 use elastin_types::Time;
 use parking_lot::Mutex;
 
-/// How often the CPU clock is read at most: a read is a system call, and shorter pauses than this can't be slept anyway.
+/// Minimum interval between reads of the CPU clock: a read is a system call, and shorter pauses cannot be slept anyway.
 const READ_EVERY: Duration = Duration::from_millis(1);
 
-/// How long a worker pauses at most before it looks again, so that pauses stay smooth.
+/// How long a worker pauses at most before it checks again, so that throttling stays smooth.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// How much unused time may be saved up, as the time in which it comes in.
+/// How much unused CPU time may accumulate, as the time in which it accrues.
 const BURST: Duration = Duration::from_millis(10);
 
-/// The bucket.
+/// The token bucket.
 #[derive(Debug)]
 pub(crate) struct CpuQuota {
     state: Mutex<Bucket>,
@@ -25,10 +25,10 @@ pub(crate) struct CpuQuota {
 
 #[derive(Debug)]
 struct Bucket {
-    /// In cores; `None` when there is no limit.
+    /// In cores; `None` without a limit.
     cores: Option<f64>,
     read: Option<(Time, Duration)>,
-    /// In seconds of CPU time; below zero when more was used than came in.
+    /// In seconds of CPU time; negative after overuse.
     tokens: f64,
 }
 
@@ -43,7 +43,7 @@ impl CpuQuota {
         }
     }
 
-    /// The share, in cores.
+    /// The quota, in cores.
     pub(crate) fn cores(&self) -> Option<f64> {
         self.state.lock().cores
     }
@@ -57,7 +57,7 @@ impl CpuQuota {
 impl Bucket {
     fn pause(&mut self, now: Time, cpu: impl FnOnce() -> Duration) -> Option<Duration> {
         let cores = self.cores?;
-        // A thread may have lost its core after it looked at the clock, and come later than one that looked after it.
+        // A preempted thread may arrive with an older time than the last one seen.
         let now = self.read.map_or(now, |(at, _)| now.max(at));
         if let Some((at, _)) = self.read
             && self.tokens >= 0.0
@@ -76,7 +76,7 @@ impl Bucket {
             return None;
         }
         let wait = Duration::from_secs_f64(-self.tokens / cores);
-        // A pause shorter than the time between two reads would only be a busy wait.
+        // A pause shorter than the read interval would amount to a busy wait.
         Some(wait.clamp(READ_EVERY, PAUSE_MAX))
     }
 }
@@ -88,25 +88,25 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_thread_that_comes_late_with_its_time_brings_nothing_in_twice() {
-        let share = CpuQuota::new(Some(0.5));
+    fn a_stale_time_does_not_accrue_tokens_twice() {
+        let quota = CpuQuota::new(Some(0.5));
         let at = |ms: u32| Time::default() + ms * MS;
-        assert_eq!(share.pause(at(0), || Duration::ZERO), None);
+        assert_eq!(quota.pause(at(0), || Duration::ZERO), None);
         for ten in 1..=10 {
-            // It uses all that comes in, and a little more from the beginning.
+            // The process uses all that accrues, and slightly more from the start.
             let used = ten * 5 * MS + MS;
-            assert!(share.pause(at(ten * 10), || used).is_some(), "after {ten}0 ms");
-            // This one has read the clock, then lost its core, and comes after the other.
-            assert!(share.pause(at(ten * 10 - 9), || used).is_some(), "after {ten}0 ms");
+            assert!(quota.pause(at(ten * 10), || used).is_some(), "after {ten}0 ms");
+            // A thread that was preempted after reading the clock.
+            assert!(quota.pause(at(ten * 10 - 9), || used).is_some(), "after {ten}0 ms");
         }
     }
 
-    /// Runs a process that uses all it may for a second; gives the CPU time it got and its longest pause.
+    /// Simulates a process that uses all it may for a second; returns its CPU time and its longest pause.
     fn run(cores: f64, turn: Duration) -> (Duration, Duration) {
-        let share = CpuQuota::new(Some(cores));
+        let quota = CpuQuota::new(Some(cores));
         let (mut now, mut used, mut longest) = (Time::ZERO, Duration::ZERO, Duration::ZERO);
         while now < Time::ZERO + MS * 1000 {
-            match share.pause(now, || used) {
+            match quota.pause(now, || used) {
                 Some(pause) => {
                     longest = longest.max(pause);
                     now = now + pause;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_process_gets_its_share_in_short_pauses() {
+    fn a_busy_process_gets_its_quota_in_short_pauses() {
         for cores in [0.1, 0.3, 0.9] {
             let (used, longest) = run(cores, MS / 10);
             let got = used.as_secs_f64();
@@ -138,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nobody_pauses_and_no_clock_is_read() {
-        let share = CpuQuota::new(None);
-        assert_eq!(share.pause(Time(1), || panic!("the clock was read")), None);
+    fn without_a_quota_the_cpu_clock_is_never_read() {
+        let quota = CpuQuota::new(None);
+        assert_eq!(quota.pause(Time(1), || panic!("the clock was read")), None);
     }
 }

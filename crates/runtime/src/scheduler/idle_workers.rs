@@ -1,23 +1,23 @@
-//! Workers that have nothing to do.
+//! Parking and waking of idle workers.
 //!
-//! A worker that finds nothing sleeps until somebody has something for it. Most of what a busy worker schedules it will run
-//! itself in a moment, and waking another for it would cost more than it gains. But a turn may go on for long, so while some
-//! work and some sleep, one of the idle workers looks from time to time whether something waits: the *watcher*.
+//! A worker that finds no work parks until it is woken. A busy worker runs most of what it schedules itself a moment
+//! later, so waking another one for it would cost more than it gains. But a turn may be long: while some workers are
+//! busy and some parked, one parked worker polls for work, the *watcher*.
 
 use std::time::Duration;
 
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, Parker, Unparker, fence};
 
-/// How often the watcher looks: as long as something may wait for a worker while another has nothing to do.
+/// Polling interval of the watcher: how long work may wait while another worker is idle.
 const WATCH_EVERY: Duration = Duration::from_millis(1);
 
-/// Workers that sleep, and those that look for something to do.
+/// The parked workers, and counts of parked and searching ones.
 pub(crate) struct IdleWorkers {
     list: Mutex<Vec<(u64, Unparker)>>,
-    /// As many as there are in the list, readable without its lock.
-    sleeping: AtomicUsize,
-    /// Workers that look for something to run: while there is one, nobody needs to be woken. Who was woken and is not awake yet
-    /// is about to look, and counts.
+    /// Length of the list, readable without its lock.
+    parked: AtomicUsize,
+    /// Workers that search for work: while there is one, none needs to be woken. A woken worker that has not resumed
+    /// yet counts as searching.
     searching: AtomicUsize,
     watching: AtomicBool,
 }
@@ -26,111 +26,104 @@ impl IdleWorkers {
     pub(crate) fn new() -> Self {
         Self {
             list: Mutex::new(Vec::new()),
-            sleeping: AtomicUsize::new(0),
+            parked: AtomicUsize::new(0),
             searching: AtomicUsize::new(0),
             watching: AtomicBool::new(false),
         }
     }
 
-    /// Wakes a sleeper, unless somebody is looking already.
+    /// Wakes a parked worker, unless another one is searching already.
     pub(crate) fn wake_one(&self) {
-        // INVARIANT: what was pushed before is seen by a worker that counts itself as sleeping after this fence, because
-        // that worker has a fence between counting and its last look.
+        // INVARIANT: a worker that counts itself as parked after this fence sees the work pushed before it. That worker has
+        // a fence between counting and its last check.
         fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) == 0 || self.searching.load(Ordering::Relaxed) > 0 {
+        if self.parked.load(Ordering::Relaxed) == 0 || self.searching.load(Ordering::Relaxed) > 0 {
             return;
         }
-        let sleeper = self.list.lock().pop();
-        if let Some((_, sleeper)) = sleeper {
-            self.sleeping.fetch_sub(1, Ordering::SeqCst);
+        let worker = self.list.lock().pop();
+        if let Some((_, worker)) = worker {
+            self.parked.fetch_sub(1, Ordering::SeqCst);
             self.searching.fetch_add(1, Ordering::SeqCst);
-            sleeper.unpark();
+            worker.unpark();
         }
     }
 
-    /// Whether anybody sleeps. Who is about to sleep may be missed, and watches then.
+    /// Whether any worker is parked. A worker about to park may be missed; it becomes the watcher then.
     #[inline]
-    pub(crate) fn are_there(&self) -> bool {
-        self.sleeping.load(Ordering::Relaxed) > 0
+    pub(crate) fn any_parked(&self) -> bool {
+        self.parked.load(Ordering::Relaxed) > 0
     }
 
-    /// Makes sure that somebody watches, if anybody sleeps at all.
+    /// Makes sure that there is a watcher if any worker is parked.
     #[inline]
     pub(crate) fn ensure_watcher(&self) {
-        if self.are_there() && !self.watching.load(Ordering::Relaxed) {
+        if self.any_parked() && !self.watching.load(Ordering::Relaxed) {
             self.wake_one();
         }
     }
 
     pub(crate) fn wake_all(&self) {
-        let idle_workers = std::mem::take(&mut *self.list.lock());
-        self.sleeping.fetch_sub(idle_workers.len(), Ordering::SeqCst);
-        self.searching.fetch_add(idle_workers.len(), Ordering::SeqCst);
-        for (_, sleeper) in idle_workers {
-            sleeper.unpark();
+        let parked = std::mem::take(&mut *self.list.lock());
+        self.parked.fetch_sub(parked.len(), Ordering::SeqCst);
+        self.searching.fetch_add(parked.len(), Ordering::SeqCst);
+        for (_, worker) in parked {
+            worker.unpark();
         }
     }
 
-    /// A worker begins to look for something to run.
+    /// Counts a worker that starts searching.
     pub(crate) fn begin_search(&self) {
         self.searching.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A worker has stopped looking; says whether it was the last one.
+    /// Counts a worker that stops searching; returns whether it was the last one.
     pub(crate) fn end_search(&self) -> bool {
         let last = self.searching.fetch_sub(1, Ordering::SeqCst) == 1;
-        // INVARIANT: who offered something and saw this worker still searching woke nobody, so this worker must see what was
-        // offered when it looks once more after this.
+        // INVARIANT: a thread that pushed work and saw this worker searching woke no other. So this worker must see
+        // that work when it checks once more after this.
         fence(Ordering::SeqCst);
         last
     }
 
-    /// Sleeps until woken, or until `ready` says that there is something to do. `workers` says how many there are. Says whether
-    /// it was woken: then the worker counts as one that searches.
+    /// Parks until woken, or until `ready` returns true. `workers` is the number of workers. Returns whether the worker
+    /// was woken: it then counts as searching.
     #[must_use]
-    pub(crate) fn sleep(
-        &self,
-        id: u64,
-        parker: &Parker,
-        workers: impl Fn() -> usize,
-        ready: impl Fn() -> bool,
-    ) -> bool {
+    pub(crate) fn park(&self, id: u64, parker: &Parker, workers: impl Fn() -> usize, ready: impl Fn() -> bool) -> bool {
         self.list.lock().push((id, parker.unparker().clone()));
-        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        self.parked.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if ready() && self.withdraw(id) {
+        if ready() && self.cancel_park(id) {
             return false;
         }
-        // Who wakes this worker takes it off the list first. A token that comes later than that only makes a later sleep look
-        // at the list once more.
-        while self.is_asleep(id) {
-            let watches =
-                self.sleeping.load(Ordering::SeqCst) < workers() && !self.watching.swap(true, Ordering::SeqCst);
+        // The waking thread first takes this worker off the list. A token that arrives later only makes a later park
+        // check the list once more.
+        while self.is_parked(id) {
+            let watches = self.parked.load(Ordering::SeqCst) < workers() && !self.watching.swap(true, Ordering::SeqCst);
             if !watches {
                 parker.park();
                 continue;
             }
             parker.park_timeout(WATCH_EVERY);
             self.watching.store(false, Ordering::SeqCst);
-            if ready() && self.withdraw(id) {
+            if ready() && self.cancel_park(id) {
                 return false;
             }
         }
         true
     }
 
-    fn is_asleep(&self, id: u64) -> bool {
-        self.list.lock().iter().any(|(sleeper, _)| *sleeper == id)
+    fn is_parked(&self, id: u64) -> bool {
+        self.list.lock().iter().any(|(worker, _)| *worker == id)
     }
 
-    /// Takes a worker off the list by itself; says whether it was still there.
-    fn withdraw(&self, id: u64) -> bool {
+    /// Takes a worker off the list; returns whether it was still there.
+    fn cancel_park(&self, id: u64) -> bool {
         let mut list = self.list.lock();
-        let Some(position) = list.iter().position(|(sleeper, _)| *sleeper == id) else {
+        let Some(position) = list.iter().position(|(worker, _)| *worker == id) else {
             return false;
         };
         list.swap_remove(position);
-        self.sleeping.fetch_sub(1, Ordering::SeqCst);
+        self.parked.fetch_sub(1, Ordering::SeqCst);
         true
     }
 }
@@ -142,11 +135,11 @@ mod models {
 
     use super::*;
 
-    /// A worker that looks for work, finds none and sleeps, while somebody offers some: it must not sleep on. As many pieces of
-    /// work as workers, each offered and announced like an entry of a run queue.
-    fn nobody_sleeps_on(workers: usize) {
+    /// Checks that a worker does not stay parked when work arrives while it searches and parks. There are as many
+    /// pieces of work as workers, each pushed and signalled like a run-queue entry.
+    fn check_no_lost_wakeup(workers: usize) {
         let mut model = loom::model::Builder::new();
-        // More preemptions find nothing that fewer don't, and take minutes.
+        // More preemptions find nothing that fewer do not, and take minutes.
         model.preemption_bound = Some(if workers > 1 { 2 } else { 4 });
         model.check(move || {
             let idle_workers = Arc::new(IdleWorkers::new());
@@ -169,13 +162,13 @@ mod models {
                         let found = take(&offered);
                         let last = idle_workers.end_search();
                         if found {
-                            // While this worker searched, nobody was woken.
+                            // While this worker searched, no other was woken.
                             if last && offered.load(Ordering::Acquire) > 0 {
                                 idle_workers.wake_one();
                             }
                             return;
                         }
-                        searches = idle_workers.sleep(id, &parker, || 0, || offered.load(Ordering::Acquire) > 0);
+                        searches = idle_workers.park(id, &parker, || 0, || offered.load(Ordering::Acquire) > 0);
                     }
                 })
             };
@@ -185,18 +178,18 @@ mod models {
                 idle_workers.wake_one();
             }
             for thread in threads {
-                thread.join().expect("a worker ends well");
+                thread.join().expect("a worker does not panic");
             }
         });
     }
 
     #[test]
-    fn one_worker_does_not_sleep_while_there_is_work() {
-        nobody_sleeps_on(1);
+    fn one_worker_does_not_stay_parked_with_work_queued() {
+        check_no_lost_wakeup(1);
     }
 
     #[test]
-    fn two_workers_do_not_sleep_while_there_is_work_for_both() {
-        nobody_sleeps_on(2);
+    fn two_workers_do_not_stay_parked_with_work_for_both() {
+        check_no_lost_wakeup(2);
     }
 }

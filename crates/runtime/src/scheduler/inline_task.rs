@@ -1,8 +1,8 @@
-//! Threads that bring mail and run it themselves.
+//! Threads that deliver messages and run the target themselves.
 //!
-//! Whoever reads a connection has a thread that is awake, while the workers most likely sleep. So the first activation that
-//! its mail makes runnable is kept for that very thread: running it costs no wake-up, and what came together is answered
-//! together. Whatever else becomes runnable goes to the workers as usual.
+//! A connection reader is awake, while the workers are most likely parked. So the first cell that its messages make
+//! runnable is kept for the reader's own thread: running it costs no wake-up, and messages that arrived together are
+//! answered together. Further runnable cells go to the workers as usual.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use crate::scheduler::{Scheduler, Task};
 
 thread_local! {
-    /// What this thread has brought and not run, while it brings mail.
+    /// The cell that this thread made runnable and has not run, while it delivers messages.
     static DELIVERED: RefCell<Option<Delivered>> = const { RefCell::new(None) };
 }
 
 struct Delivered {
-    /// For which scheduler: there may be several in a process.
+    /// The scheduler it delivers for: a process may have several.
     scheduler: Arc<Scheduler>,
     task: Option<Task>,
 }
 
-/// This thread brings mail until this is dropped.
+/// Guard of a thread that delivers messages.
 struct Delivering<'a>(&'a Arc<Scheduler>);
 
 impl<'a> Delivering<'a> {
@@ -44,16 +44,15 @@ impl<'a> Delivering<'a> {
 }
 
 impl Drop for Delivering<'_> {
-    /// Also after a panic, so that what became runnable runs.
+    /// Also after a panic, so that a runnable cell still runs.
     fn drop(&mut self) {
-        if let Some(task) = DELIVERED.take().and_then(|brought| brought.task) {
+        if let Some(task) = DELIVERED.take().and_then(|delivered| delivered.task) {
             self.0.offer(task);
         }
     }
 }
 
-/// An activation that can run, with mail that this thread has brought: whoever has it runs it soon, or drops it, and then a
-/// worker does.
+/// A runnable cell whose messages this thread has delivered. Its owner runs it promptly; if dropped, a worker runs it.
 #[must_use]
 pub struct InlineTask {
     scheduler: Arc<Scheduler>,
@@ -61,21 +60,21 @@ pub struct InlineTask {
 }
 
 impl InlineTask {
-    /// Brings mail; if that makes an activation runnable which this thread may run, gives it.
-    pub(crate) fn deliver_inline(scheduler: &Arc<Scheduler>, deliver_inline: impl FnOnce()) -> Option<InlineTask> {
-        // Only workers keep to a CPU share.
+    /// Delivers messages; returns the cell that became runnable, if this thread may run it.
+    pub(crate) fn deliver_inline(scheduler: &Arc<Scheduler>, deliver: impl FnOnce()) -> Option<InlineTask> {
+        // Only workers honour the CPU quota.
         if scheduler.is_limited() || scheduler.is_fenced() {
-            deliver_inline();
+            deliver();
             return None;
         }
-        let bringing = Delivering::begin(scheduler);
-        deliver_inline();
-        bringing.end()
+        let delivering = Delivering::begin(scheduler);
+        deliver();
+        delivering.end()
     }
 
-    /// Runs the activation for about as long as a worker would.
+    /// Runs the cell for about as long as a worker would.
     pub fn run(mut self) {
-        if !self.scheduler.look_whether_fenced()
+        if !self.scheduler.is_fenced_now()
             && let Some(task) = self.task.take()
         {
             task.run();
@@ -91,11 +90,12 @@ impl Drop for InlineTask {
     }
 }
 
-/// Keeps something for this thread, if it brings mail for its scheduler and has nothing else to run; else gives it back.
-pub(crate) fn keep(task: Task) -> Option<Task> {
-    DELIVERED.with_borrow_mut(|brought| match brought {
-        Some(brought) if brought.task.is_none() && Arc::ptr_eq(&brought.scheduler, task.scheduler()) => {
-            brought.task = Some(task);
+/// Keeps a task for this thread if it delivers messages for the task's scheduler and has kept none yet; else returns
+/// it.
+pub(crate) fn try_keep(task: Task) -> Option<Task> {
+    DELIVERED.with_borrow_mut(|delivered| match delivered {
+        Some(delivered) if delivered.task.is_none() && Arc::ptr_eq(&delivered.scheduler, task.scheduler()) => {
+            delivered.task = Some(task);
             None
         }
         _ => Some(task),

@@ -1,8 +1,27 @@
-//! The work stage: threads that run whatever is runnable.
+//! The work stage: worker threads that run cells with queued messages or woken turns.
 //!
-//! Activations themselves are the entries of the run queues. Each worker has a queue that others may steal from; what is
-//! scheduled from elsewhere goes through a common one. Threads can be added and removed while it runs: a worker that is one too
-//! many puts its queue into the common one and ends.
+//! ```text
+//!   ActorCell::schedule
+//!          │
+//!   Scheduler::schedule ──▶ worker's own run queue ◀── stolen by idle workers
+//!          │                          │
+//!          ├──▶ injector queue ───────┤   (scheduled from a thread that is no worker)
+//!          │                          ▼
+//!          │             Scheduler::work: Search::next, Runnable::run
+//!          │                          ▲
+//!          └──▶ InlineTask ───────────┘   (kept for the thread that delivers messages)
+//! ```
+//!
+//! The entries of the run queues are the cells themselves, each queued at most once. [`Scheduler::schedule`] enqueues one
+//! and decides by [`WakeMode`] whether to wake a worker ([`idle_workers`]). A [`worker`] takes tasks from its own queue,
+//! the injector queue, and by work stealing, and calls [`Runnable::run`], which runs a batch of turns
+//! (`cell::batch_run`). Replies are sent by the cell, not by the scheduler.
+//!
+//! Two shortcuts avoid a worker: [`inline_task`] for threads that deliver messages, and [`caller_resume`] for callers
+//! that resume their own suspended turns. [`cpu_quota`] throttles the workers. The fence stops all turns once the
+//! node's lease has expired.
+//!
+//! Workers can be added and removed at run time: a surplus worker moves its queue to the injector queue and ends.
 
 pub(crate) mod caller_resume;
 pub(crate) mod cpu_clock;
@@ -26,51 +45,51 @@ use crate::scheduler::cpu_quota::CpuQuota;
 use crate::scheduler::idle_workers::IdleWorkers;
 use crate::scheduler::worker::Search;
 
-/// The time until which turns may begin where there is no lease.
-const NEVER_OVER: u64 = u64::MAX;
+/// Lease expiry of a node without a lease.
+const NO_LEASE: u64 = u64::MAX;
 
-/// Something that a worker can run.
+/// An entry of a run queue: a cell with work.
 pub(crate) trait Runnable: Send + Sync {
     /// Runs for a bounded time.
     fn run(self: Arc<Self>);
 
-    /// Whose workers run it.
+    /// The scheduler whose workers run it.
     fn scheduler(&self) -> &Arc<Scheduler>;
 }
 
 /// An entry of a run queue.
 pub(crate) type Task = Arc<dyn Runnable>;
 
-/// The threads and their queues.
+/// The workers and their run queues.
 pub(crate) struct Scheduler {
     clock: Clock,
-    pub(crate) common: Injector<Task>,
+    pub(crate) injector: Injector<Task>,
     pub(crate) workers: RwLock<BTreeMap<u64, Stealer<Task>>>,
-    /// Changes with `workers`, so that a worker knows when its copy is old.
+    /// Incremented whenever `workers` changes, so that a worker can tell when its copy is stale.
     pub(crate) version: AtomicU64,
-    /// As many as `workers` has, readable without its lock.
+    /// Length of `workers`, readable without its lock.
     running: AtomicUsize,
     wanted: AtomicUsize,
     pub(crate) idle_workers: IdleWorkers,
     threads: Mutex<Vec<JoinHandle<()>>>,
     next_worker: AtomicU64,
-    pub(crate) share: CpuQuota,
+    pub(crate) cpu_quota: CpuQuota,
     limited: bool,
     pub(crate) pauses: AtomicU64,
     fenced: AtomicBool,
-    /// Turns may begin until this time, for which whoever is about to begin one looks at the clock: a process may be stopped
-    /// for any time, and no timer is faster than a thread that has something to run when it goes on.
-    good_until: AtomicU64,
-    /// Held by who changes both.
+    /// Turns may start until this time, which is checked against the clock before each of them. A process may be
+    /// suspended for any time, and no timer fires before a runnable thread resumes.
+    lease_until: AtomicU64,
+    /// Held while changing either of the two.
     fencing: Mutex<()>,
 }
 
-/// How urgently somebody should look at what is scheduled.
+/// How urgently another worker is needed for a scheduled cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeMode {
-    /// At once: whoever schedules goes on with something else.
+    /// At once: the scheduling thread carries on with something else.
     Now,
-    /// Whoever schedules is about to be done and can run it itself.
+    /// The scheduling thread is about to finish and can run it itself.
     Later,
 }
 
@@ -78,7 +97,7 @@ impl Scheduler {
     pub(crate) fn new(clock: Clock, cpu_share: Option<f64>) -> Arc<Self> {
         Arc::new(Self {
             clock,
-            common: Injector::new(),
+            injector: Injector::new(),
             workers: RwLock::default(),
             version: AtomicU64::new(0),
             running: AtomicUsize::new(0),
@@ -86,37 +105,37 @@ impl Scheduler {
             idle_workers: IdleWorkers::new(),
             threads: Mutex::default(),
             next_worker: AtomicU64::new(0),
-            share: CpuQuota::new(cpu_share),
+            cpu_quota: CpuQuota::new(cpu_share),
             limited: cpu_share.is_some(),
             pauses: AtomicU64::new(0),
             fenced: AtomicBool::new(false),
-            good_until: AtomicU64::new(NEVER_OVER),
+            lease_until: AtomicU64::new(NO_LEASE),
             fencing: Mutex::new(()),
         })
     }
 
-    /// Puts something into a run queue: this worker's own, or the common one.
-    pub(crate) fn schedule(task: Task, announce: WakeMode) {
-        if let Some(task) = worker::push(task, announce).and_then(inline_task::keep) {
+    /// Enqueues a task: into this worker's run queue, or into the injector queue.
+    pub(crate) fn schedule(task: Task, wake: WakeMode) {
+        if let Some(task) = worker::push(task, wake).and_then(inline_task::try_keep) {
             task.scheduler().clone().offer(task);
         }
     }
 
-    /// Puts something into the common run queue.
+    /// Enqueues a task into the injector queue.
     pub(crate) fn offer(&self, task: Task) {
-        self.common.push(task);
+        self.injector.push(task);
         self.wake_one();
     }
 
-    /// Whether this worker has something else to run.
-    pub(crate) fn others_wait(&self) -> bool {
-        worker::has_more() || !self.common.is_empty()
+    /// Whether other tasks wait for this worker.
+    pub(crate) fn has_other_work(&self) -> bool {
+        worker::has_local_work() || !self.injector.is_empty()
     }
 
-    /// Sets how many threads there are. Threads that are too many end after their present visit.
+    /// Sets the number of workers. Surplus workers end after their current batch.
     pub(crate) fn set_workers(self: &Arc<Self>, wanted: usize, handle: &Handle) -> std::io::Result<()> {
         self.wanted.store(wanted, Ordering::SeqCst);
-        // IdleWorkers look whether they are one too many when they wake up.
+        // Parked workers check whether they are surplus when they wake.
         self.idle_workers.wake_all();
         let mut threads = self.threads.lock();
         threads.retain(|thread| !thread.is_finished());
@@ -143,12 +162,12 @@ impl Scheduler {
         self.workers.read().len()
     }
 
-    /// How many entries wait in run queues.
+    /// How many tasks wait in run queues.
     pub(crate) fn queued(&self) -> usize {
-        self.common.len() + self.workers.read().values().map(Stealer::len).sum::<usize>()
+        self.injector.len() + self.workers.read().values().map(Stealer::len).sum::<usize>()
     }
 
-    /// Stops all threads and waits for them. What is queued is dropped.
+    /// Stops all workers and joins their threads. Queued tasks are dropped.
     pub(crate) fn stop(self: &Arc<Self>) {
         self.wanted.store(0, Ordering::SeqCst);
         self.idle_workers.wake_all();
@@ -159,7 +178,7 @@ impl Scheduler {
                 tracing::error!("a worker thread panicked");
             }
         }
-        while !matches!(self.common.steal(), Steal::Empty) {}
+        while !matches!(self.injector.steal(), Steal::Empty) {}
     }
 
     pub(crate) fn set_fenced(&self, fenced: bool) {
@@ -170,46 +189,46 @@ impl Scheduler {
         }
     }
 
-    /// Turns may begin until this time. It is fenced if that is over.
-    pub(crate) fn set_good_until(&self, until: Time) {
+    /// Sets the time until which turns may start. Fences the node if it has passed.
+    pub(crate) fn set_lease_until(&self, until: Time) {
         let _fencing = self.fencing.lock();
-        self.good_until.store(until.0, Ordering::SeqCst);
+        self.lease_until.store(until.0, Ordering::SeqCst);
         if self.clock.now() >= until {
             self.fenced.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Whether it was fenced when somebody looked last.
+    /// Whether the node was fenced as of the last check.
     #[inline]
     pub(crate) fn is_fenced(&self) -> bool {
         self.fenced.load(Ordering::Relaxed)
     }
 
-    /// Whether no turn may begin now. Looks at the clock, if there is a lease.
+    /// Whether no turn may start now. Reads the clock if there is a lease.
     #[inline]
-    pub(crate) fn look_whether_fenced(&self) -> bool {
-        let is_over = |until| until != NEVER_OVER && self.clock.now().0 >= until;
-        self.is_fenced() || (is_over(self.good_until.load(Ordering::Relaxed)) && self.fence_if_over())
+    pub(crate) fn is_fenced_now(&self) -> bool {
+        let is_over = |until| until != NO_LEASE && self.clock.now().0 >= until;
+        self.is_fenced() || (is_over(self.lease_until.load(Ordering::Relaxed)) && self.fence_if_expired())
     }
 
     #[cold]
-    fn fence_if_over(&self) -> bool {
+    fn fence_if_expired(&self) -> bool {
         let _fencing = self.fencing.lock();
-        // Looked at again: it may have been made longer meanwhile.
-        let is_over = self.clock.now().0 >= self.good_until.load(Ordering::SeqCst);
+        // Checked again: the lease may have been renewed meanwhile.
+        let is_over = self.clock.now().0 >= self.lease_until.load(Ordering::SeqCst);
         if is_over {
             self.fenced.store(true, Ordering::SeqCst);
         }
         is_over
     }
 
-    /// Whether the process has a CPU share to keep to.
+    /// Whether the process has a CPU quota.
     #[inline]
     pub(crate) fn is_limited(&self) -> bool {
         self.limited
     }
 
-    /// Wakes a worker, unless one is looking for something to do already.
+    /// Wakes a worker, unless one is searching already.
     pub(crate) fn wake_one(&self) {
         self.idle_workers.wake_one();
     }
@@ -221,35 +240,35 @@ impl Scheduler {
         self.version.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The life of a worker.
+    /// Main loop of a worker.
     fn work(self: Arc<Self>, id: u64, queue: Worker<Task>, handle: &Handle) {
         let _tokio = handle.enter();
         worker::begin(self.clone(), queue);
         let mut search = Search::new(id);
         while !self.retires(id) {
-            if self.look_whether_fenced() {
-                self.sleep(&mut search, |scheduler| !scheduler.is_fenced());
+            if self.is_fenced_now() {
+                self.park(&mut search, |scheduler| !scheduler.is_fenced());
                 continue;
             }
             self.pause_if_throttled();
             match search.next(&self) {
                 Some(task) => {
                     task.run();
-                    self.announce();
+                    self.wake_for_surplus();
                 }
-                None => self.sleep(&mut search, |scheduler| scheduler.has_work()),
+                None => self.park(&mut search, |scheduler| scheduler.has_work()),
             }
         }
         for task in worker::end() {
-            self.common.push(task);
+            self.injector.push(task);
         }
         search.end(&self);
         self.wake_one();
     }
 
-    /// Wakes somebody for what this worker's last visit scheduled beyond what it will run next itself.
-    fn announce(&self) {
-        if worker::take_unannounced() && self.idle_workers.are_there() {
+    /// Wakes another worker for tasks beyond the one that this worker will run next.
+    fn wake_for_surplus(&self) {
+        if worker::take_pending_wake() && self.idle_workers.any_parked() {
             self.wake_one();
         }
     }
@@ -259,12 +278,12 @@ impl Scheduler {
         self.running.load(Ordering::Relaxed) > self.wanted.load(Ordering::Relaxed)
     }
 
-    /// Whether this worker is one too many; if so it is no longer counted.
+    /// Whether this worker is surplus; if so, it is no longer counted.
     fn retires(&self, id: u64) -> bool {
         if !self.has_surplus() {
             return false;
         }
-        // Under the lock, so that of two that see one too many only one goes.
+        // Under the lock, so that only one of two workers that see a surplus ends.
         let mut workers = self.workers.write();
         if workers.len() <= self.wanted.load(Ordering::SeqCst) {
             return false;
@@ -279,10 +298,10 @@ impl Scheduler {
         if !self.is_limited() {
             return;
         }
-        while let Some(pause) = self.share.pause(self.clock.now(), cpu_clock::process_cpu) {
+        while let Some(pause) = self.cpu_quota.pause(self.clock.now(), cpu_clock::process_cpu) {
             self.pauses.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(pause);
-            // A thread that is to end does not wait for its share.
+            // A surplus worker does not wait for the quota.
             if self.has_surplus() {
                 return;
             }
@@ -290,12 +309,12 @@ impl Scheduler {
     }
 
     pub(crate) fn has_work(&self) -> bool {
-        !self.common.is_empty() || self.workers.read().values().any(|stealer| !stealer.is_empty())
+        !self.injector.is_empty() || self.workers.read().values().any(|stealer| !stealer.is_empty())
     }
 
-    /// Sleeps until woken, unless `ready` says that there is something to do.
-    fn sleep(&self, search: &mut Search, ready: impl Fn(&Self) -> bool) {
+    /// Parks until woken, unless `ready` returns true.
+    fn park(&self, search: &mut Search, ready: impl Fn(&Self) -> bool) {
         let workers = || self.running.load(Ordering::Relaxed);
-        search.sleep(self, workers, || ready(self) || self.has_surplus());
+        search.park(self, workers, || ready(self) || self.has_surplus());
     }
 }

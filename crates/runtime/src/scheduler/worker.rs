@@ -1,4 +1,4 @@
-//! The worker that a thread is: its run queue, and how it finds something to run.
+//! A worker thread: its run queue, and how it searches for work.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -10,53 +10,53 @@ use crossbeam_deque::{Steal, Stealer, Worker};
 use crate::scheduler::{Scheduler, Task, WakeMode};
 use crate::sync::Parker;
 
-/// After how many visits a worker looks into the common queue first, so that what came from outside is not starved.
+/// How many tasks a worker runs before it polls the injector queue first, so that injected tasks do not starve.
 const INJECTOR_EVERY: u32 = 31;
 
-/// How often an idle worker looks again before it sleeps: a hand-off between busy actors is quicker than a sleep, and a
-/// longer wait would take the CPU from other processes.
+/// How often an idle worker polls again before it parks: a hand-off between busy actors is quicker than a park, and
+/// longer spinning would take the CPU from other processes.
 const SPINS_BEFORE_PARK: u32 = 32;
 
 thread_local! {
-    // Without a destructor, because access to a variable that has one costs more. A worker takes it out when it ends.
+    // No destructor, because access to a thread-local with one is slower. A worker takes the value out when it ends.
     static LOCAL: ManuallyDrop<RefCell<Option<Local>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
-/// The queue of the worker that this thread is.
+/// The run queue of this thread's worker.
 struct Local {
-    /// Whose worker it is: there may be several schedulers in a process.
+    /// The scheduler it works for: a process may have several.
     scheduler: Arc<Scheduler>,
     queue: Worker<Task>,
-    /// Something was put into the queue without waking anybody.
-    unannounced: bool,
+    /// A task was queued without waking another worker.
+    wake_pending: bool,
 }
 
-/// This thread becomes a worker of a scheduler.
+/// Makes this thread a worker of a scheduler.
 pub(crate) fn begin(scheduler: Arc<Scheduler>, queue: Worker<Task>) {
     let local = Local {
         scheduler,
         queue,
-        unannounced: false,
+        wake_pending: false,
     };
-    LOCAL.with(|place| place.replace(Some(local)));
+    LOCAL.with(|slot| slot.replace(Some(local)));
 }
 
-/// This thread is no worker any longer; gives what is left in its queue.
+/// Ends this thread's worker; returns the rest of its run queue.
 pub(crate) fn end() -> impl Iterator<Item = Task> {
     let local = LOCAL.with(|local| local.take()).expect("this thread is a worker");
     std::iter::from_fn(move || local.queue.pop())
 }
 
-/// Puts something into the queue of this worker; gives it back if this thread is no worker of its scheduler.
+/// Enqueues a task into this worker's run queue; returns it if this thread is no worker of the task's scheduler.
 #[inline]
-pub(crate) fn push(task: Task, announce: WakeMode) -> Option<Task> {
+pub(crate) fn push(task: Task, wake: WakeMode) -> Option<Task> {
     LOCAL.with(|local| match &mut *local.borrow_mut() {
         Some(local) if Arc::ptr_eq(&local.scheduler, task.scheduler()) => {
             local.queue.push(task);
-            match announce {
+            match wake {
                 WakeMode::Now => local.scheduler.wake_one(),
                 WakeMode::Later => {
-                    local.unannounced = true;
+                    local.wake_pending = true;
                     local.scheduler.idle_workers.ensure_watcher();
                 }
             }
@@ -66,32 +66,32 @@ pub(crate) fn push(task: Task, announce: WakeMode) -> Option<Task> {
     })
 }
 
-/// Whether this worker has more in its queue than it will run next, and nobody was told.
-pub(crate) fn take_unannounced() -> bool {
+/// Whether the run queue holds more than the next task and no other worker was woken for it.
+pub(crate) fn take_pending_wake() -> bool {
     LOCAL.with(|local| {
         let mut local = local.borrow_mut();
         let local = local.as_mut().expect("this thread is a worker");
-        std::mem::take(&mut local.unannounced) && local.queue.len() > 1
+        std::mem::take(&mut local.wake_pending) && local.queue.len() > 1
     })
 }
 
-/// Whether there is something in the queue of this worker.
-pub(crate) fn has_more() -> bool {
+/// Whether this worker's run queue is non-empty.
+pub(crate) fn has_local_work() -> bool {
     LOCAL.with(|local| local.borrow().as_ref().is_some_and(|local| !local.queue.is_empty()))
 }
 
-fn with_queue<T>(look: impl FnOnce(&Worker<Task>) -> T) -> T {
-    LOCAL.with(|local| look(&local.borrow().as_ref().expect("this thread is a worker").queue))
+fn with_queue<T>(run: impl FnOnce(&Worker<Task>) -> T) -> T {
+    LOCAL.with(|local| run(&local.borrow().as_ref().expect("this thread is a worker").queue))
 }
 
-/// A worker's way of finding something to run.
+/// A worker's search for tasks: own run queue, injector queue, then work stealing.
 pub(crate) struct Search {
     id: u64,
     parker: Parker,
-    visits: u32,
+    ticks: u32,
     others: Vec<Stealer<Task>>,
     version: u64,
-    /// Whether this worker counts as one that searches.
+    /// Whether this worker counts as searching.
     begun: bool,
 }
 
@@ -100,7 +100,7 @@ impl Search {
         Self {
             id,
             parker: Parker::new(),
-            visits: 0,
+            ticks: 0,
             others: Vec::new(),
             version: u64::MAX,
             begun: false,
@@ -108,8 +108,8 @@ impl Search {
     }
 
     pub(crate) fn next(&mut self, scheduler: &Scheduler) -> Option<Task> {
-        self.visits = self.visits.wrapping_add(1);
-        if self.visits.is_multiple_of(INJECTOR_EVERY)
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.ticks.is_multiple_of(INJECTOR_EVERY)
             && let Some(task) = self.take_injected(scheduler)
         {
             self.found(scheduler);
@@ -124,8 +124,8 @@ impl Search {
             self.begun = true;
             scheduler.idle_workers.begin_search();
         }
-        let found = (0..SPINS_BEFORE_PARK).find_map(|look| {
-            if look > 0 {
+        let found = (0..SPINS_BEFORE_PARK).find_map(|spin| {
+            if spin > 0 {
                 std::hint::spin_loop();
             }
             self.take_injected(scheduler).or_else(|| self.steal(scheduler))
@@ -137,27 +137,27 @@ impl Search {
         found
     }
 
-    /// Sleeps until woken, unless `ready` says that there is something to do.
-    pub(crate) fn sleep(&mut self, scheduler: &Scheduler, workers: impl Fn() -> usize, ready: impl Fn() -> bool) {
+    /// Parks until woken, unless `ready` returns true.
+    pub(crate) fn park(&mut self, scheduler: &Scheduler, workers: impl Fn() -> usize, ready: impl Fn() -> bool) {
         self.end(scheduler);
-        self.begun = scheduler.idle_workers.sleep(self.id, &self.parker, workers, ready);
+        self.begun = scheduler.idle_workers.park(self.id, &self.parker, workers, ready);
     }
 
-    /// This worker has something to run.
+    /// Ends the search because a task was found.
     fn found(&mut self, scheduler: &Scheduler) {
-        // While this worker searched, nobody was woken. If there is more, somebody else should look.
+        // While this worker searched, no other was woken. If there is more work, another one is needed.
         if self.end(scheduler) && scheduler.has_work() {
             scheduler.wake_one();
         }
     }
 
-    /// This worker does not search, or not any longer; says whether it did and was the last one.
+    /// Ends the search, if there is one; returns whether this worker was the last one searching.
     pub(crate) fn end(&mut self, scheduler: &Scheduler) -> bool {
         std::mem::take(&mut self.begun) && scheduler.idle_workers.end_search()
     }
 
     fn take_injected(&self, scheduler: &Scheduler) -> Option<Task> {
-        with_queue(|queue| retry(|| scheduler.common.steal_batch_and_pop(queue)))
+        with_queue(|queue| retry(|| scheduler.injector.steal_batch_and_pop(queue)))
     }
 
     fn steal(&mut self, scheduler: &Scheduler) -> Option<Task> {
@@ -168,7 +168,7 @@ impl Search {
             self.others = others.map(|(_, stealer)| stealer.clone()).collect();
             self.version = version;
         }
-        // Half of what another has, so that the two don't meet again for the next one.
+        // Half of the victim's queue, so that the two do not contend for the next task.
         let steal = |other: &Stealer<Task>| with_queue(|queue| retry(|| other.steal_batch_and_pop(queue)));
         self.others.iter().find_map(steal)
     }

@@ -1,4 +1,4 @@
-//! A log, and actors that send lines to it in every way there is.
+//! A log, and actors that send lines to it in all possible ways.
 
 use std::thread;
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::within;
 
-/// How many lines a sender sends before it waits for all of them: few, so that all senders together never fill the mailbox with
-/// what does not wait for room.
-const PIECE: u64 = 100;
+/// How many lines a sender sends before it waits for all of them. Few enough that the `try_tell` messages of all
+/// senders never fill the mailbox.
+const LINES_PER_CALL: u64 = 100;
 
 #[derive(Actor, Serialize, Deserialize, Default)]
 pub(crate) struct Log {
@@ -44,10 +44,10 @@ impl Log {
     }
 
     fn fail(&mut self) {
-        panic!("as the test wants");
+        panic!("requested by the test");
     }
 
-    fn look(&self) -> (Vec<u64>, Last) {
+    fn contents(&self) -> (Vec<u64>, Last) {
         (self.lines.clone(), self.last.clone())
     }
 }
@@ -61,40 +61,45 @@ pub(crate) struct Sender {}
 
 #[handlers]
 impl Sender {
-    /// Sends lines in every way there is.
+    /// Sends lines in all possible ways.
     async fn send(&mut self, log: Ref<Log>, first: u64, count: u64) {
         for line in first..first + count {
             match line % 6 {
-                0 | 1 => log.append(line).tell().await.expect("the log is there"),
-                2 => log.append(line).await.expect("the log is there"),
-                3 => log.append_slowly(line).tell().await.expect("the log is there"),
-                4 => log.append_slowly(line).await.expect("the log is there"),
-                _ => log.append(line).try_tell().unwrap_or_else(|_| panic!("there is room")),
+                0 | 1 => log.append(line).tell().await.expect("the log is reachable"),
+                2 => log.append(line).await.expect("the log is reachable"),
+                3 => log.append_slowly(line).tell().await.expect("the log is reachable"),
+                4 => log.append_slowly(line).await.expect("the log is reachable"),
+                _ => log
+                    .append(line)
+                    .try_tell()
+                    .unwrap_or_else(|_| panic!("the mailbox has room")),
             }
         }
     }
 }
 
-/// Lets some senders send lines at the same time, and checks that those of each one are all there, in the order in which they
-/// were sent.
+/// Lets several senders send lines concurrently, and checks that each sender's lines arrive completely and in order.
 pub(crate) async fn check_order(runtime: &Runtime, log: &Ref<Log>, senders: u64, lines_each: u64) {
     let mut sending = Vec::new();
     for sender in 0..senders {
         let (log, actor) = (log.clone(), runtime.client().actor::<Sender>(sender));
         sending.push(tokio::spawn(async move {
-            for first in (sender * lines_each..(sender + 1) * lines_each).step_by(PIECE as usize) {
-                actor.send(log.clone(), first, PIECE).await.unwrap();
-                log.look().await.unwrap();
+            for first in (sender * lines_each..(sender + 1) * lines_each).step_by(LINES_PER_CALL as usize) {
+                actor.send(log.clone(), first, LINES_PER_CALL).await.unwrap();
+                log.contents().await.unwrap();
             }
         }));
     }
     for sender in sending {
         within("all lines sent", sender).await.unwrap();
     }
-    let (lines, _) = log.look().await.unwrap();
+    let (lines, _) = log.contents().await.unwrap();
     for sender in 0..senders {
         let own = lines.iter().copied().filter(|line| line / lines_each == sender);
         let sent = sender * lines_each..(sender + 1) * lines_each;
-        assert!(own.eq(sent), "the lines of sender {sender} are not as they were sent");
+        assert!(
+            own.eq(sent),
+            "the lines of sender {sender} are incomplete or out of order"
+        );
     }
 }

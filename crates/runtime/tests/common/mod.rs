@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers shared by the tests.
 
 #![allow(dead_code)]
 
@@ -13,37 +13,37 @@ use std::time::Duration;
 use elastin_runtime::Settings;
 use tokio::sync::Notify;
 
-/// How long a test waits for an event at most. Generous: the machine may be busy with other things.
+/// How long a test waits for an event at most. Generous, because the machine may be busy.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Settings with which callers run all that they may run themselves, however long it takes.
-pub(crate) fn by_callers() -> Settings {
+/// Settings with which callers run and resume all turns inline, however expensive they are.
+pub(crate) fn inline_settings() -> Settings {
     Settings {
-        brief_max: Duration::MAX,
-        short_max: Duration::MAX,
+        inline_turn_max: Duration::MAX,
+        resume_turn_max: Duration::MAX,
         ..Settings::default()
     }
 }
 
-/// Waits for something, and says what was missing if it does not come.
-pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+/// Waits for a future with a time limit; panics with the label on timeout.
+pub(crate) async fn within<T>(label: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(WAIT_MAX, future).await {
         Ok(value) => value,
-        Err(_) => panic!("{what} did not come within {WAIT_MAX:?}"),
+        Err(_) => panic!("timed out after {WAIT_MAX:?} waiting for {label}"),
     }
 }
 
-/// Waits until something is so.
-pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let look = async {
-        while !is_so() {
+/// Waits until a condition holds.
+pub(crate) async fn eventually(label: &str, mut condition: impl FnMut() -> bool) {
+    let poll = async {
+        while !condition() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    within(what, look).await;
+    within(label, poll).await;
 }
 
-/// Holds handlers until it is opened, and knows how many have reached it.
+/// Blocks handlers until it is opened, and counts those that have reached it.
 pub(crate) struct Gate {
     waiting: AtomicUsize,
     open: std::sync::atomic::AtomicBool,
@@ -74,12 +74,12 @@ impl Gate {
         }
     }
 
-    /// How many handlers have come to the gate.
+    /// How many handlers have reached the gate.
     pub(crate) fn count(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many handlers have come to the gate.
+    /// Waits until this many handlers have reached the gate.
     pub(crate) async fn reached(&self, count: usize) {
         loop {
             let reached = self.reached.notified();
@@ -90,7 +90,7 @@ impl Gate {
         }
     }
 
-    /// Lets everybody pass, now and later.
+    /// Opens the gate for all, now and later.
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::SeqCst);
         self.opened.notify_waiters();

@@ -1,4 +1,4 @@
-//! Two runtimes that know each other: the smallest cluster, with a directory in memory.
+//! Two connected runtimes: the smallest cluster, with a directory in memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -10,14 +10,14 @@ use elastin_runtime::{Builder, Grant, InboundMessage, Remote, Runtime, SaveDone,
 use elastin_types::{ActivationEpoch, ActorId, CallId, Message, NodeId, Outcome};
 use parking_lot::Mutex;
 
-/// Where an actor is.
+/// Location of an actor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) node: usize,
     pub(crate) epoch: ActivationEpoch,
 }
 
-/// Two nodes and their directory. One lock orders everything that concerns where actors are.
+/// Two nodes and their directory. One lock orders all changes of actors' locations.
 pub(crate) struct Pair {
     runtimes: [OnceLock<Runtime>; 2],
     directory: Mutex<BTreeMap<ActorId, Place>>,
@@ -42,10 +42,10 @@ impl Pair {
                 node,
             });
             let builder = Runtime::builder()
-                .settings(super::by_callers())
+                .settings(super::inline_settings())
                 .node(NodeId(node as u64 + 1))
                 .workers(1)
-                .outside(side);
+                .remote(side);
             let runtime = setup(builder).build().unwrap();
             assert!(pair.runtimes[node].set(runtime).is_ok());
         }
@@ -53,21 +53,21 @@ impl Pair {
     }
 
     pub(crate) fn runtime(&self, node: usize) -> &Runtime {
-        self.runtimes[node].get().expect("both nodes are started")
+        self.runtimes[node].get().expect("both nodes have started")
     }
 
     pub(crate) fn place(&self, actor: &ActorId) -> Place {
         self.directory.lock()[actor]
     }
 
-    /// Moves an actor to the other node; says whether it could be frozen in time.
+    /// Moves an actor to the other node; returns whether it was frozen in time.
     pub(crate) async fn move_over(&self, actor: &ActorId, wait_max: Duration) -> bool {
         let from = self.place(actor);
         let source = self.runtime(from.node);
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let done = move |image| assert!(sender.send(image).is_ok(), "the mover waits for the freeze");
         source.freeze(actor, from.epoch, source.now() + wait_max, Box::new(done));
-        let Ok(image) = receiver.await.expect("a freeze always ends") else {
+        let Ok(image) = receiver.await.expect("a freeze always completes") else {
             return false;
         };
         let to = Place {
@@ -75,27 +75,27 @@ impl Pair {
             epoch: from.epoch.next(),
         };
         let mut directory = self.directory.lock();
-        let mail = source.release(actor, from.epoch).expect("it is frozen");
+        let messages = source.release(actor, from.epoch).expect("the actor is frozen");
         self.runtime(to.node)
-            .activate(actor, to.epoch, Some(image), self.remember(mail))
+            .activate(actor, to.epoch, Some(image), self.store_replies(messages))
             .unwrap();
         directory.insert(actor.clone(), to);
         true
     }
 
-    /// Keeps the slots here, as a real node would, so that replies have to find their way by the call's id.
-    fn remember(&self, mail: Vec<InboundMessage>) -> Vec<InboundMessage> {
+    /// Stores the reply senders here, as a real node would, so that replies are routed by call id.
+    fn store_replies(&self, messages: Vec<InboundMessage>) -> Vec<InboundMessage> {
         let mut replies = self.replies.lock();
-        let forget = |mail: InboundMessage| {
-            if let Some(reply) = mail.reply {
-                replies.insert(mail.message.header.call, reply);
+        let detach = |inbound: InboundMessage| {
+            if let Some(reply) = inbound.reply {
+                replies.insert(inbound.message.header.call, reply);
             }
-            InboundMessage::from(mail.message)
+            InboundMessage::from(inbound.message)
         };
-        mail.into_iter().map(forget).collect()
+        messages.into_iter().map(detach).collect()
     }
 
-    /// Takes both runtimes down: they and the pair refer to each other.
+    /// Shuts down both runtimes: they and the pair refer to each other.
     pub(crate) async fn stop(&self) {
         for node in 0..2 {
             self.runtime(node).shutdown(Duration::from_secs(10)).await;
@@ -110,15 +110,18 @@ impl Remote for Side {
 
     fn send(&self, message: Arc<Message>, reply: Option<ReplySender>) {
         let mut directory = self.pair.directory.lock();
-        let mail = self.pair.remember(vec![InboundMessage { message, reply }]).remove(0);
-        let actor = mail.message.target.clone();
+        let inbound = self
+            .pair
+            .store_replies(vec![InboundMessage { message, reply }])
+            .remove(0);
+        let actor = inbound.message.target.clone();
         match directory.get(&actor) {
             Some(place) => {
                 let place = *place;
                 self.pair
                     .runtime(place.node)
-                    .deliver(mail, place.epoch)
-                    .expect("the directory knows");
+                    .deliver(inbound, place.epoch)
+                    .expect("the directory is up to date");
             }
             None => {
                 let place = Place {
@@ -128,15 +131,15 @@ impl Remote for Side {
                 directory.insert(actor.clone(), place);
                 let runtime = self.pair.runtime(self.node);
                 runtime
-                    .activate(&actor, place.epoch, None::<StateImage>, vec![mail])
+                    .activate(&actor, place.epoch, None::<StateImage>, vec![inbound])
                     .unwrap();
             }
         }
     }
 
     fn reply(&self, call: CallId, outcome: Outcome) {
-        let slot = self.pair.replies.lock().remove(&call);
-        slot.expect("each call is answered once").complete(outcome);
+        let reply = self.pair.replies.lock().remove(&call);
+        reply.expect("each call is answered once").complete(outcome);
     }
 
     fn save(&self, _actor: &ActorId, _epoch: ActivationEpoch, _state: Bytes, done: SaveDone) {

@@ -1,4 +1,4 @@
-//! A world in which every actor is here, and whose store answers when the test says so.
+//! A `Remote` that activates every actor locally and whose saves the test completes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use elastin_types::{ActivationEpoch, ActorId, CallId, Message, Outcome};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-/// A world whose store answers when the test says so.
+/// A `Remote` whose saves the test completes.
 pub(crate) struct SlowStore {
     saves: mpsc::UnboundedSender<(Bytes, SaveDone)>,
     kept: Mutex<BTreeMap<ActorId, Bytes>>,
 }
 
 impl SlowStore {
-    /// The store, and the saves that come to it.
+    /// The store, and a receiver of its saves.
     pub(crate) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<(Bytes, SaveDone)>) {
-        let (saves, taken) = mpsc::unbounded_channel();
+        let (saves, received) = mpsc::unbounded_channel();
         let kept = Mutex::default();
-        (Arc::new(Self { saves, kept }), taken)
+        (Arc::new(Self { saves, kept }), received)
     }
 
-    /// What the next activation of an actor starts from.
+    /// Sets the state that the next activation of an actor starts from.
     pub(crate) fn keep(&self, actor: &ActorId, state: Bytes) {
         self.kept.lock().insert(actor.clone(), state);
     }
@@ -40,15 +40,15 @@ impl Remote for SlowStore {
     }
 
     fn send(&self, message: Arc<Message>, _reply: Option<ReplySender>) {
-        panic!("every actor is here, but {message:?} left");
+        panic!("every actor is local, but {message:?} was sent away");
     }
 
     fn reply(&self, call: CallId, _outcome: Outcome) {
-        panic!("every caller is here, but the reply of {call:?} left");
+        panic!("every caller is local, but the reply of {call:?} was sent away");
     }
 
     fn save(&self, _actor: &ActorId, _epoch: ActivationEpoch, state: Bytes, done: SaveDone) {
-        assert!(self.saves.send((state, done)).is_ok(), "the test takes all saves");
+        assert!(self.saves.send((state, done)).is_ok(), "the test receives all saves");
     }
 
     fn passivated(&self, _actor: &ActorId, _epoch: ActivationEpoch) {}

@@ -1,5 +1,5 @@
-//! Source: the design's "one activation at a time". Turns of an actor never overlap, and once a turn of an activation has
-//! started, no turn of an earlier one does.
+//! Source: the design's "one activation at a time". Turns of an actor never overlap. Once a turn of an activation has
+//! started, no turn of an earlier activation starts.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl OneActivation {
             running: None,
         });
         let running = executing.running.replace((turn.epoch, turn.node));
-        let what = if let Some((epoch, node)) = running {
+        let description = if let Some((epoch, node)) = running {
             format!(
                 "{:?} starts a turn of {} on {} while {epoch} runs one on {node}",
                 turn.actor, turn.epoch, turn.node
@@ -40,7 +40,7 @@ impl OneActivation {
             executing.latest = turn.epoch;
             return Ok(());
         };
-        Violation::of("one activation at a time", Some(turn.actor), what)
+        Violation::of("one activation at a time", Some(turn.actor), description)
     }
 
     pub(crate) fn turn_ends(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
@@ -51,7 +51,7 @@ impl OneActivation {
         }
     }
 
-    /// A node has stopped: what ran there runs no more.
+    /// A node has stopped, and its turns with it.
     pub(crate) fn node_stops(&mut self, node: NodeId) {
         for executing in self.actors.values_mut() {
             if executing.running.is_some_and(|(_, on)| on == node) {

@@ -1,5 +1,5 @@
-//! Source: the contract's "actors that move together". If one of a group is moved, all of it were taken and frozen: none
-//! has stayed because its target did not want it, or because it could not be frozen.
+//! Source: the contract's "actors that move together". If one actor of a group is moved, all of them were accepted and
+//! frozen: none stayed because its target refused it or because it could not be frozen.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,24 @@ use super::Violation;
 /// A group moves as a whole, or stays.
 #[derive(Debug, Default)]
 pub(crate) struct WholeGroups {
-    /// The group of each move in one, by its first.
+    /// The group of each move, identified by its first move.
     group_of: BTreeMap<MoveId, MoveId>,
-    groups: BTreeMap<MoveId, Fate>,
+    groups: BTreeMap<MoveId, GroupFate>,
 }
 
 #[derive(Debug, Default)]
-struct Fate {
+struct GroupFate {
     moved: Option<MoveId>,
     kept: Option<(MoveId, MoveError)>,
 }
 
 impl WholeGroups {
-    /// These are to move together.
+    /// A group move begins.
     pub(crate) fn begins(&mut self, moves: impl Iterator<Item = MoveId>) {
         let mut moves = moves.peekable();
         if let Some(first) = moves.peek().copied() {
             self.group_of.extend(moves.map(|id| (id, first)));
-            self.groups.insert(first, Fate::default());
+            self.groups.insert(first, GroupFate::default());
         }
     }
 
@@ -39,14 +39,14 @@ impl WholeGroups {
         };
         match result {
             Ok(_) => fate.moved = Some(id),
-            // These may also happen when all are frozen.
+            // These can also happen after all are frozen.
             Err(MoveError::DeadlineExceeded | MoveError::TargetLost) => {}
             Err(why) => fate.kept = Some((id, why)),
         }
         match (fate.moved, fate.kept) {
             (Some(moved), Some((kept, why))) => {
-                let what = format!("{moved:?} is done, and {kept:?} of the same group is not: {why}");
-                Violation::of("a group moves as a whole", None, what)
+                let description = format!("{moved:?} is done, and {kept:?} of the same group is not: {why}");
+                Violation::of("a group moves as a whole", None, description)
             }
             _ => Ok(()),
         }

@@ -1,14 +1,14 @@
-//! Source: the project's rule that everything is bounded. While faults go on, no table and no queue of a node grows beyond
-//! its limit.
+//! Source: the project's rule that everything is bounded. No table and no queue of a node grows beyond its limit, even
+//! during faults.
 
 use elastin_protocol::{Limits, TableSizes};
 use elastin_types::NodeId;
 
 use super::Violation;
 
-/// Tables and queues keep to their limits.
+/// Checks that tables and queues stay within their limits.
 ///
-/// A mailbox that moves comes before what is held, so the two bounds add up.
+/// A moving mailbox precedes held messages, so the two bounds add up.
 pub(crate) fn check_bounds(
     node: NodeId,
     sizes: &TableSizes,
@@ -26,10 +26,10 @@ pub(crate) fn check_bounds(
         ("moves away", sizes.moves_out, limits.moves_out),
         ("moves here", sizes.moves_in, limits.moves_in),
     ];
-    for (what, size, most) in bounds {
+    for (table, size, most) in bounds {
         if size > most {
-            let what = format!("{node} has {size} {what}, and may have {most}");
-            return Violation::of("memory is bounded", None, what);
+            let description = format!("{node} has {size} {table}, and may have {most}");
+            return Violation::of("memory is bounded", None, description);
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What must hold in every run: one checker per invariant, each fed with what really happens in the world.
+//! Invariants of every run: one checker each, fed with the real events of the world.
 
 mod activation;
 mod groups;
@@ -25,42 +25,42 @@ pub(crate) use moves::check_moves;
 pub(crate) use order::OrderPerPair;
 pub(crate) use outcome::TrueOutcomes;
 pub(crate) use requests::OncePerRequest;
-pub(crate) use service::what_is_left;
+pub(crate) use service::check_at_rest;
 pub(crate) use state::StateMoves;
 pub(crate) use stored::StoredStates;
 
-/// A broken promise: which, and what happened.
+/// A broken invariant, with a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The invariant.
     pub invariant: &'static str,
-    /// What happened, for people.
+    /// A description of the violation.
     pub what: String,
-    /// The actor that it happened to, if it is about one.
+    /// The affected actor, if there is one.
     pub actor: Option<ActorId>,
 }
 
 impl Violation {
-    fn of(invariant: &'static str, actor: Option<&ActorId>, what: String) -> Result<(), Violation> {
-        let actor = actor.cloned();
+    fn of(invariant: &'static str, actor: Option<&ActorId>, description: String) -> Result<(), Violation> {
+        let (actor, what) = (actor.cloned(), description);
         Err(Violation { invariant, what, actor })
     }
 }
 
-/// A message begins to run.
+/// The start of a turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn<'a> {
     pub(crate) node: NodeId,
     pub(crate) actor: &'a ActorId,
     pub(crate) epoch: ActivationEpoch,
     pub(crate) call: CallId,
-    /// The request that it is a call of.
+    /// The request that this call belongs to.
     pub(crate) request: Option<RequestId>,
     pub(crate) caller: &'a Caller,
-    /// The sender's life, and the number of this message from it to this actor.
-    pub(crate) sender_life: u64,
+    /// The sender's incarnation, and the number of this message from it to this actor.
+    pub(crate) sender_incarnation: u64,
     pub(crate) number: u64,
-    /// The actor's state, this turn counted.
+    /// The actor's state, including this turn.
     pub(crate) state: State,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Checkers {
     pub(crate) requests: OncePerRequest,
     pub(crate) state: StateMoves,
     pub(crate) stored: StoredStates,
-    /// What was broken, in order.
+    /// The violations, in order.
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -109,20 +109,20 @@ impl Checkers {
         self.note(result);
     }
 
-    /// A node refuses what another said. All are honest here.
+    /// A node refused a frame of another. All nodes are honest here.
     pub(crate) fn refused(&mut self, node: NodeId, from: NodeId) {
-        let what = format!("{node} refuses what {from} says");
-        self.note(Violation::of("nobody is refused", None, what));
+        let description = format!("{node} refuses a frame of {from}");
+        self.note(Violation::of("no frame is refused", None, description));
     }
 
-    /// Somebody has a view in which this node has stopped: a turn that it had begun may end unseen.
+    /// Some node has a view in which this node has stopped: the end of a running turn may never be seen.
     pub(crate) fn taken_over(&mut self, node: NodeId, now: Time) {
         if self.lease.taken_over(node, now) {
             self.activation.node_stops(node);
         }
     }
 
-    /// A process has stopped, however.
+    /// A process has stopped, for whatever reason.
     pub(crate) fn node_stops(&mut self, node: NodeId) {
         self.activation.node_stops(node);
     }

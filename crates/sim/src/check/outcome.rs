@@ -1,5 +1,5 @@
-//! Source: the design's "outcomes of a call". Nothing runs twice; each call ends once; a call that was said not to have run
-//! has not and never will, one that was answered has run; and where nothing crashed, nothing is lost.
+//! Source: the design's "outcomes of a call". No call runs twice, and each call ends once. A call reported as not run
+//! never runs, and an answered call has run. Without a crash, nothing is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,34 +8,34 @@ use elastin_types::{CallError, CallId, NodeId, Outcome};
 
 use super::{Turn, Violation};
 
-/// Each call has exactly one outcome, and it is true.
+/// Each call has exactly one outcome, and it is correct.
 #[derive(Debug, Default)]
 pub(crate) struct TrueOutcomes {
-    calls: BTreeMap<CallId, Fate>,
-    /// Requests of which a call has run.
+    calls: BTreeMap<CallId, CallFate>,
+    /// Requests with a call that has run.
     requests: BTreeSet<RequestId>,
-    /// No node is lost in this world, so it is known what became of each call.
+    /// No node is lost in this world, so the outcome of each call must be known.
     pub(crate) nothing_is_lost: bool,
 }
 
 #[derive(Debug, Default)]
-struct Fate {
+struct CallFate {
     one_way: bool,
     request: Option<RequestId>,
     ran: bool,
     ended: bool,
     answered: bool,
-    /// It was said that it did not run.
+    /// It was reported as not run.
     denied: bool,
 }
 
 impl TrueOutcomes {
-    /// A call or tell is made, perhaps for a request.
+    /// A call or tell begins, possibly for a request.
     pub(crate) fn call_begins(&mut self, call: CallId, one_way: bool, request: Option<RequestId>) {
-        let fate = Fate {
+        let fate = CallFate {
             one_way,
             request,
-            ..Fate::default()
+            ..CallFate::default()
         };
         assert!(
             self.calls.insert(call, fate).is_none(),
@@ -45,20 +45,20 @@ impl TrueOutcomes {
 
     pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) -> Result<(), Violation> {
         self.requests.extend(turn.request);
-        let fate = self.calls.get_mut(&turn.call).expect("only calls that were made run");
+        let fate = self.calls.get_mut(&turn.call).expect("only submitted calls run");
         if std::mem::replace(&mut fate.ran, true) {
-            let what = format!("{:?} runs again on {}", turn.call, turn.node);
-            return Violation::of("no message runs twice", Some(turn.actor), what);
+            let description = format!("{:?} runs again on {}", turn.call, turn.node);
+            return Violation::of("no message runs twice", Some(turn.actor), description);
         }
         if fate.denied {
-            let what = format!("{:?} runs on {} after it was said not to have", turn.call, turn.node);
-            return Violation::of("outcomes are true", Some(turn.actor), what);
+            let description = format!("{:?} runs on {} after it was reported as not run", turn.call, turn.node);
+            return Violation::of("outcomes are true", Some(turn.actor), description);
         }
         Ok(())
     }
 
     pub(crate) fn call_ends(&mut self, call: CallId, outcome: &Outcome) -> Result<(), Violation> {
-        let fate = self.calls.get_mut(&call).expect("only calls that were made end");
+        let fate = self.calls.get_mut(&call).expect("only submitted calls end");
         if std::mem::replace(&mut fate.ended, true) {
             return Violation::of(
                 "each call ends once",
@@ -67,32 +67,32 @@ impl TrueOutcomes {
             );
         }
         fate.answered = outcome.is_ok();
-        // The answer may be that of another call of the same request.
+        // The answer may come from another call of the same request.
         let ran = fate.ran || fate.request.is_some_and(|request| self.requests.contains(&request));
         match outcome {
             Ok(_) if !ran => {
-                let what = format!("{call:?} was answered and has not run");
-                Violation::of("outcomes are true", None, what)
+                let description = format!("{call:?} was answered and has not run");
+                Violation::of("outcomes are true", None, description)
             }
             Err(CallError::NotDelivered(_) | CallError::Overloaded(_) | CallError::Rejected(_)) => {
                 fate.denied = true;
                 if fate.ran {
-                    let what = format!("{call:?} has run and ends with {outcome:?}");
-                    return Violation::of("outcomes are true", None, what);
+                    let description = format!("{call:?} has run and ends with {outcome:?}");
+                    return Violation::of("outcomes are true", None, description);
                 }
                 Ok(())
             }
             Err(CallError::Unknown(_)) if self.nothing_is_lost => {
-                let what = format!("{call:?} ends with {outcome:?}, and no node was lost");
-                Violation::of("nothing is lost without a crash", None, what)
+                let description = format!("{call:?} ends with {outcome:?}, and no node was lost");
+                Violation::of("nothing is lost without a crash", None, description)
             }
             _ => Ok(()),
         }
     }
 
-    /// Calls that have not ended and tells that have not run, of those whose origin still lives.
-    pub(crate) fn open(&self, lives: impl Fn(NodeId) -> bool) -> Vec<CallId> {
-        let open = |fate: &Fate| {
+    /// Unfinished calls, and tells that have not run, with a live origin.
+    pub(crate) fn open(&self, is_alive: impl Fn(NodeId) -> bool) -> Vec<CallId> {
+        let open = |fate: &CallFate| {
             if fate.one_way {
                 !fate.ran && !fate.ended
             } else {
@@ -101,26 +101,26 @@ impl TrueOutcomes {
         };
         self.calls
             .iter()
-            .filter(|(call, fate)| open(fate) && lives(call.origin))
+            .filter(|(call, fate)| open(fate) && is_alive(call.origin))
             .map(|(call, _)| *call)
             .collect()
     }
 
-    /// Calls whose answer has not come, of those whose origin still lives.
-    pub(crate) fn unanswered(&self, lives: impl Fn(NodeId) -> bool) -> Vec<CallId> {
+    /// Unfinished calls with a live origin.
+    pub(crate) fn unanswered(&self, is_alive: impl Fn(NodeId) -> bool) -> Vec<CallId> {
         self.calls
             .iter()
-            .filter(|(call, fate)| !fate.one_way && !fate.ended && lives(call.origin))
+            .filter(|(call, fate)| !fate.one_way && !fate.ended && is_alive(call.origin))
             .map(|(call, _)| *call)
             .collect()
     }
 
-    /// Whether a call has been answered.
+    /// Whether a call was answered.
     pub(crate) fn was_answered(&self, call: CallId) -> bool {
         self.calls.get(&call).is_some_and(|fate| fate.answered)
     }
 
-    /// How many calls and tells were made, and how many of them ran.
+    /// The number of calls and tells made, and the number that ran.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let ran = self.calls.values().filter(|fate| fate.ran).count();
         (self.calls.len() as u64, ran as u64)

@@ -1,5 +1,5 @@
-//! Source: the contract's "calls that are made again". Of all calls of one request an actor runs one in each of its lives,
-//! however often it is moved.
+//! Source: the contract's "calls that are made again". Of all calls of one request, an actor runs one in each of its
+//! incarnations, however often it is moved.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,10 @@ impl OncePerRequest {
         let Some(request) = turn.request else {
             return Ok(());
         };
-        if self.ran.insert((request, turn.actor.clone(), turn.state.life)) {
+        if self.ran.insert((request, turn.actor.clone(), turn.state.incarnation)) {
             return Ok(());
         }
-        let what = format!("{request:?} runs again on {} as {:?}", turn.node, turn.call);
-        Violation::of("no request runs twice", Some(turn.actor), what)
+        let description = format!("{request:?} runs again on {} as {:?}", turn.node, turn.call);
+        Violation::of("no request runs twice", Some(turn.actor), description)
     }
 }

@@ -1,6 +1,6 @@
-//! Source: the design's "nothing is lost or run twice by a planned move". An actor's state counts what it ran in this
-//! life: a move that left something behind, or went on from an old image, shows as a wrong count. And the activation at the
-//! target of a decided move continues the life that was frozen.
+//! Source: the design's "nothing is lost or run twice by a planned move". An actor's state counts its turns in this
+//! incarnation, so a move that loses state or resumes from an old image shows as a wrong count. The activation at the
+//! target of a decided move continues the frozen incarnation.
 
 use std::collections::BTreeMap;
 
@@ -8,53 +8,56 @@ use elastin_types::{ActivationEpoch, ActorId, NodeId};
 
 use super::{Turn, Violation};
 
-/// State moves whole.
+/// A move transfers the whole state.
 #[derive(Debug, Default)]
 pub(crate) struct StateMoves {
     effects: BTreeMap<(ActorId, u64), u64>,
-    /// The latest activation of an actor that was frozen, and its life.
+    /// The latest frozen activation of each actor, and its incarnation.
     frozen: BTreeMap<ActorId, (ActivationEpoch, u64)>,
-    /// The life that an activation on a node continues, because a move to there was decided.
+    /// The incarnation that an activation on a node continues after a decided move.
     continues: BTreeMap<(ActorId, ActivationEpoch, NodeId), u64>,
 }
 
 impl StateMoves {
-    /// An actor is frozen for a move. A node that does not know yet that it is no longer a member may freeze an activation
-    /// that others have left behind.
-    pub(crate) fn frozen(&mut self, actor: &ActorId, epoch: ActivationEpoch, life: u64) {
-        let latest = self.frozen.entry(actor.clone()).or_insert((epoch, life));
+    /// An actor is frozen for a move. A node that has not learned of its eviction may freeze a superseded activation,
+    /// which is ignored.
+    pub(crate) fn frozen(&mut self, actor: &ActorId, epoch: ActivationEpoch, incarnation: u64) {
+        let latest = self.frozen.entry(actor.clone()).or_insert((epoch, incarnation));
         if latest.0 <= epoch {
-            *latest = (epoch, life);
+            *latest = (epoch, incarnation);
         }
     }
 
-    /// The move is decided: this activation continues the one that was frozen, if it is where the move was to lead. (If it
-    /// is elsewhere, the one there was lost again.)
+    /// A move is decided: this activation at the target continues the frozen one. An activation elsewhere means that
+    /// the one at the target was lost again.
     pub(crate) fn moves(&mut self, actor: &ActorId, epoch: ActivationEpoch, to: NodeId) {
-        if let Some((_, life)) = self.frozen.get(actor) {
-            self.continues.insert((actor.clone(), epoch, to), *life);
+        if let Some((_, incarnation)) = self.frozen.get(actor) {
+            self.continues.insert((actor.clone(), epoch, to), *incarnation);
         }
     }
 
     pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) -> Result<(), Violation> {
         let activation = (turn.actor.clone(), turn.epoch, turn.node);
-        if let Some(life) = self.continues.get(&activation)
-            && *life != turn.state.life
+        if let Some(incarnation) = self.continues.get(&activation)
+            && *incarnation != turn.state.incarnation
         {
-            let what = format!("{:?} begins anew on {} after a move", turn.actor, turn.node);
-            return Violation::of("a move keeps the state", Some(turn.actor), what);
+            let description = format!(
+                "{:?} starts without its state on {} after a move",
+                turn.actor, turn.node
+            );
+            return Violation::of("a move keeps the state", Some(turn.actor), description);
         }
-        let life = (turn.actor.clone(), turn.state.life);
-        let effects = self.effects.entry(life).or_insert(turn.state.born_with);
+        let incarnation = (turn.actor.clone(), turn.state.incarnation);
+        let effects = self.effects.entry(incarnation).or_insert(turn.state.initial_effects);
         *effects += 1;
         if *effects == turn.state.effects {
             return Ok(());
         }
-        let what = format!(
+        let description = format!(
             "{:?} on {} counts {} messages, but {effects} have run",
             turn.actor, turn.node, turn.state.effects
         );
         *effects = turn.state.effects;
-        Violation::of("a move keeps the state", Some(turn.actor), what)
+        Violation::of("a move keeps the state", Some(turn.actor), description)
     }
 }

@@ -1,6 +1,6 @@
-//! Source: the contract's "of a persistent type a crash loses nothing that was saved", and the design's "every state write
-//! carries the activation epoch, which the store only lets grow". Nothing that a caller has been answered is missing from
-//! what a later activation finds, epochs in the store only grow, and once a later activation runs no earlier one writes.
+//! Source: the contract's "of a persistent type a crash loses nothing that was saved", and the design's "every state
+//! write carries the activation epoch, which the store only lets grow". A later activation finds every acknowledged
+//! turn, stored epochs only grow, and no earlier activation writes once a later one runs.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use elastin_types::{ActivationEpoch, ActorId, CallId};
 
 use super::{Turn, Violation};
 
-/// What was acknowledged is kept.
+/// Acknowledged writes are durable.
 #[derive(Debug, Default)]
 pub(crate) struct StoredStates {
-    /// What has been answered and whose answer has not come: which turn it was.
+    /// Turns with a reply that was sent but has not arrived.
     answered: BTreeMap<CallId, (ActorId, u64)>,
     acknowledged: BTreeMap<ActorId, u64>,
     written: BTreeMap<ActorId, ActivationEpoch>,
@@ -19,12 +19,12 @@ pub(crate) struct StoredStates {
 }
 
 impl StoredStates {
-    /// An actor that saves has answered a call, which was the turn of this number.
+    /// A persistent actor has answered a call, with the turn of this number.
     pub(crate) fn answered(&mut self, call: CallId, actor: &ActorId, turn: u64) {
         self.answered.insert(call, (actor.clone(), turn));
     }
 
-    /// An answer has come to its caller.
+    /// A reply has reached its caller.
     pub(crate) fn acknowledged(&mut self, call: CallId) {
         if let Some((actor, turn)) = self.answered.remove(&call) {
             let last = self.acknowledged.entry(actor).or_insert(0);
@@ -32,14 +32,14 @@ impl StoredStates {
         }
     }
 
-    /// An activation finds so many turns in the store.
+    /// An activation finds this many turns in the store.
     pub(crate) fn loaded(&self, actor: &ActorId, turns: u64) -> Result<(), Violation> {
         let acknowledged = self.acknowledged.get(actor).copied().unwrap_or(0);
         if turns >= acknowledged {
             return Ok(());
         }
-        let what = format!("{actor:?} finds {turns} turns, but {acknowledged} were acknowledged");
-        Violation::of("nothing acknowledged is lost", Some(actor), what)
+        let description = format!("{actor:?} finds {turns} turns, but {acknowledged} were acknowledged");
+        Violation::of("nothing acknowledged is lost", Some(actor), description)
     }
 
     pub(crate) fn turn_starts(&mut self, turn: &Turn<'_>) {
@@ -47,32 +47,32 @@ impl StoredStates {
         *running = (*running).max(turn.epoch);
     }
 
-    /// An activation of an actor that saves starts a turn: it must have claimed its epoch.
+    /// An activation of a persistent actor starts a turn: it must have claimed its epoch.
     pub(crate) fn runs(&self, actor: &ActorId, epoch: ActivationEpoch) -> Result<(), Violation> {
         match self.written.get(actor) {
             Some(written) if *written >= epoch => Ok(()),
             written => {
-                let what = format!("{actor:?} runs a turn of {epoch}, and the store has {written:?}");
+                let description = format!("{actor:?} runs a turn of {epoch}, and the store has {written:?}");
                 Violation::of(
                     "an activation claims its epoch before its first turn",
                     Some(actor),
-                    what,
+                    description,
                 )
             }
         }
     }
 
-    /// A claim or a state has been written.
+    /// A claim or a state was written.
     pub(crate) fn written(&mut self, actor: &ActorId, epoch: ActivationEpoch) -> Result<(), Violation> {
         let before = self.written.insert(actor.clone(), epoch).unwrap_or(epoch);
         if before > epoch {
-            let what = format!("{actor:?} is written by {epoch} after {before}");
-            return Violation::of("stored epochs only grow", Some(actor), what);
+            let description = format!("{actor:?} is written by {epoch} after {before}");
+            return Violation::of("stored epochs only grow", Some(actor), description);
         }
         match self.running.get(actor) {
             Some(running) if *running > epoch => {
-                let what = format!("{actor:?} is written by {epoch} while {running} runs");
-                Violation::of("no write of an earlier activation lands", Some(actor), what)
+                let description = format!("{actor:?} is written by {epoch} while {running} runs");
+                Violation::of("no write of an earlier activation lands", Some(actor), description)
             }
             _ => Ok(()),
         }

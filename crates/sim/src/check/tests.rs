@@ -1,4 +1,4 @@
-//! The checkers find what they are there for, and nothing else.
+//! Each checker detects its violation, and nothing else.
 
 use elastin_protocol::{Limits, MoveError, MoveId, TableSizes};
 use elastin_types::{CallError, NotDelivered, SlotEpoch, Unknown};
@@ -31,7 +31,7 @@ fn turn<'a>(actor: &'a ActorId, counter: u32, number: u64) -> Turn<'a> {
         call: call(number),
         request: None,
         caller: &CLIENT,
-        sender_life: 0,
+        sender_incarnation: 0,
         number,
         state: State {
             effects: number,
@@ -41,12 +41,12 @@ fn turn<'a>(actor: &'a ActorId, counter: u32, number: u64) -> Turn<'a> {
 }
 
 #[test]
-fn turns_that_overlap_or_go_back_are_found() {
+fn overlapping_and_stale_turns_are_detected() {
     let (one, mut checker) = (actor(1), OneActivation::default());
     assert_eq!(checker.turn_starts(&turn(&one, 1, 1)), Ok(()));
     assert!(
         checker.turn_starts(&turn(&one, 2, 2)).is_err(),
-        "the first has not ended"
+        "the first turn has not ended"
     );
     checker.turn_ends(&one, epoch(2));
     assert_eq!(checker.turn_starts(&turn(&one, 3, 3)), Ok(()));
@@ -59,19 +59,23 @@ fn turns_that_overlap_or_go_back_are_found() {
 }
 
 #[test]
-fn messages_that_overtake_each_other_are_found() {
+fn reordered_messages_are_detected() {
     let (one, two, mut checker) = (actor(1), actor(2), OrderPerPair::default());
     assert_eq!(checker.turn_starts(&turn(&one, 1, 1)), Ok(()));
     assert_eq!(checker.turn_starts(&turn(&one, 1, 3)), Ok(()), "the second may be lost");
     assert!(checker.turn_starts(&turn(&one, 1, 2)).is_err());
     assert_eq!(checker.turn_starts(&turn(&two, 1, 1)), Ok(()), "another receiver");
-    let mut later_life = turn(&one, 1, 1);
-    later_life.sender_life = 7;
-    assert_eq!(checker.turn_starts(&later_life), Ok(()), "another life of the sender");
+    let mut later_incarnation = turn(&one, 1, 1);
+    later_incarnation.sender_incarnation = 7;
+    assert_eq!(
+        checker.turn_starts(&later_incarnation),
+        Ok(()),
+        "another incarnation of the sender"
+    );
 }
 
 #[test]
-fn outcomes_that_lie_are_found() {
+fn wrong_outcomes_are_detected() {
     let one = actor(1);
     let not_delivered = Err(CallError::NotDelivered(NotDelivered::NotHere));
     let unknown = Err(CallError::Unknown(Unknown::NodeLost));
@@ -111,40 +115,43 @@ fn outcomes_that_lie_are_found() {
 }
 
 #[test]
-fn state_that_is_left_behind_is_found() {
+fn lost_state_is_detected() {
     let (one, mut checker) = (actor(1), StateMoves::default());
     assert_eq!(checker.turn_starts(&turn(&one, 1, 1)), Ok(()));
     assert_eq!(checker.turn_starts(&turn(&one, 1, 2)), Ok(()));
     assert!(checker.turn_starts(&turn(&one, 2, 2)).is_err(), "an old image");
     let mut saved = turn(&one, 3, 6);
-    saved.state.life = 2;
-    saved.state.born_with = 5;
+    saved.state.incarnation = 2;
+    saved.state.initial_effects = 5;
     assert_eq!(
         checker.turn_starts(&saved),
         Ok(()),
-        "a new life goes on from what was saved"
+        "a new incarnation continues from the saved state"
     );
     checker.frozen(&one, epoch(3), 2);
     checker.frozen(&one, epoch(1), 1);
     checker.moves(&one, epoch(4), NodeId(4));
     let mut moved = turn(&one, 4, 7);
-    moved.state.life = 2;
+    moved.state.incarnation = 2;
     assert_eq!(checker.turn_starts(&moved), Ok(()));
-    moved.state.life = 3;
-    assert!(checker.turn_starts(&moved).is_err(), "it begins anew after a move");
+    moved.state.incarnation = 3;
+    assert!(
+        checker.turn_starts(&moved).is_err(),
+        "it starts without its state after a move"
+    );
 }
 
 #[test]
-fn requests_that_run_twice_are_found() {
+fn requests_that_run_twice_are_detected() {
     let (one, mut checker, mut outcomes) = (actor(1), OncePerRequest::default(), TrueOutcomes::default());
     let request = Some(RequestId {
         origin: NodeId(9),
         number: 1,
     });
-    let attempt = |number: u64, life: u64| {
+    let attempt = |number: u64, incarnation: u64| {
         let mut turn = turn(&one, 1, number);
         turn.request = request;
-        turn.state.life = life;
+        turn.state.incarnation = incarnation;
         turn
     };
     assert_eq!(checker.turn_starts(&turn(&one, 1, 1)), Ok(()), "no request");
@@ -153,7 +160,7 @@ fn requests_that_run_twice_are_found() {
     assert_eq!(
         checker.turn_starts(&attempt(3, 2)),
         Ok(()),
-        "another life knows nothing of it"
+        "another incarnation has no record of it"
     );
 
     let answered = Ok(bytes::Bytes::new());
@@ -166,7 +173,7 @@ fn requests_that_run_twice_are_found() {
 }
 
 #[test]
-fn groups_that_come_apart_are_found() {
+fn split_groups_are_detected() {
     let check = |results: [Result<ActivationEpoch, MoveError>; 2]| {
         let mut checker = WholeGroups::default();
         checker.begins([MoveId(1), MoveId(2)].into_iter());
@@ -179,14 +186,14 @@ fn groups_that_come_apart_are_found() {
     assert_eq!(
         check([Ok(epoch(2)), Err(MoveError::TargetLost)]),
         Ok(()),
-        "a crash parts them"
+        "a crash may separate them"
     );
     assert!(check([Ok(epoch(2)), Err(MoveError::NotFrozen)]).is_err());
     assert!(check([Err(MoveError::TargetUnfit), Ok(epoch(2))]).is_err());
 }
 
 #[test]
-fn acts_after_the_end_of_a_lease_are_found() {
+fn actions_after_the_end_of_a_lease_are_detected() {
     let mut checker = NothingAfterTheLease::default();
     assert_eq!(checker.acts(NodeId(1), Time(5), "runs"), Ok(()));
     checker.taken_over(NodeId(1), Time(6));
@@ -195,17 +202,17 @@ fn acts_after_the_end_of_a_lease_are_found() {
 }
 
 #[test]
-fn what_was_acknowledged_and_is_missing_is_found() {
+fn a_lost_acknowledged_turn_is_detected() {
     let (one, mut checker) = (actor(1), StoredStates::default());
     checker.answered(call(1), &one, 4);
-    assert_eq!(checker.loaded(&one, 3), Ok(()), "the caller has not heard of it");
+    assert_eq!(checker.loaded(&one, 3), Ok(()), "the caller has no reply yet");
     checker.acknowledged(call(1));
     assert!(checker.loaded(&one, 3).is_err());
     assert_eq!(checker.loaded(&one, 4), Ok(()));
 }
 
 #[test]
-fn late_writes_are_found() {
+fn stale_writes_are_detected() {
     let (one, mut checker) = (actor(1), StoredStates::default());
     assert!(checker.runs(&one, epoch(1)).is_err(), "nothing is claimed");
     assert_eq!(checker.written(&one, epoch(1)), Ok(()));
@@ -217,11 +224,11 @@ fn late_writes_are_found() {
     checker.turn_starts(&turn(&one, 2, 1));
     assert!(checker.written(&one, epoch(1)).is_err(), "a later activation runs");
     assert_eq!(checker.written(&one, epoch(2)), Ok(()));
-    assert!(checker.written(&one, epoch(1)).is_err(), "the epoch went back");
+    assert!(checker.written(&one, epoch(1)).is_err(), "the epoch decreased");
 }
 
 #[test]
-fn moves_that_never_end_are_found() {
+fn moves_that_never_end_are_detected() {
     let moving = |ended: Option<u64>| Moving {
         actor: actor(1),
         source: NodeId(1),
@@ -229,15 +236,15 @@ fn moves_that_never_end_are_found() {
         began: Time(0),
         ended: ended.map(|seconds| (Time(seconds * 1_000_000_000), Ok(epoch(2)))),
     };
-    let check = |ended, lives| check_moves(&[(MoveId(1), moving(ended))].into(), Time(60_000_000_000), |_| lives);
+    let check = |ended, is_alive| check_moves(&[(MoveId(1), moving(ended))].into(), Time(60_000_000_000), |_| is_alive);
     assert_eq!(check(Some(2), true), Ok(()));
     assert!(check(Some(40), true).is_err());
     assert!(check(None, true).is_err());
-    assert_eq!(check(None, false), Ok(()), "its source has died with it");
+    assert_eq!(check(None, false), Ok(()), "its source is dead");
 }
 
 #[test]
-fn tables_beyond_their_limits_are_found() {
+fn tables_beyond_their_limits_are_detected() {
     let limits = Limits::default();
     let held_most = limits.held_per_actor + 5;
     let sizes = TableSizes {

@@ -1,18 +1,18 @@
-//! The bugs that can be planted into the model of a node's driver. Without the feature `planted-bugs` there are none.
+//! Bugs that can be planted into the model of a node's driver. Without the feature `planted-bugs` there are none.
 
 use super::World;
 
 macro_rules! driver_bugs {
-    ($($(#[$says:meta])* $name:ident is $bug:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident is $bug:ident;)*) => {
         impl World {
             $(
-                $(#[$says])*
+                $(#[$doc])*
                 #[cfg(feature = "planted-bugs")]
                 pub(super) fn $name(&self) -> bool {
                     self.options.bug == Some(elastin_protocol::Bug::$bug)
                 }
 
-                $(#[$says])*
+                $(#[$doc])*
                 #[cfg(not(feature = "planted-bugs"))]
                 pub(super) fn $name(&self) -> bool {
                     false
@@ -27,16 +27,16 @@ driver_bugs! {
     skips_claim is SkipClaim;
     /// An actor answers before its state has been saved.
     answers_before_save is AnswerBeforeSave;
-    /// Turns start after the lease may have run out.
+    /// Turns start after the lease may have expired.
     runs_past_lease is RunPastLease;
-    /// Saves leave after the lease may have run out.
+    /// Saves are sent after the lease may have expired.
     saves_past_lease is SavePastLease;
-    /// A turn whose effect could not be saved is answered as if it had been.
+    /// A turn is answered although its effect could not be saved.
     swallows_failed_save is SwallowFailedSave;
-    /// What waited for an activation that is lost is sent again.
+    /// Messages queued for a lost activation are sent again.
     resends_lost_mail is ResendLostMail;
-    /// A turn starts before the one before it has ended.
+    /// A turn starts before the previous one has ended.
     overlaps_turns is OverlapTurns;
-    /// What is refused because a mailbox is full gets into it all the same.
+    /// A message that a full mailbox rejects is enqueued nevertheless.
     runs_refused is RunRefused;
 }

@@ -1,4 +1,4 @@
-//! What callers and operators do: calls, tells, moves, and servers that are emptied.
+//! Callers and operators: calls, tells, moves and drains.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,101 +11,98 @@ use elastin_types::{
 use serde::{Deserialize, Serialize};
 
 use super::{Moving, World};
-use crate::host::Mail;
+use crate::host::Envelope;
 
-/// How long a caller waits where messages may be lost.
+/// The deadline of a call where messages may be lost.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Every so many calls of a node one is impatient: it waits about as long as a few messages take, so that replies come too
-/// late in every world that has faults.
-const IMPATIENT_EVERY: u64 = 32;
-const IMPATIENT_DEADLINE: Duration = Duration::from_millis(10);
+/// One in so many calls of a node has a short deadline, about the time of a few messages, so that every world with
+/// faults has late replies.
+const SHORT_DEADLINE_EVERY: u64 = 32;
+const SHORT_DEADLINE: Duration = Duration::from_millis(10);
 
-/// So many actors of each side are exchanged at once.
-const EXCHANGED: usize = 4;
+/// The most actors that each side of an exchange moves.
+const EXCHANGE_MAX: usize = 4;
 
-/// How many actors move together at most.
+/// The most actors of a group move.
 const GROUP_MOST: u64 = 4;
 
-/// What a simulated message says.
+/// The content of a simulated message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Task {
-    /// The sender's life, and the number of this message from it to this receiver.
-    pub(super) sender_life: u64,
+pub(super) struct Payload {
+    /// The sender's incarnation, and the number of this message from it to this receiver.
+    pub(super) sender_incarnation: u64,
     pub(super) number: u64,
-    /// Whom the receiver shall tell something in turn.
+    /// The actors that the receiver sends a tell to in turn.
     pub(super) tells: Vec<ActorId>,
 }
 
-/// Something that is to be sent.
+/// A message to send.
 #[derive(Clone, Debug)]
-pub(super) struct Sending {
+pub(super) struct Outgoing {
     pub(super) caller: Caller,
-    pub(super) sender_life: u64,
+    pub(super) sender_incarnation: u64,
     pub(super) to: ActorId,
-    /// Whom the receiver shall tell something in turn.
+    /// The actors that the receiver sends a tell to in turn.
     pub(super) tells: Vec<ActorId>,
     pub(super) one_way: bool,
-    /// The request that it is a call of.
+    /// The request that this call belongs to.
     pub(super) request: Option<u64>,
 }
 
-impl Task {
+impl Payload {
     pub(super) fn of(message: &Message) -> Self {
-        postcard::from_bytes(&message.body).expect("the workload made it")
+        postcard::from_bytes(&message.body).expect("the workload encoded it")
     }
 }
 
 impl World {
-    /// A client calls or tells an actor, which tells others in turn.
+    /// Sends a call or tell from a client to an actor, which sends tells to others in turn.
     pub(crate) fn client_sends(&mut self, client: NodeId, to: &ActorId, tells: Vec<ActorId>, one_way: bool) -> CallId {
-        let sending = Sending {
+        let outgoing = Outgoing {
             caller: Caller::Client(client),
-            sender_life: 0,
+            sender_incarnation: 0,
             to: to.clone(),
             tells,
             one_way,
             request: None,
         };
-        self.send(client, sending)
+        self.send(client, outgoing)
     }
 
-    pub(super) fn send(&mut self, node: NodeId, sending: Sending) -> CallId {
-        let Sending {
+    pub(super) fn send(&mut self, node: NodeId, outgoing: Outgoing) -> CallId {
+        let Outgoing {
             caller,
-            sender_life,
+            sender_incarnation,
             to,
             tells,
             one_way,
             request,
-        } = sending;
+        } = outgoing;
         let sequence = self.next_call.entry(node).or_insert(0);
         *sequence += 1;
         let call = CallId {
             origin: node,
             sequence: *sequence,
         };
-        let pair = (caller.clone(), sender_life, to.clone());
+        let pair = (caller.clone(), sender_incarnation, to.clone());
         let number = self.pair_numbers.entry(pair).or_insert(0);
         *number += 1;
-        let task = Task {
-            sender_life,
+        let payload = Payload {
+            sender_incarnation,
             number: *number,
             tells,
         };
         let process = self.processes.get_mut(&node).expect("the sender lives");
-        let is_impatient = match request {
-            None => call.sequence.is_multiple_of(IMPATIENT_EVERY),
+        let is_short = match request {
+            None => call.sequence.is_multiple_of(SHORT_DEADLINE_EVERY),
             Some(_) => call.sequence.is_multiple_of(2),
         };
-        let patience = match is_impatient {
-            true => IMPATIENT_DEADLINE,
+        let timeout = match is_short {
+            true => SHORT_DEADLINE,
             false => CALL_DEADLINE,
         };
-        let deadline = self
-            .options
-            .may_lose()
-            .then(|| process.clock.local(self.now) + patience);
+        let deadline = self.options.may_lose().then(|| process.clock.local(self.now) + timeout);
         let message = Arc::new(Message {
             target: to.clone(),
             header: Header {
@@ -118,7 +115,7 @@ impl World {
                 ..Header::of_call(call, caller)
             },
             method: Method::of("run"),
-            body: postcard::to_stdvec(&task).expect("a task can be encoded").into(),
+            body: postcard::to_stdvec(&payload).expect("a payload can be encoded").into(),
         });
         let id = RequestId::of(&message);
         self.checkers.outcome.call_begins(call, one_way, id);
@@ -136,7 +133,7 @@ impl World {
         self.log.count("direct send");
         let process = self.processes.get_mut(&node).expect("the sender lives");
         let activation = process.host.activations.get_mut(&to).expect("it is open");
-        activation.mailbox.push_back(Mail { message, direct: true });
+        activation.mailbox.push_back(Envelope { message, direct: true });
         self.run_turns(node, &to);
         call
     }
@@ -158,7 +155,7 @@ impl World {
         self.request_ended(call, &outcome);
     }
 
-    /// Asks for a move of an actor, wherever it is; returns its name if it is anywhere.
+    /// Requests a move of an actor; `None` if it is not active.
     pub(crate) fn move_actor(&mut self, actor: &ActorId, to: NodeId) -> Option<MoveId> {
         let source = self.host_of(actor)?;
         let id = self.new_move(actor, source, to);
@@ -167,7 +164,7 @@ impl World {
         Some(id)
     }
 
-    /// Where an actor is open, if its node does not stand still.
+    /// The host of an open actor, unless its node is paused.
     pub(crate) fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
         self.processes
             .iter()
@@ -175,24 +172,24 @@ impl World {
             .map(|(node, _)| *node)
     }
 
-    /// Who owns the actor's directory slot, as the first node knows it.
+    /// The owner of the actor's directory slot in the latest view.
     pub(crate) fn directory_of(&self, actor: &ActorId) -> NodeId {
         let views = self.processes.values().filter_map(|process| process.node.view());
-        let view = views.max_by_key(|view| view.revision).expect("somebody has a view");
+        let view = views.max_by_key(|view| view.revision).expect("some node has a view");
         view.directory_of(actor).node
     }
 
-    // ---- servers come and go
+    // ---- Scaling
 
-    /// A server is to leave: it takes no new actors, and gives away those it has.
+    /// Starts to drain a server: it accepts no new actors, and moves its own away.
     pub(crate) fn retire(&mut self, node: NodeId) {
         let now = self.now;
         let Some(process) = self.processes.get_mut(&node) else {
             return;
         };
         process.retiring = true;
-        self.log.note_world(now, || format!("{node} shall leave"));
-        // Any member may say so.
+        self.log.note_world(now, || format!("{node} drains"));
+        // Any member may request it.
         let members: Vec<NodeId> = self.processes.keys().copied().collect();
         if let Some(by) = self.random.pick(&members).copied() {
             let pid = self.processes[&by].pid;
@@ -201,7 +198,7 @@ impl World {
         }
     }
 
-    /// Servers that are being emptied give away what they have, and leave when they have nothing.
+    /// Lets draining servers move their actors away, and leave when they have none.
     pub(crate) fn drain_step(&mut self) {
         let retiring = self.processes.iter().filter(|(_, process)| process.retiring);
         let retiring: Vec<NodeId> = retiring.map(|(node, _)| *node).collect();
@@ -216,7 +213,7 @@ impl World {
         }
     }
 
-    /// Everything that a server has shall go elsewhere, in one go.
+    /// Moves all actors of a server away at once.
     fn move_all(&mut self, source: NodeId) {
         let actors: Vec<ActorId> = self.processes[&source].host.activations.keys().cloned().collect();
         let servers = self.servers();
@@ -232,7 +229,7 @@ impl World {
         self.handle(source, Event::Moves(moves));
     }
 
-    /// Two servers exchange some actors, each as many as it can.
+    /// Lets two servers exchange some actors.
     pub(crate) fn exchange(&mut self) {
         let servers = self.servers();
         let (Some(one), Some(other)) = (self.random.pick(&servers).copied(), self.random.pick(&servers).copied())
@@ -246,7 +243,7 @@ impl World {
             if source == to || self.paused.contains_key(&process.pid) {
                 return;
             }
-            let actors: Vec<ActorId> = process.host.activations.keys().take(EXCHANGED).cloned().collect();
+            let actors: Vec<ActorId> = process.host.activations.keys().take(EXCHANGE_MAX).cloned().collect();
             let moves = actors.into_iter().map(|actor| {
                 let id = self.new_move(&actor, source, to);
                 PlannedMove { id, actor, to }
@@ -257,7 +254,7 @@ impl World {
         }
     }
 
-    /// Some actors of a server shall go to another one together.
+    /// Moves some actors of a server to another one as a group.
     pub(crate) fn move_together(&mut self) {
         let servers = self.servers();
         let (Some(source), Some(to)) = (self.random.pick(&servers).copied(), self.random.pick(&servers).copied())
@@ -312,7 +309,7 @@ impl World {
         }
     }
 
-    /// A server joins.
+    /// Starts a server, which joins.
     pub(crate) fn add_server(&mut self) {
         self.begin(Role::Server, None);
     }

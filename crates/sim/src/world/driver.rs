@@ -1,4 +1,4 @@
-//! The driver of a node: feeds it events and carries out what it wants done, as `elastin-cluster` does on sockets.
+//! The driver of a node: feeds it events and executes its commands, as `elastin-cluster` does on sockets.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use elastin_protocol::membership::Role;
 use elastin_protocol::{Command, Event};
 use elastin_types::{ActorId, NodeId};
 
-use super::{Happening, World};
+use super::{World, WorldEvent};
 use crate::host::Status;
 use crate::show::{actor_of_command, actor_of_event, show_command, show_event};
 
-/// How long placement takes at most.
+/// The longest time of a placement.
 const PLACEMENT_MOST: Duration = Duration::from_millis(2);
-/// How much later the second copy of a frame comes at most.
+/// The longest delay of the second copy of a frame.
 const DUPLICATE_MOST: Duration = Duration::from_millis(50);
 
 impl World {
-    /// Feeds an event to a node and carries out what it wants done.
+    /// Feeds an event to a node and executes its commands.
     pub(crate) fn handle(&mut self, id: NodeId, event: Event) {
         let mut commands = Vec::new();
         let mut event = Some(event);
@@ -35,7 +35,7 @@ impl World {
                     self.crash(id);
                     return;
                 }
-                self.carry_out(id, command);
+                self.execute(id, command);
                 if !self.processes.contains_key(&id) {
                     return;
                 }
@@ -73,7 +73,7 @@ impl World {
         let wanted = process.clock.real(wanted);
         if process.timer.is_none_or(|at| at > wanted) {
             process.timer = Some(wanted);
-            self.at_time(wanted, Happening::Timer(id));
+            self.at_time(wanted, WorldEvent::Timer(id));
         }
     }
 
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, id: NodeId, command: Command) {
+    fn execute(&mut self, id: NodeId, command: Command) {
         self.log.note(self.now, actor_of_command(&command), || {
             format!("    {id} → {}", show_command(&command))
         });
@@ -94,15 +94,15 @@ impl World {
             Command::Transmit { to, frame } => {
                 self.checkers.frame_leaves(id, self.now);
                 if let Some((at, connection)) = self.network.send(self.now, id, to) {
-                    let arrives = |frame| Happening::Frame {
+                    let arrives = |frame| WorldEvent::Frame {
                         from: id,
                         to,
                         connection,
                         frame,
                     };
                     let frame = Box::new(frame);
-                    if self.network.doubles() {
-                        self.log.count("frame doubled");
+                    if self.network.should_duplicate() {
+                        self.log.count("frame duplicated");
                         let later = at + self.random.between(Duration::ZERO, DUPLICATE_MOST);
                         self.at_time(later, arrives(frame.clone()));
                     }
@@ -130,7 +130,7 @@ impl World {
             Command::MoveEnded { id, result } => {
                 self.log.count(if result.is_ok() { "move done" } else { "move failed" });
                 let now = self.now;
-                let moving = self.moves.get_mut(&id).expect("only moves that were asked for end");
+                let moving = self.moves.get_mut(&id).expect("only requested moves end");
                 let in_groups = self.checkers.groups.ends(id, result);
                 self.checkers.note(in_groups);
                 if let Ok(epoch) = result {
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Whoever places actors hears late of who is about to go.
+    /// Places an actor. Placement lags behind the view, so it may choose a server that is about to leave.
     fn place(&mut self, id: NodeId, actor: ActorId) {
         let processes = self.processes.iter();
         let servers = processes.filter(|(_, process)| process.role == Role::Server);
@@ -151,6 +151,6 @@ impl World {
         let node = self.random.pick(&servers).copied();
         let after = self.up_to(PLACEMENT_MOST);
         let event = Event::Placed { actor, node };
-        self.at(after, Happening::Node(id, Box::new(event)));
+        self.at(after, WorldEvent::Node(id, Box::new(event)));
     }
 }

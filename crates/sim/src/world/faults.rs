@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is healed.
+//! Faults and their repair.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use elastin_protocol::Event;
 use elastin_protocol::membership::MembershipEvent;
 use elastin_types::NodeId;
 
-use super::{Happening, Pid, World};
+use super::{Pid, World, WorldEvent};
 
-/// How long it takes at most until a node notices that a connection broke, and until it has a new one.
+/// The longest delay until a node notices a broken connection, and until it has a new one.
 const LINK_MOST: Duration = Duration::from_millis(50);
-/// How long a cut, a partition, or a node's separation from the coordination service lasts at least and at most.
+/// The shortest and the longest duration of a cut, a partition, or a disconnection from the coordination service.
 const CUT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(600));
 
 impl World {
-    /// A process stops, and everything in it with it. Another one takes its place.
+    /// Crashes a process. Another one replaces it.
     pub(crate) fn crash(&mut self, node: NodeId) {
         let Some(process) = self.processes.remove(&node) else {
             return;
@@ -45,7 +45,7 @@ impl World {
         (one != other).then_some((one, other))
     }
 
-    /// A process stands still, perhaps for so long that it is taken for dead.
+    /// Pauses a process, possibly for so long that it is declared dead.
     pub(crate) fn pause(&mut self) {
         let Some((node, pid)) = self.any_process() else { return };
         if self.paused.contains_key(&pid) {
@@ -61,27 +61,26 @@ impl World {
             }
         };
         self.log.count("pause");
-        self.log
-            .note_world(self.now, || format!("{node} STANDS STILL for {time:?}"));
+        self.log.note_world(self.now, || format!("{node} PAUSES for {time:?}"));
         self.paused.insert(pid, Vec::new());
-        self.at(time, Happening::Wake(pid));
+        self.at(time, WorldEvent::Wake(pid));
     }
 
-    /// A process goes on: everything that came meanwhile is there at once, and its timers come last, as the worst of all
-    /// schedulers would have it.
+    /// Resumes a process: everything that arrived meanwhile is delivered at once, and its timers last, as the worst
+    /// possible scheduler would.
     pub(super) fn wake(&mut self, pid: Pid) {
         let Some(waiting) = self.paused.remove(&pid) else {
             return;
         };
-        self.log.note_world(self.now, || format!("{pid:?} goes on"));
-        let is_timer = |happening: &Happening| matches!(happening, Happening::Timer(_) | Happening::MembershipTimer(_));
+        self.log.note_world(self.now, || format!("{pid:?} resumes"));
+        let is_timer = |event: &WorldEvent| matches!(event, WorldEvent::Timer(_) | WorldEvent::MembershipTimer(_));
         let (timers, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_timer);
-        for happening in others.into_iter().chain(timers) {
-            self.happen(happening);
+        for event in others.into_iter().chain(timers) {
+            self.dispatch(event);
         }
     }
 
-    /// A process's clock jumps ahead.
+    /// Lets a process's clock jump ahead.
     pub(crate) fn jump(&mut self) {
         let Some((node, pid)) = self.any_process() else { return };
         let by = self
@@ -98,7 +97,7 @@ impl World {
         self.set_membership_timer(pid);
     }
 
-    /// A connection breaks: what is on it is lost, both ends hear of it, and later there is a new one.
+    /// Breaks a connection: its frames are lost, both ends are notified, and later there is a new one.
     pub(crate) fn break_link(&mut self) {
         let Some((one, other)) = self.any_pair() else { return };
         self.log.count("link break");
@@ -108,12 +107,12 @@ impl World {
             self.network.break_link(from, to);
             let down = self.random.between(Duration::ZERO, LINK_MOST);
             let up = down + self.random.between(Duration::ZERO, LINK_MOST);
-            self.at(down, Happening::Node(from, Box::new(Event::LinkDown { peer: to })));
-            self.at(up, Happening::Node(from, Box::new(Event::LinkUp { peer: to })));
+            self.at(down, WorldEvent::Node(from, Box::new(Event::LinkDown { peer: to })));
+            self.at(up, WorldEvent::Node(from, Box::new(Event::LinkUp { peer: to })));
         }
     }
 
-    /// Nothing gets through in one direction for a while, and nobody is told.
+    /// Drops everything in one direction for a while.
     pub(crate) fn cut(&mut self) {
         let Some((from, to)) = self.any_pair() else { return };
         self.log.count("cut");
@@ -123,7 +122,7 @@ impl World {
         self.heal_later();
     }
 
-    /// A node and half of the others can't reach each other for a while.
+    /// Partitions a node from half of the others for a while.
     pub(crate) fn partition(&mut self) {
         let Some((one, _)) = self.any_process() else { return };
         let others: Vec<NodeId> = self.processes.keys().copied().filter(|node| *node != one).collect();
@@ -141,10 +140,10 @@ impl World {
 
     fn heal_later(&mut self) {
         let after = self.random.between(CUT.0, CUT.1);
-        self.at(after, Happening::Heal);
+        self.at(after, WorldEvent::Heal);
     }
 
-    /// A process can't reach the coordination service for a while.
+    /// Disconnects a process from the coordination service for a while.
     pub(crate) fn cut_off(&mut self) {
         let Some((node, pid)) = self.any_process() else { return };
         let after = self.random.between(CUT.0, CUT.1.max(self.options.lease_ttl * 3));
@@ -153,42 +152,42 @@ impl World {
             .note_world(self.now, || format!("{node} can't reach coordination for {after:?}"));
         let until = self.cut_off.entry(pid).or_insert(self.now);
         *until = (*until).max(self.now + after);
-        self.at(after, Happening::Reach(pid));
+        self.at(after, WorldEvent::Reach(pid));
     }
 
     pub(super) fn reach(&mut self, pid: Pid) {
         if self.cut_off.get(&pid).is_some_and(|until| *until <= self.now) {
             self.cut_off.remove(&pid);
-            // What it has not heard of meanwhile it hears of now.
+            // Deliver the changes that it missed.
             self.watch_due(pid);
         }
     }
 
-    /// The coordination service stands still for a while.
+    /// Stops the coordination service for a while.
     pub(crate) fn outage(&mut self) {
         let after = self.random.between(CUT.0, CUT.1.max(self.options.lease_ttl * 3));
         self.log.count("coordination outage");
         self.log
-            .note_world(self.now, || format!("coordination STANDS STILL for {after:?}"));
-        self.service.stops(self.now);
-        self.at(after, Happening::ServiceBack);
+            .note_world(self.now, || format!("coordination STOPS for {after:?}"));
+        self.service.stop(self.now);
+        self.at(after, WorldEvent::ServiceBack);
     }
 
     pub(super) fn service_back(&mut self) {
-        self.service.comes_back(self.now);
-        self.bring_news();
+        self.service.resume(self.now);
+        self.notify_watches();
     }
 
-    /// The coordination service changes its leader.
+    /// Changes the leader of the coordination service.
     pub(crate) fn change_leader(&mut self) {
         self.log.count("coordination leader change");
         self.log
             .note_world(self.now, || "coordination changes its leader".into());
-        self.service.changes_leader(self.now);
-        self.bring_news();
+        self.service.change_leader(self.now);
+        self.notify_watches();
     }
 
-    /// A member ends the lease of another that lives.
+    /// Lets a member end the lease of another that is alive.
     pub(crate) fn suspect(&mut self) {
         let (Some((_, by)), Some(node)) = (self.any_process(), self.random.pick(&self.servers()).copied()) else {
             return;
@@ -201,12 +200,12 @@ impl World {
         self.membership(by, MembershipEvent::Suspect { node });
     }
 
-    /// Everything is whole again, and nothing breaks any more.
+    /// Repairs everything and stops injecting faults.
     pub(crate) fn heal(&mut self) {
         self.calm = true;
         self.log.note_world(self.now, || "everything is healed".into());
         self.network.heal();
-        self.network.doubles_no_more();
+        self.network.stop_duplicating();
         self.service_back();
         for pid in std::mem::take(&mut self.cut_off).into_keys() {
             self.watch_due(pid);
@@ -217,8 +216,8 @@ impl World {
         }
     }
 
-    /// Whether there are servers enough that one may go.
-    pub(crate) fn can_spare_a_server(&self) -> bool {
+    /// Whether there are enough servers to lose one.
+    pub(crate) fn has_spare_server(&self) -> bool {
         self.servers().len() > 2
     }
 }

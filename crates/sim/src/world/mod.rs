@@ -1,7 +1,7 @@
-//! The simulated world: processes, the network between them, the services they use, and what happens when.
+//! The simulated world: processes, the network between them, the services they use, and the queue of events.
 //!
-//! The parts, each an `impl World` in a file of its own: `process` (lives of processes and their memberships), `driver`
-//! (what a node wants done), `runtime` (activations and turns), `saving`, `callers` (calls, moves, drains), `requests`, `faults`.
+//! Each part is an `impl World` in a file of its own: `process` (processes and their memberships), `driver` (commands
+//! of a node), `runtime` (activations and turns), `saving`, `callers` (calls, moves, drains), `requests`, `faults`.
 
 mod bugs;
 mod callers;
@@ -28,16 +28,16 @@ use crate::random::Random;
 use crate::service::Service;
 
 use process::{Joining, Process};
-use requests::Asked;
-use saving::Stored;
+use requests::PendingRequest;
+use saving::StoreOperation;
 
-/// Names a process, also before it has joined and is a node.
+/// Identifies a process, even before it has joined and has a node id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pid(u64);
 
-/// Something that will happen.
+/// A scheduled event.
 #[derive(Debug)]
-enum Happening {
+enum WorldEvent {
     /// A frame arrives.
     Frame {
         from: NodeId,
@@ -45,47 +45,47 @@ enum Happening {
         connection: u64,
         frame: Box<Frame>,
     },
-    /// A client calls again for a request.
-    Again(NodeId, Box<Asked>),
-    /// Something happens to a node.
+    /// A client retries a request.
+    Retry(NodeId, Box<PendingRequest>),
+    /// An event of a node.
     Node(NodeId, Box<Event>),
     TurnEnds(NodeId, ActorId, ActivationEpoch),
     FreezeDeadline(NodeId, ActorId, ActivationEpoch),
-    /// A request gets to the state store.
-    Store(Box<Stored>),
-    /// The state store's answer gets to the node.
-    Stored(Box<Stored>),
+    /// A request reaches the state store.
+    StoreRequest(Box<StoreOperation>),
+    /// The reply of the state store reaches the node.
+    StoreReply(Box<StoreOperation>),
     Timer(NodeId),
     MembershipTimer(Pid),
     Membership(Pid, Box<MembershipEvent>),
-    /// A request gets to the coordination service, meant for this leader.
+    /// A request to this leader reaches the coordination service.
     Request(Pid, RequestId, u64, Box<CoordinationRequest>),
-    /// A watch has news.
+    /// A watch has pending changes.
     WatchDue(Pid),
-    /// The time of a lease may be over.
+    /// A lease may have expired.
     Expire,
-    /// A process begins.
+    /// A process starts.
     Begin(Role, Option<String>),
-    /// A process that stood still goes on.
+    /// A paused process resumes.
     Wake(Pid),
-    /// A process reaches the coordination service again.
+    /// A process can reach the coordination service again.
     Reach(Pid),
-    /// The coordination service is back.
+    /// The coordination service resumes.
     ServiceBack,
-    /// A direction that was cut is whole again.
+    /// Ends all cuts of the network.
     Heal,
 }
 
-/// Where a run shall crash a node: after this many of its commands.
+/// A point at which to crash a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CrashPoint {
     /// The node.
     pub(crate) node: NodeId,
-    /// After how many of its commands, counted from when the point was set.
+    /// The number of its commands before the crash, counted from when the point was set.
     pub(crate) after_commands: u64,
 }
 
-/// A move that was asked for.
+/// A requested move.
 #[derive(Clone, Debug)]
 pub(crate) struct Moving {
     pub(crate) actor: ActorId,
@@ -103,25 +103,25 @@ pub(crate) struct World {
     network: Network,
     service: Service,
     store: StateModel<MemoryTables>,
-    queue: BTreeMap<(Time, u64), Happening>,
+    queue: BTreeMap<(Time, u64), WorldEvent>,
     queued: u64,
     processes: BTreeMap<NodeId, Process>,
     joining: BTreeMap<Pid, Joining>,
-    /// The nodes that processes have become.
+    /// The node ids of processes that have joined.
     nodes: BTreeMap<Pid, NodeId>,
-    /// What waits for processes that stand still.
-    paused: BTreeMap<Pid, Vec<Happening>>,
-    /// Processes that can't reach the coordination service.
+    /// Deferred events of paused processes.
+    paused: BTreeMap<Pid, Vec<WorldEvent>>,
+    /// Processes that can't reach the coordination service, and until when.
     cut_off: BTreeMap<Pid, Time>,
     processes_begun: u64,
-    /// When the coordination service is looked at next for leases that end.
+    /// When to expire leases of the coordination service next.
     expire_at: Option<Time>,
     next_call: BTreeMap<NodeId, u64>,
-    /// Calls of requests that have not ended.
-    asked: BTreeMap<CallId, Asked>,
+    /// Requests with a call in flight, by that call.
+    pending_requests: BTreeMap<CallId, PendingRequest>,
     pair_numbers: BTreeMap<(Caller, u64, ActorId), u64>,
-    lives: u64,
-    /// Where each actor was last activated.
+    incarnations: u64,
+    /// The node of the last activation of each actor.
     last_host: BTreeMap<ActorId, NodeId>,
     next_move: u64,
     pub(crate) moves: BTreeMap<MoveId, Moving>,
@@ -129,14 +129,14 @@ pub(crate) struct World {
     pub(crate) log: Log,
     pub(crate) events: u64,
     pub(crate) crash_point: Option<CrashPoint>,
-    /// Commands carried out per node.
+    /// The number of executed commands of each node.
     pub(crate) commands: BTreeMap<NodeId, u64>,
     /// When each call ended.
     pub(crate) ended: BTreeMap<CallId, Time>,
-    /// When an actor was last frozen, and when a turn last started.
+    /// The times of the last freeze and the last start of a turn.
     pub(crate) last_freeze: Time,
     pub(crate) last_turn: Time,
-    /// Nothing goes wrong: the world has not begun, or is healed.
+    /// No faults are injected: the world is starting, or is healed.
     calm: bool,
 }
 
@@ -146,10 +146,10 @@ pub(crate) fn actor(number: u64) -> ActorId {
 }
 
 impl World {
-    /// A world whose processes have all joined and know each other.
+    /// Creates a world in which all processes have joined and know each other.
     ///
     /// # Panics
-    /// If they don't within a second, without any fault.
+    /// If they don't join within a second although there are no faults.
     pub(crate) fn new(seed: u64, options: &Options, keep_lines: bool) -> Self {
         let mut random = Random::new(seed);
         let network = Network::new(random.fork(), options);
@@ -170,9 +170,9 @@ impl World {
             processes_begun: 0,
             expire_at: None,
             next_call: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            pending_requests: BTreeMap::new(),
             pair_numbers: BTreeMap::new(),
-            lives: 0,
+            incarnations: 0,
             last_host: BTreeMap::new(),
             next_move: 0,
             moves: BTreeMap::new(),
@@ -210,16 +210,16 @@ impl World {
         world
     }
 
-    fn at(&mut self, after: Duration, happening: Happening) {
-        self.at_time(self.now + after, happening);
+    fn at(&mut self, after: Duration, event: WorldEvent) {
+        self.at_time(self.now + after, event);
     }
 
-    fn at_time(&mut self, at: Time, happening: Happening) {
+    fn at_time(&mut self, at: Time, event: WorldEvent) {
         self.queued += 1;
-        self.queue.insert((at.max(self.now), self.queued), happening);
+        self.queue.insert((at.max(self.now), self.queued), event);
     }
 
-    /// How long something takes.
+    /// A random duration, or zero in an exact world.
     fn up_to(&mut self, most: Duration) -> Duration {
         match self.options.exact {
             true => Duration::ZERO,
@@ -227,45 +227,45 @@ impl World {
         }
     }
 
-    /// Lets time pass until `end`, or until nothing is left to happen.
+    /// Advances time to `end`, unless a violation is found.
     pub(crate) fn run_until(&mut self, end: Time) {
         while let Some(entry) = self.queue.first_entry() {
             if entry.key().0 > end || !self.checkers.violations.is_empty() {
                 break;
             }
-            let ((at, _), happening) = entry.remove_entry();
+            let ((at, _), event) = entry.remove_entry();
             self.now = at;
-            self.happen(happening);
+            self.dispatch(event);
         }
         self.now = self.now.max(end);
     }
 
-    /// The process that something happens in, if it is inside of one.
-    fn process_of(&self, happening: &Happening) -> Option<Pid> {
-        let node = match happening {
-            Happening::Frame { to, .. } => to,
-            Happening::Node(node, _)
-            | Happening::Again(node, _)
-            | Happening::TurnEnds(node, ..)
-            | Happening::FreezeDeadline(node, ..)
-            | Happening::Timer(node) => node,
-            Happening::Stored(stored) => &stored.node,
-            Happening::MembershipTimer(pid) | Happening::Membership(pid, _) => return Some(*pid),
+    /// The process in which an event happens, if any.
+    fn process_of(&self, event: &WorldEvent) -> Option<Pid> {
+        let node = match event {
+            WorldEvent::Frame { to, .. } => to,
+            WorldEvent::Node(node, _)
+            | WorldEvent::Retry(node, _)
+            | WorldEvent::TurnEnds(node, ..)
+            | WorldEvent::FreezeDeadline(node, ..)
+            | WorldEvent::Timer(node) => node,
+            WorldEvent::StoreReply(operation) => &operation.node,
+            WorldEvent::MembershipTimer(pid) | WorldEvent::Membership(pid, _) => return Some(*pid),
             _ => return None,
         };
         self.processes.get(node).map(|process| process.pid)
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn dispatch(&mut self, event: WorldEvent) {
         if !self.paused.is_empty()
-            && let Some(pid) = self.process_of(&happening)
+            && let Some(pid) = self.process_of(&event)
             && let Some(waiting) = self.paused.get_mut(&pid)
         {
-            waiting.push(happening);
+            waiting.push(event);
             return;
         }
-        match happening {
-            Happening::Frame {
+        match event {
+            WorldEvent::Frame {
                 from,
                 to,
                 connection,
@@ -275,27 +275,27 @@ impl World {
                     self.handle(to, Event::Frame { from, frame: *frame });
                 }
             }
-            Happening::Node(node, event) => self.handle(node, *event),
-            Happening::Again(client, asked) => self.ask(client, *asked),
-            Happening::TurnEnds(node, actor, epoch) => self.turn_ends(node, &actor, epoch),
-            Happening::FreezeDeadline(node, actor, epoch) => self.freeze_deadline(node, actor, epoch),
-            Happening::Store(request) => self.store_handles(*request),
-            Happening::Stored(answer) => self.stored(*answer),
-            Happening::Timer(node) => self.timer(node),
-            Happening::MembershipTimer(pid) => self.membership_timer(pid),
-            Happening::Membership(pid, event) => self.membership(pid, *event),
-            Happening::Request(pid, request, leader, what) => self.service_handles(pid, request, leader, *what),
-            Happening::WatchDue(pid) => self.watch_due(pid),
-            Happening::Expire => self.expire(),
-            Happening::Begin(role, name) => self.begin(role, name),
-            Happening::Wake(pid) => self.wake(pid),
-            Happening::Reach(pid) => self.reach(pid),
-            Happening::ServiceBack => self.service_back(),
-            Happening::Heal => self.network.heal(),
+            WorldEvent::Node(node, event) => self.handle(node, *event),
+            WorldEvent::Retry(client, pending) => self.call_for_request(client, *pending),
+            WorldEvent::TurnEnds(node, actor, epoch) => self.turn_ends(node, &actor, epoch),
+            WorldEvent::FreezeDeadline(node, actor, epoch) => self.freeze_deadline(node, actor, epoch),
+            WorldEvent::StoreRequest(operation) => self.store_handles(*operation),
+            WorldEvent::StoreReply(operation) => self.store_replied(*operation),
+            WorldEvent::Timer(node) => self.timer(node),
+            WorldEvent::MembershipTimer(pid) => self.membership_timer(pid),
+            WorldEvent::Membership(pid, event) => self.membership(pid, *event),
+            WorldEvent::Request(pid, id, leader, request) => self.service_handles(pid, id, leader, *request),
+            WorldEvent::WatchDue(pid) => self.watch_due(pid),
+            WorldEvent::Expire => self.expire(),
+            WorldEvent::Begin(role, name) => self.begin(role, name),
+            WorldEvent::Wake(pid) => self.wake(pid),
+            WorldEvent::Reach(pid) => self.reach(pid),
+            WorldEvent::ServiceBack => self.service_back(),
+            WorldEvent::Heal => self.network.heal(),
         }
     }
 
-    /// How full the tables of all nodes are.
+    /// The sizes of the tables of all nodes.
     pub(crate) fn table_sizes(&self) -> Vec<(NodeId, elastin_protocol::TableSizes)> {
         self.processes
             .iter()

@@ -1,4 +1,4 @@
-//! Lives of processes: how they join, what their memberships want done, and how they end.
+//! Processes: joining, the commands of their memberships, and their end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,21 +10,21 @@ use elastin_protocol::store::CoordinationRequest;
 use elastin_protocol::{Event, Limits, Node, NodeConfig, View};
 use elastin_types::{ActorId, NodeId, Time};
 
-use super::{Happening, Pid, World};
+use super::{Pid, World, WorldEvent};
 use crate::clock::Clock;
 use crate::host::Host;
 use crate::service::{interrupted, unreachable};
 
-/// How long a request to the coordination service, or its answer, is on its way at most.
+/// The longest delay of a request to the coordination service, and of its reply.
 const REQUEST_MOST: Duration = Duration::from_millis(3);
-/// How long the news of a change takes to a watch at most.
+/// The longest delay of a watch event.
 const WATCH_MOST: Duration = Duration::from_millis(20);
-/// How long it takes at most until whoever waits for an answer that was lost gives up, and until a very late one comes.
+/// The timeout of a lost reply, and the delay of a very late one.
 const LATE_MOST: Duration = Duration::from_millis(600);
-/// How long it takes at most until a process that has ended is replaced.
+/// The longest delay before a process that has ended is replaced.
 const REPLACE_MOST: Duration = Duration::from_millis(100);
 
-/// A process that is no node yet.
+/// A process that has not joined yet.
 #[derive(Debug)]
 pub(super) struct Joining {
     membership: Membership,
@@ -44,17 +44,17 @@ pub(super) struct Process {
     pub(super) clock: Clock,
     pub(super) node: Node,
     pub(super) host: Host,
-    /// The time for which a timer of the node is set, and one of the membership.
+    /// The times of the node's timer and of the membership's.
     pub(super) timer: Option<Time>,
     pub(super) membership_timer: Option<Time>,
-    /// Events that must be handled before any other.
+    /// Events that precede all others.
     pub(super) urgent: VecDeque<Event>,
-    /// It shall leave: it takes no actors, and gives away those it has.
+    /// It drains: it accepts no actors, and moves its own away.
     pub(super) retiring: bool,
 }
 
 impl World {
-    /// A process begins, and joins the cluster.
+    /// Starts a process, which joins the cluster.
     pub(crate) fn begin(&mut self, role: Role, name: Option<String>) {
         self.processes_begun += 1;
         let pid = Pid(self.processes_begun);
@@ -81,7 +81,7 @@ impl World {
             timer,
         };
         self.joining.insert(pid, joining);
-        self.carry_out_membership(pid, commands);
+        self.execute_membership(pid, commands);
     }
 
     fn membership_of(&mut self, pid: Pid) -> Option<(&mut Membership, Clock, &mut Option<Time>)> {
@@ -93,7 +93,7 @@ impl World {
         Some((&mut joining.membership, joining.clock, &mut joining.timer))
     }
 
-    /// Something happens to a process's membership.
+    /// Passes an event to the membership of a process.
     pub(super) fn membership(&mut self, pid: Pid, event: MembershipEvent) {
         let now = self.now;
         let Some((membership, clock, _)) = self.membership_of(pid) else {
@@ -102,22 +102,22 @@ impl World {
         let mut commands = Vec::new();
         membership.handle(clock.local(now), event, &mut commands);
         self.events += 1;
-        self.carry_out_membership(pid, commands);
+        self.execute_membership(pid, commands);
     }
 
-    fn carry_out_membership(&mut self, pid: Pid, commands: Vec<MembershipCommand>) {
+    fn execute_membership(&mut self, pid: Pid, commands: Vec<MembershipCommand>) {
         for command in commands {
             match command {
                 MembershipCommand::Submit { request, what } => self.submit(pid, request, what),
                 MembershipCommand::Watch { watch, from } => {
                     self.service.watch(pid, watch, from);
-                    self.bring_news();
+                    self.notify_watches();
                 }
                 MembershipCommand::Joined { node } => self.joined(pid, node),
                 MembershipCommand::Roster(_) | MembershipCommand::Fence => {}
                 MembershipCommand::View(view) => self.view(pid, view),
                 MembershipCommand::MayActUntil(until) => self.may_act_until(pid, until),
-                MembershipCommand::Ended(why) => self.ended(pid, &why),
+                MembershipCommand::Ended(reason) => self.ended(pid, &reason),
             }
         }
         self.set_membership_timer(pid);
@@ -132,7 +132,7 @@ impl World {
         };
         if timer.is_none_or(|at| at > wanted) {
             *timer = Some(wanted);
-            self.at_time(wanted, Happening::MembershipTimer(pid));
+            self.at_time(wanted, WorldEvent::MembershipTimer(pid));
         }
     }
 
@@ -146,20 +146,20 @@ impl World {
         }
     }
 
-    // ---- the coordination service
+    // ---- Coordination service
 
-    fn submit(&mut self, pid: Pid, request: RequestId, what: CoordinationRequest) {
+    fn submit(&mut self, pid: Pid, id: RequestId, request: CoordinationRequest) {
         let mut after = self.up_to(REQUEST_MOST);
         if !self.calm && self.random.below(200) < self.options.faults.lost_answers {
             self.log.count("request late");
             after = self.random.between(Duration::ZERO, LATE_MOST);
         }
         let leader = self.service.leader();
-        self.at(after, Happening::Request(pid, request, leader, Box::new(what)));
+        self.at(after, WorldEvent::Request(pid, id, leader, Box::new(request)));
     }
 
-    /// A request gets to the service, or not; and its answer back, or not.
-    pub(super) fn service_handles(&mut self, pid: Pid, request: RequestId, leader: u64, what: CoordinationRequest) {
+    /// Handles a request at the service. The request or its reply may be lost.
+    pub(super) fn service_handles(&mut self, pid: Pid, id: RequestId, leader: u64, request: CoordinationRequest) {
         let faults = self.options.faults;
         let is_lost = !self.calm && faults.lost_answers > 0 && self.random.chance(faults.lost_answers);
         let mut after = self.up_to(REQUEST_MOST);
@@ -170,37 +170,37 @@ impl World {
             match self.random.below(3) {
                 0 => {
                     self.log.count("request lost");
-                    Err(interrupted("it was lost on the way"))
+                    Err(interrupted("the request was lost"))
                 }
                 1 => {
                     self.log.count("answer lost");
-                    let _ = self.service.handle(self.now, leader, what);
-                    Err(interrupted("its answer was lost"))
+                    let _ = self.service.handle(self.now, leader, request);
+                    Err(interrupted("the reply was lost"))
                 }
                 _ => {
                     self.log.count("answer late");
-                    self.service.handle(self.now, leader, what)
+                    self.service.handle(self.now, leader, request)
                 }
             }
         } else {
-            self.service.handle(self.now, leader, what)
+            self.service.handle(self.now, leader, request)
         };
-        let event = MembershipEvent::Answered { request, result };
-        self.at(after, Happening::Membership(pid, Box::new(event)));
-        self.bring_news();
+        let event = MembershipEvent::Answered { request: id, result };
+        self.at(after, WorldEvent::Membership(pid, Box::new(event)));
+        self.notify_watches();
     }
 
-    /// Something may have changed at the service: watches are told, and the next end of a lease is looked for.
-    pub(super) fn bring_news(&mut self) {
+    /// Schedules notifications of watches and the next lease expiry after a possible change.
+    pub(super) fn notify_watches(&mut self) {
         for pid in self.service.watches_due() {
             let after = self.up_to(WATCH_MOST);
-            self.at(after, Happening::WatchDue(pid));
+            self.at(after, WorldEvent::WatchDue(pid));
         }
         if let Some(end) = self.service.next_end()
             && self.expire_at.is_none_or(|at| end < at)
         {
             self.expire_at = Some(end);
-            self.at_time(end, Happening::Expire);
+            self.at_time(end, WorldEvent::Expire);
         }
     }
 
@@ -209,25 +209,25 @@ impl World {
             self.expire_at = None;
         }
         self.service.expire(self.now);
-        self.bring_news();
+        self.notify_watches();
     }
 
     pub(super) fn watch_due(&mut self, pid: Pid) {
         if self.cut_off.contains_key(&pid) {
-            // It hears of everything when it can reach the service again.
+            // It gets all changes once it can reach the service again.
             return;
         }
         if let Some((watch, batch)) = self.service.batch(pid) {
             if batch.is_err() {
-                self.log.count("watch began anew");
+                self.log.count("watch restarted");
             }
             let event = MembershipEvent::Watched { watch, batch };
-            self.happen(Happening::Membership(pid, Box::new(event)));
+            self.dispatch(WorldEvent::Membership(pid, Box::new(event)));
         }
-        self.bring_news();
+        self.notify_watches();
     }
 
-    // ---- what memberships decide
+    // ---- Membership commands
 
     fn joined(&mut self, pid: Pid, id: NodeId) {
         let joining = self.joining.remove(&pid).expect("it was joining");
@@ -293,18 +293,18 @@ impl World {
         }
     }
 
-    fn ended(&mut self, pid: Pid, why: &MembershipEnd) {
+    fn ended(&mut self, pid: Pid, reason: &MembershipEnd) {
         self.service.forget(pid);
         let (role, name) = match self.nodes.get(&pid).copied() {
             Some(node) => {
                 let Some(process) = self.processes.remove(&node) else {
                     return;
                 };
-                self.log.count(match why {
+                self.log.count(match reason {
                     MembershipEnd::Left => "server left",
                     _ => "node evicted",
                 });
-                self.log.note_world(self.now, || format!("{node} ends: {why}"));
+                self.log.note_world(self.now, || format!("{node} ends: {reason}"));
                 self.checkers.node_stops(node);
                 (process.role, process.name)
             }
@@ -316,21 +316,21 @@ impl World {
                 (joining.role, joining.name)
             }
         };
-        if *why != MembershipEnd::Left {
+        if *reason != MembershipEnd::Left {
             self.replace(role, name);
         }
     }
 
-    /// A process has ended, and another takes its place, perhaps under its name.
+    /// Starts a replacement of a process that has ended, possibly under its name.
     pub(super) fn replace(&mut self, role: Role, name: String) {
         let after = self.up_to(REPLACE_MOST);
         let name = self.random.chance(50).then_some(name);
-        self.at(after, Happening::Begin(role, name));
+        self.at(after, WorldEvent::Begin(role, name));
     }
 
-    // ---- what is there
+    // ---- Queries
 
-    /// Whether everybody has joined and has the same view, in which everybody is.
+    /// Whether all processes have joined and share a view that contains all of them.
     pub(crate) fn is_agreed(&self) -> bool {
         let all: Vec<NodeId> = self.processes.keys().copied().collect();
         let knows_all = |node: &Node| {
@@ -340,14 +340,14 @@ impl World {
         self.joining.is_empty() && self.processes.values().all(|process| knows_all(&process.node))
     }
 
-    /// Servers that take actors.
+    /// Servers that accept actors.
     pub(crate) fn servers(&self) -> Vec<NodeId> {
         let takes = |process: &Process| process.role == Role::Server && !process.retiring;
         let all = self.processes.iter().filter(|(_, process)| takes(process));
         all.map(|(node, _)| *node).collect()
     }
 
-    /// Clients that know the cluster and don't stand still.
+    /// Clients that have a view and are not paused.
     pub(crate) fn clients(&self) -> Vec<NodeId> {
         let is_client = |process: &Process| {
             let is_ready = process.node.view().is_some() && !self.paused.contains_key(&process.pid);
@@ -357,22 +357,22 @@ impl World {
         all.map(|(node, _)| *node).collect()
     }
 
-    /// How many actors a node has in memory.
+    /// The number of activations of a node.
     pub(crate) fn activations_of(&self, node: NodeId) -> usize {
         let process = self.processes.get(&node);
         process.map_or(0, |process| process.host.activations.len())
     }
 
-    pub(crate) fn lives(&self, node: NodeId) -> bool {
+    pub(crate) fn is_alive(&self, node: NodeId) -> bool {
         self.processes.contains_key(&node)
     }
 
-    /// What bounds the tables of nodes here.
+    /// The bounds of the nodes' tables.
     pub(crate) fn limits(&self) -> Limits {
         limits(self.options.tight)
     }
 
-    /// Everybody's roles, for people.
+    /// The roles of all nodes, for messages.
     pub(crate) fn roles(&self) -> BTreeMap<NodeId, Role> {
         self.processes
             .iter()
@@ -381,7 +381,7 @@ impl World {
     }
 }
 
-/// Times that suit a world of some seconds; and if it shall be tight, bounds that are met.
+/// Limits that suit a world of some seconds; in a tight world, bounds that are reached.
 fn limits(tight: bool) -> Limits {
     let mut limits = Limits {
         chunk_bytes: 8,

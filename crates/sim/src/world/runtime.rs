@@ -1,4 +1,4 @@
-//! What a node's runtime does: activations come, run turns, save, freeze and go.
+//! The runtime of a simulated node: activations start, run turns, save, freeze and end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use elastin_protocol::store::StateRequest;
 use elastin_protocol::{Event, RequestId, StateSource};
 use elastin_types::{ActivationEpoch, ActorId, CallError, Caller, Message, NodeId, Overloaded, Time};
 
-use super::callers::{Sending, Task};
-use super::{Happening, World};
+use super::callers::{Outgoing, Payload};
+use super::{World, WorldEvent};
 use crate::check::Turn;
-use crate::host::{Activation, Lax, Mail, State, Status};
+use crate::host::{Activation, Envelope, SkippedChecks, State, Status};
 use crate::show::{show_call, show_caller};
 
-/// How long a turn takes at most.
+/// The longest time of a turn.
 const TURN_MOST: Duration = Duration::from_micros(500);
-/// Some turns take long, so that pauses and the ends of leases fall into them.
+/// The longest time of a long turn, into which pauses and ends of leases fall.
 const LONG_TURN_MOST: Duration = Duration::from_millis(20);
 const LONG_TURNS_PERCENT: u64 = 3;
-/// How long loading an actor's state takes at most, and how long the state store takes each way.
+/// The longest time to load an actor's state, and the longest delay of the state store each way.
 pub(super) const LOAD_MOST: Duration = Duration::from_millis(3);
 
 impl World {
@@ -37,7 +37,7 @@ impl World {
         self.options.saves && is_odd
     }
 
-    // ---- coming
+    // ---- Activation
 
     pub(super) fn activate(&mut self, node: NodeId, actor: ActorId, epoch: ActivationEpoch, source: StateSource) {
         self.log.count(match source {
@@ -59,17 +59,17 @@ impl World {
                     claimer: node,
                 },
             };
-            return self.ask_store(node, actor, epoch, request, staged);
+            return self.submit_to_store(node, actor, epoch, request, staged);
         }
-        self.bear(node, &actor, epoch, staged, None);
+        self.init_state(node, &actor, epoch, staged, None);
         let after = self.up_to(LOAD_MOST);
         let result = Ok(());
         let event = Event::Activated { actor, epoch, result };
-        self.at(after, Happening::Node(node, Box::new(event)));
+        self.at(after, WorldEvent::Node(node, Box::new(event)));
     }
 
-    /// Gives an activation its state: what came with the move, or what was saved, or nothing.
-    pub(super) fn bear(
+    /// Sets the state of an activation: that of the move, else the saved one, else the default.
+    pub(super) fn init_state(
         &mut self,
         node: NodeId,
         actor: &ActorId,
@@ -77,23 +77,23 @@ impl World {
         staged: Option<State>,
         saved: Option<State>,
     ) {
-        self.lives += 1;
+        self.incarnations += 1;
         let effects = saved.map_or(0, |saved| saved.effects);
         let mut state = staged.unwrap_or(State {
-            life: self.lives,
-            born_with: effects,
+            incarnation: self.incarnations,
+            initial_effects: effects,
             effects,
-            sender: self.lives,
+            sender: self.incarnations,
         });
         let came_from = self.last_host.insert(actor.clone(), node);
-        if came_from.is_some_and(|from| !self.lives(from)) {
-            state.sender = self.lives;
+        if came_from.is_some_and(|from| !self.is_alive(from)) {
+            state.sender = self.incarnations;
         }
         let activation = self.activation(node, actor, epoch).expect("it was activated");
         activation.state = state;
     }
 
-    // ---- turns
+    // ---- Turns
 
     pub(super) fn deliver(&mut self, node: NodeId, epoch: ActivationEpoch, message: Arc<Message>) {
         let actor = &message.target.clone();
@@ -101,15 +101,15 @@ impl World {
         let runs_refused = self.runs_refused();
         match self.activation(node, actor, epoch) {
             Some(activation) if activation.mailbox.len() >= mailbox_max => {
-                let mail = Mail { message, direct: false };
+                let envelope = Envelope { message, direct: false };
                 if runs_refused {
-                    activation.mailbox.push_back(mail.clone());
+                    activation.mailbox.push_back(envelope.clone());
                 }
                 self.log.count("mailbox full");
-                self.answer_soon(node, &mail, Err(CallError::Overloaded(Overloaded::Actor)));
+                self.answer_deferred(node, &envelope, Err(CallError::Overloaded(Overloaded::Actor)));
             }
             Some(activation) => {
-                activation.mailbox.push_back(Mail { message, direct: false });
+                activation.mailbox.push_back(Envelope { message, direct: false });
                 self.run_turns(node, actor);
             }
             None => {
@@ -120,9 +120,9 @@ impl World {
         }
     }
 
-    /// Starts a turn if one may start.
+    /// Starts a turn if possible.
     pub(super) fn run_turns(&mut self, node: NodeId, actor: &ActorId) {
-        let lax = Lax {
+        let skipped = SkippedChecks {
             lease: self.runs_past_lease(),
             overlap: self.overlaps_turns(),
         };
@@ -130,11 +130,11 @@ impl World {
             return;
         };
         let local = process.clock.local(self.now);
-        let Some((epoch, mail, state)) = process.host.start_turn(local, actor, lax) else {
+        let Some((epoch, envelope, state)) = process.host.start_turn(local, actor, skipped) else {
             return;
         };
-        let task = Task::of(&mail.message);
-        let header = &mail.message.header;
+        let payload = Payload::of(&envelope.message);
+        let header = &envelope.message.header;
         self.last_turn = self.now;
         self.log.note(self.now, Some(actor), || {
             format!(
@@ -142,7 +142,7 @@ impl World {
                 show_call(header.call),
                 show_caller(&header.caller),
                 actor.key,
-                task.number
+                payload.number
             )
         });
         let turn = Turn {
@@ -150,10 +150,10 @@ impl World {
             actor,
             epoch,
             call: header.call,
-            request: RequestId::of(&mail.message),
+            request: RequestId::of(&envelope.message),
             caller: &header.caller,
-            sender_life: task.sender_life,
-            number: task.number,
+            sender_incarnation: payload.sender_incarnation,
+            number: payload.number,
             state,
         };
         self.checkers.turn_starts(&turn, self.now);
@@ -163,14 +163,14 @@ impl World {
         }
         let is_long = self.random.chance(LONG_TURNS_PERCENT);
         let after = self.up_to(if is_long { LONG_TURN_MOST } else { TURN_MOST });
-        self.at(after, Happening::TurnEnds(node, actor.clone(), epoch));
+        self.at(after, WorldEvent::TurnEnds(node, actor.clone(), epoch));
     }
 
     pub(super) fn turn_ends(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch) {
         let Some(activation) = self.activation(node, actor, epoch) else {
             return;
         };
-        let Some(mail) = activation.turn.clone() else {
+        let Some(envelope) = activation.turn.clone() else {
             return;
         };
         let (sender, effects, state) = (
@@ -179,18 +179,18 @@ impl World {
             activation.state.encode(),
         );
         self.checkers.turn_ends(actor, epoch);
-        for to in Task::of(&mail.message).tells {
+        for to in Payload::of(&envelope.message).tells {
             let caller = Caller::Actor(actor.clone());
-            let sending = Sending {
+            let outgoing = Outgoing {
                 caller,
-                sender_life: sender,
+                sender_incarnation: sender,
                 to,
                 tells: Vec::new(),
                 one_way: true,
                 request: None,
             };
-            self.send(node, sending);
-            if !self.lives(node) {
+            self.send(node, outgoing);
+            if !self.is_alive(node) {
                 return;
             }
         }
@@ -198,18 +198,20 @@ impl World {
             return self.finish_turn(node, actor, epoch);
         }
         if self.answers_before_save() {
-            self.checkers.stored.answered(mail.message.header.call, actor, effects);
-            self.answer(node, &mail, Ok(Bytes::new()));
+            self.checkers
+                .stored
+                .answered(envelope.message.header.call, actor, effects);
+            self.answer(node, &envelope, Ok(Bytes::new()));
         }
         self.save(node, actor, epoch, state);
     }
 
-    /// Everybody may hear of the turn.
+    /// Completes a turn and lets its reply leave.
     pub(super) fn finish_turn(&mut self, node: NodeId, actor: &ActorId, epoch: ActivationEpoch) {
         let Some(activation) = self.activation(node, actor, epoch) else {
             return;
         };
-        let Some(mail) = activation.turn.take() else {
+        let Some(envelope) = activation.turn.take() else {
             return;
         };
         let freezes = std::mem::take(&mut activation.freeze_wanted);
@@ -219,12 +221,14 @@ impl World {
         let effects = activation.state.effects;
         let is_saved = self.is_saved(actor);
         if is_saved {
-            self.checkers.stored.answered(mail.message.header.call, actor, effects);
+            self.checkers
+                .stored
+                .answered(envelope.message.header.call, actor, effects);
         }
         if !(is_saved && self.answers_before_save()) {
-            self.answer(node, &mail, Ok(Bytes::new()));
+            self.answer(node, &envelope, Ok(Bytes::new()));
         }
-        if !self.lives(node) {
+        if !self.is_alive(node) {
             return;
         }
         if freezes {
@@ -234,44 +238,47 @@ impl World {
         }
     }
 
-    pub(super) fn answer(&mut self, node: NodeId, mail: &Mail, outcome: elastin_types::Outcome) {
-        let call = mail.message.header.call;
-        if mail.message.header.one_way {
+    pub(super) fn answer(&mut self, node: NodeId, envelope: &Envelope, outcome: elastin_types::Outcome) {
+        let call = envelope.message.header.call;
+        if envelope.message.header.one_way {
             return;
         }
-        if mail.direct {
+        if envelope.direct {
             self.complete(call, outcome);
         } else {
             self.handle(node, Event::Replied { call, outcome });
         }
     }
 
-    /// The same, when the commands of the event at hand are carried out.
-    fn answer_soon(&mut self, node: NodeId, mail: &Mail, outcome: elastin_types::Outcome) {
-        if !mail.message.header.one_way {
-            let call = mail.message.header.call;
+    /// Like [`World::answer`], after the commands of the current event.
+    fn answer_deferred(&mut self, node: NodeId, envelope: &Envelope, outcome: elastin_types::Outcome) {
+        if !envelope.message.header.one_way {
+            let call = envelope.message.header.call;
             let event = Event::Replied { call, outcome };
-            self.at(Duration::ZERO, Happening::Node(node, Box::new(event)));
+            self.at(Duration::ZERO, WorldEvent::Node(node, Box::new(event)));
         }
     }
 
-    /// How many messages wait in one mailbox at most.
+    /// The capacity of a mailbox.
     pub(crate) fn mailbox_max(&self) -> usize {
         if self.options.tight { 8 } else { 1_000_000 }
     }
 
-    // ---- going
+    // ---- Deactivation
 
     pub(super) fn freeze(&mut self, node: NodeId, actor: ActorId, epoch: ActivationEpoch, deadline: Time) {
         let Some(activation) = self.activation(node, &actor, epoch) else {
-            // It ended by itself just now, which the node will hear of.
+            // It was passivated just now, and the node is about to be notified.
             return;
         };
-        assert!(activation.status == Status::Open, "only what runs can be frozen");
+        assert!(
+            activation.status == Status::Open,
+            "only an open activation can be frozen"
+        );
         if activation.turn.is_some() {
             activation.freeze_wanted = true;
             let at = self.processes[&node].clock.real(deadline);
-            self.at_time(at, Happening::FreezeDeadline(node, actor, epoch));
+            self.at_time(at, WorldEvent::FreezeDeadline(node, actor, epoch));
         } else {
             self.frozen(node, &actor, epoch);
         }
@@ -282,12 +289,12 @@ impl World {
             return;
         };
         activation.status = Status::Frozen;
-        let (life, image) = (activation.state.life, Some(activation.state.encode()));
-        self.checkers.state.frozen(actor, epoch, life);
+        let (incarnation, image) = (activation.state.incarnation, Some(activation.state.encode()));
+        self.checkers.state.frozen(actor, epoch, incarnation);
         self.last_freeze = self.now;
         let actor = actor.clone();
         let event = Event::Frozen { actor, epoch, image };
-        self.at(Duration::ZERO, Happening::Node(node, Box::new(event)));
+        self.at(Duration::ZERO, WorldEvent::Node(node, Box::new(event)));
     }
 
     pub(super) fn freeze_deadline(&mut self, node: NodeId, actor: ActorId, epoch: ActivationEpoch) {
@@ -305,17 +312,21 @@ impl World {
         let activation = process.host.activations.remove(&actor).expect("it was frozen");
         assert!(
             activation.epoch == epoch && activation.status == Status::Frozen,
-            "only what is frozen is released"
+            "only a frozen activation can be released"
         );
-        let queue: Vec<Arc<Message>> = activation.mailbox.into_iter().map(|mail| mail.message).collect();
+        let queue: Vec<Arc<Message>> = activation
+            .mailbox
+            .into_iter()
+            .map(|envelope| envelope.message)
+            .collect();
         if !queue.is_empty() {
             self.log.count("queue moved");
         }
         let event = Event::Released { actor, epoch, queue };
-        self.at(Duration::ZERO, Happening::Node(node, Box::new(event)));
+        self.at(Duration::ZERO, WorldEvent::Node(node, Box::new(event)));
     }
 
-    /// An activation that has nothing to do ends by itself.
+    /// Passivates an idle activation.
     pub(crate) fn passivate_one(&mut self) {
         let is_idle = |activation: &Activation| {
             activation.status == Status::Open && activation.turn.is_none() && activation.mailbox.is_empty()
@@ -338,7 +349,7 @@ impl World {
             process.host.activations.remove(&actor);
             let after = self.random.between(Duration::ZERO, Duration::from_millis(1));
             let event = Event::Passivated { actor, epoch };
-            self.at(after, Happening::Node(node, Box::new(event)));
+            self.at(after, WorldEvent::Node(node, Box::new(event)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Coordination in a file: the model is in memory, and every change of it is in the file before it is acknowledged.
+//! Coordination in a file: the model is in memory, and every change is written to the file before it is acknowledged.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,17 +23,18 @@ const LEASES: TableDefinition<u64, u64> = TableDefinition::new("leases");
 const NUMBERS: TableDefinition<&str, u64> = TableDefinition::new("numbers");
 /// The last revision, in [`NUMBERS`].
 const REVISION: &str = "revision";
-/// The last lease that was granted, in [`NUMBERS`].
+/// The last granted lease, in [`NUMBERS`].
 const LAST_LEASE: &str = "last_lease";
 
-/// Coordination in a file. Signs of life are not written; after a restart every lease lives for its whole time, and
-/// watches can't go back behind the restart. Dropping it ends what was submitted and closes the file.
+/// Coordination in a file. Keep-alives are not written: after a restart every lease lives for its full time to live,
+/// and watches can't resume from a revision before the restart. Dropping it completes the submitted requests and
+/// closes the file.
 pub struct EmbeddedCoordination {
     local: LocalCoordination,
 }
 
 impl EmbeddedCoordination {
-    /// Opens the file, or creates it.
+    /// Opens the file, or creates it if it does not exist.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         Self::start(StoreFile::open(path)?, &path.display().to_string())
@@ -151,7 +152,7 @@ impl Journal for StoreFile {
         })
     }
 
-    fn keep(&mut self, model: &CoordinationModel, touched: &Touched) -> Result<(), StoreFailure> {
+    fn persist(&mut self, model: &CoordinationModel, touched: &Touched) -> Result<(), StoreFailure> {
         self.transact(|transaction| {
             let mut tables = Tables::open(transaction)?;
             tables.write(model, touched).map_err(storage_failure)?;
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn rows_are_a_format() {
-        // A change here needs a new format number, and code that still reads the old one.
+        // A change here needs a new format number and code that still reads the old one.
         let entry = Entry {
             key: "key".to_owned(),
             value: "value".into(),

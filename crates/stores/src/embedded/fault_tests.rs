@@ -1,4 +1,4 @@
-//! The embedded stores on disks that fail: what is refused is refused for good, what was acknowledged stays.
+//! The embedded stores on failing disks: a refused write is never applied, an acknowledged one stays.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -21,10 +21,10 @@ use super::file::{Opener, StoreFile, builder};
 use super::{EmbeddedCoordination, EmbeddedState};
 use crate::blocking::{CoordinationUnderTest, StateUnderTest, Watching, ask_coordination, ask_state};
 
-/// What is wrong with the disk at the moment.
+/// The current fault of the disk.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// The file can't grow; what it has can be written.
+    /// The file can't grow; existing pages can be written.
     Full,
     /// Every write and sync ends with this error.
     Broken(io::ErrorKind),
@@ -42,7 +42,7 @@ struct FaultyDisk {
 }
 
 impl FaultyDisk {
-    /// Whether the disk takes a write that ends here.
+    /// Fails if the disk rejects a write that ends here.
     fn check(&self, end: u64) -> io::Result<()> {
         match *self.fault.lock() {
             Some(Fault::Full) if end > self.file.len()? => Err(io::ErrorKind::StorageFull.into()),
@@ -142,7 +142,7 @@ struct Setup {
     store: EmbeddedState,
 }
 
-/// A store with a state in it, on a disk that then gets a fault.
+/// A store with one saved state, on a disk that then fails.
 fn broken(fault: Fault) -> Setup {
     let directory = tempfile::tempdir().unwrap();
     let current = CurrentFault::default();
@@ -157,7 +157,7 @@ fn broken(fault: Fault) -> Setup {
     }
 }
 
-/// Once the disk works again, so does the store, and it has all that it acknowledged.
+/// Once the disk works again, so does the store, with everything it acknowledged.
 fn check_recovery(setup: Setup) {
     *setup.fault.lock() = None;
     assert_eq!(load(&setup.store, 1), loaded(Some("before")));
@@ -172,26 +172,26 @@ fn check_recovery(setup: Setup) {
 fn failure(result: Result<StateReply, StateError>) -> StoreFailure {
     match result {
         Err(StateError::Failed(failure)) => failure,
-        other => panic!("on a failing disk, a request ended with {other:?}"),
+        other => panic!("a request on a failing disk ended with {other:?}"),
     }
 }
 
 #[test]
 fn a_full_disk_refuses_writes_until_there_is_room() {
     let setup = broken(Fault::Full);
-    // Larger than what the file has room for.
+    // Larger than the free space within the file.
     let large = "x".repeat(8 << 20);
     for _ in 0..3 {
         assert_eq!(
             failure(ask_state(&setup.store, save(3, &large))),
             StoreFailure::DiskFull
         );
-        assert_eq!(load(&setup.store, 1), loaded(Some("before")), "reads go on");
+        assert_eq!(load(&setup.store, 1), loaded(Some("before")), "reads still succeed");
     }
     check_recovery(setup);
 }
 
-/// A disk that takes no write at all: the first may be uncertain, and all that follow are refused.
+/// On a disk that rejects every write, the first outcome may be unknown, and all later writes are refused.
 fn check_broken(kind: io::ErrorKind, expected: impl Fn(&StoreFailure) -> bool) {
     let setup = broken(Fault::Broken(kind));
     let first = failure(ask_state(&setup.store, save(3, "lost")));
@@ -218,7 +218,7 @@ fn a_failing_disk_refuses_writes() {
 }
 
 #[test]
-fn coordination_on_a_full_disk_goes_back_to_what_is_kept() {
+fn coordination_on_a_full_disk_reverts_to_the_persisted_state() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coordination");
     let fault = CurrentFault::default();
@@ -254,7 +254,7 @@ fn coordination_on_a_full_disk_goes_back_to_what_is_kept() {
         ask_coordination(&store, Commit::put("a", "2")),
         Ok(CoordinationReply::Committed { revision })
     );
-    // The watch never saw what was refused.
+    // The watch never saw the refused write.
     let batch = watching.next().unwrap();
     assert_eq!(batch.changes.len(), 1);
     assert_eq!(batch.revision, revision);
@@ -264,7 +264,7 @@ fn coordination_on_a_full_disk_goes_back_to_what_is_kept() {
 const SLOW: Duration = Duration::from_millis(10);
 
 #[test]
-fn on_a_slow_disk_the_scripts_hold() {
+fn conformance_scripts_pass_on_a_slow_disk() {
     let directory = tempfile::tempdir().unwrap();
     let fault = CurrentFault::default();
     let file = |name: &str| faulty_file(&directory.path().join(name), &fault);

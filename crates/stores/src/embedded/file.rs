@@ -1,4 +1,4 @@
-//! One redb file: opening it, transactions that end in a definite way, and what its errors mean.
+//! One redb file: opening it, transactions with a definite outcome, and the translation of its errors.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,18 +7,18 @@ use std::path::Path;
 use elastin_protocol::store::StoreFailure;
 use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
 
-/// Numbers about the file itself.
+/// Metadata of the file itself.
 const FILE: TableDefinition<&str, u64> = TableDefinition::new("file");
 /// The format of all tables, in [`FILE`].
 const FORMAT: &str = "format";
 /// The format that this version writes.
 const FORMAT_NUMBER: u64 = 1;
-/// Counts the commits, in [`FILE`]: tells after a failed commit whether it is there.
+/// The number of commits, in [`FILE`]: shows after a failed commit whether it was applied.
 const COMMITS: &str = "commits";
-/// What redb may keep in memory. The stores' own working sets are small; the system caches the rest of the file.
+/// Size of redb's cache. The stores' working sets are small, and the operating system caches the rest of the file.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// Why a store's file can't be used. Nothing was changed in it.
+/// Why a store's file can't be opened. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has the file open.
@@ -35,20 +35,20 @@ pub enum OpenError {
         /// The format that it has.
         found: u64,
     },
-    /// The file or its disk fails; the reason says whether there is a point in trying again.
+    /// The file or its disk fails; the reason shows whether a retry is useful.
     #[error("`{path}` can't be opened: {failure}")]
     Failed {
         /// The file.
         path: String,
-        /// What went wrong.
+        /// The failure.
         failure: StoreFailure,
     },
 }
 
-/// Opens the database; called again after a failure that redb does not go on from.
+/// Opens the database; called again after a failure that redb can't continue from.
 pub(crate) type Opener = Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send>;
 
-/// What a transaction's work asks for at its end.
+/// How a transaction ends.
 pub(crate) enum End {
     /// Make the changes durable.
     Commit,
@@ -79,7 +79,7 @@ impl StoreFile {
         Self::open_with(&path.display().to_string(), Box::new(open))
     }
 
-    /// Like [`StoreFile::open`], with another way to get at the database.
+    /// Like [`StoreFile::open`], with a custom opener.
     pub(crate) fn open_with(path: &str, open: Opener) -> Result<Self, OpenError> {
         let path = path.to_owned();
         let database = match guarded(&open) {
@@ -103,7 +103,7 @@ impl StoreFile {
         }
     }
 
-    /// The format of the file, which a new file gets here.
+    /// Returns the format of the file; a new file gets the current one.
     fn check_format(&mut self) -> Result<u64, StoreFailure> {
         let (format, commits) = self.transact(|transaction| {
             let mut table = transaction.open_table(FILE).map_err(|error| failure(error.into()))?;
@@ -120,7 +120,7 @@ impl StoreFile {
         Ok(format)
     }
 
-    /// Does `work` in a transaction. With `Err`, nothing of it is in the file, unless the failure says otherwise.
+    /// Runs `work` in a transaction. After an error the file is unchanged, unless the failure says otherwise.
     pub(crate) fn transact<R>(
         &mut self,
         work: impl FnOnce(&WriteTransaction) -> Result<(R, End), StoreFailure>,
@@ -129,9 +129,8 @@ impl StoreFile {
             Some(database) => database,
             None => guarded(&self.open)?.map_err(|error| failure(error.into()))?,
         };
-        // A damaged file can make redb panic in any place, so all that touches it is guarded. If the work fails, the
-        // transaction is dropped with all its changes, and the database with it: redb refuses to go on after a failed
-        // write, and opens in a good state again.
+        // A damaged file can make redb panic anywhere, so every access is guarded. If the work fails, the transaction
+        // and the database are dropped: redb refuses to continue after a failed write, and reopens in a good state.
         let (transaction, result, end) = guarded(|| {
             let transaction = database.begin_write().map_err(|error| failure(error.into()))?;
             let (result, end) = work(&transaction)?;
@@ -152,7 +151,7 @@ impl StoreFile {
         Ok(result)
     }
 
-    /// Finds out whether a commit that failed is in the file after all.
+    /// Determines whether a failed commit was applied after all.
     fn settle(&mut self, failure: StoreFailure) -> StoreFailure {
         let found = self.transact(|transaction| {
             let table = transaction
@@ -164,9 +163,9 @@ impl StoreFile {
             Ok(commits) if commits == self.commits => return failure,
             Ok(commits) => {
                 self.commits = commits;
-                "the file shows the commit, but the disk may not have it"
+                "the commit is visible in the file but may not be durable"
             }
-            Err(_) => "the file can't be read again",
+            Err(_) => "the file can't be read to find out whether the commit was applied",
         };
         let reason = format!("{failure}; {doubt}");
         StoreFailure::Interrupted { reason }
@@ -192,7 +191,7 @@ pub(crate) fn builder() -> redb::Builder {
     builder
 }
 
-/// Makes it durable that a new file exists.
+/// Makes the directory entry of a new file durable.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -201,7 +200,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     std::fs::File::open(directory)?.sync_all()
 }
 
-/// Turns a panic, which is how redb may meet a damaged file, into a failure.
+/// Turns a panic of redb, its reaction to some kinds of damage, into a failure.
 fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, StoreFailure> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let message = panic
@@ -209,12 +208,12 @@ fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, StoreFailure> {
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("no message");
-        let what = format!("reading it ended in a panic: {message}");
+        let what = format!("redb panicked while accessing the file: {message}");
         StoreFailure::Corrupt { what }
     })
 }
 
-/// What an error of redb means for the caller of a store.
+/// Translates an error of redb for the callers of a store.
 pub(crate) fn failure(error: redb::Error) -> StoreFailure {
     match error {
         redb::Error::Io(error) => io_failure(&error),
@@ -225,7 +224,7 @@ pub(crate) fn failure(error: redb::Error) -> StoreFailure {
     }
 }
 
-/// Like [`failure`], for the errors of reading and writing rows.
+/// Like [`failure`], for errors of reading and writing rows.
 pub(crate) fn storage_failure(error: redb::StorageError) -> StoreFailure {
     failure(error.into())
 }

@@ -1,12 +1,11 @@
-//! Stores in files of this machine (redb): durable before a write is acknowledged, with one commit for all the requests
-//! that wait.
+//! Stores in local files (redb), durable before a write is acknowledged. One commit covers all queued requests.
 //!
 //! ```text
 //!   requests ──► worker ──► batch ──► model of elastin-protocol over redb tables ──► commit (fsync) ──► replies
 //! ```
 //!
 //! Each store has its own file and thread, so that a slow write of state does not delay a lease. Every row has a
-//! checksum: a damaged one fails the requests that need it, and no others.
+//! checksum: a damaged row fails only the requests that need it.
 
 mod coordination;
 mod file;

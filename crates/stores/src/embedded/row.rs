@@ -1,14 +1,14 @@
-//! How rows look in a file. A change here is a change of the file's format.
+//! The layout of rows in a file. A change here changes the file format.
 
 use bytes::Bytes;
 use elastin_protocol::store::StoreFailure;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The bytes that a row's checksum takes, before its content.
+/// The length of the checksum in front of a row's content.
 const CHECKSUM_BYTES: usize = 4;
 
-/// A row of raw bytes with its checksum, which covers the key too: a row under a wrong key is damaged as well.
+/// Prefixes raw bytes with their checksum. It covers the key too, so a row under a wrong key counts as damaged.
 pub(crate) fn seal(key: &[u8], content: &[u8]) -> Vec<u8> {
     let mut row = Vec::with_capacity(CHECKSUM_BYTES + content.len());
     row.extend(checksum(key, content).to_le_bytes());
@@ -16,7 +16,7 @@ pub(crate) fn seal(key: &[u8], content: &[u8]) -> Vec<u8> {
     row
 }
 
-/// The content of a row, if it is what was written.
+/// Verifies a row's checksum and returns its content.
 pub(crate) fn unseal<'a>(table: &str, key: &[u8], row: &'a [u8]) -> Result<&'a [u8], StoreFailure> {
     match row.split_first_chunk::<CHECKSUM_BYTES>() {
         Some((sum, content)) if u32::from_le_bytes(*sum) == checksum(key, content) => Ok(content),
@@ -32,19 +32,19 @@ fn checksum(key: &[u8], content: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A row that holds a value.
+/// Encodes a value as a row.
 pub(crate) fn encode(key: &[u8], value: &impl Serialize) -> Vec<u8> {
     let content = postcard::to_stdvec(value).expect("rows are plain data");
     seal(key, &content)
 }
 
-/// The value that a row holds.
+/// Decodes the value of a row.
 pub(crate) fn decode<V: DeserializeOwned>(table: &str, key: &[u8], row: &[u8]) -> Result<V, StoreFailure> {
     let content = unseal(table, key, row)?;
     postcard::from_bytes(content).map_err(|_| damaged(table, key))
 }
 
-/// The raw bytes that a row holds.
+/// Returns the raw bytes of a row.
 pub(crate) fn content(table: &str, key: &[u8], row: &[u8]) -> Result<Bytes, StoreFailure> {
     unseal(table, key, row).map(Bytes::copy_from_slice)
 }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn any_flipped_bit_is_found() {
+    fn any_flipped_bit_is_detected() {
         let row = encode(b"key", &(7_u64, "text"));
         assert_eq!(decode::<(u64, String)>("t", b"key", &row), Ok((7, "text".into())));
         for bit in 0..row.len() * 8 {

@@ -12,14 +12,14 @@ use super::state_tables::RedbTables;
 use crate::state_engine::{self, StateBacking, StateEngine, StateJob, StateResult};
 use crate::worker::Worker;
 
-/// A state store in a file. All requests that wait are carried out in one transaction, so the rate of durable writes
-/// grows with the number of writers. Dropping it ends what was submitted and closes the file.
+/// A state store in a file. One transaction executes all queued requests, so the rate of durable writes grows with the
+/// number of writers. Dropping it completes the submitted requests and closes the file.
 pub struct EmbeddedState {
     worker: Worker<StateJob>,
 }
 
 impl EmbeddedState {
-    /// Opens the file, or creates it.
+    /// Opens the file, or creates it if it does not exist.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         Self::start(StoreFile::open(path)?, &path.display().to_string())
@@ -49,7 +49,7 @@ impl StateStore for EmbeddedState {
 
 impl StateBacking for StoreFile {
     fn run(&mut self, now: Time, requests: Vec<StateRequest>) -> Vec<StateResult> {
-        // Kept apart to be read again if the writes before them can't be kept.
+        // Copies of the reads, to execute them again if the writes before them can't be persisted.
         let reads: Vec<Option<StateRequest>> = requests
             .iter()
             .map(|request| (!request.is_write()).then(|| request.clone()))
@@ -57,7 +57,7 @@ impl StateBacking for StoreFile {
         match run(self, now, requests) {
             Ok(results) => results,
             Err(failure) => {
-                tracing::error!(%failure, "state could not be kept");
+                tracing::error!(%failure, "failed to persist actor state");
                 reads
                     .into_iter()
                     .map(|read| read_again(self, now, read, &failure))
@@ -75,7 +75,7 @@ fn run(file: &mut StoreFile, now: Time, requests: Vec<StateRequest>) -> Result<V
     })
 }
 
-/// The outcome of one request of a batch that failed: a read gets what is there, a write the failure.
+/// The result of one request of a failed batch: a read is executed again, a write gets the failure.
 fn read_again(file: &mut StoreFile, now: Time, read: Option<StateRequest>, failure: &StoreFailure) -> StateResult {
     let Some(read) = read else {
         return Err(failure.clone().into());

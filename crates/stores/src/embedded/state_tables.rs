@@ -20,7 +20,7 @@ const STATES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("states");
 const VALUES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("values");
 const LOCKS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("locks");
 const NUMBERS: TableDefinition<&str, u64> = TableDefinition::new("numbers");
-/// The last version that was given out, in [`NUMBERS`].
+/// The last assigned version, in [`NUMBERS`].
 const LAST_VERSION: &str = "last_version";
 
 /// The tables of one transaction.
@@ -30,9 +30,9 @@ pub(crate) struct RedbTables<'t> {
     values: Rows<'t>,
     locks: Rows<'t>,
     numbers: Table<'t, &'static str, u64>,
-    /// Whether anything was changed.
+    /// Whether the transaction changed anything.
     changed: bool,
-    /// The first write that failed. The transaction must not be committed then: the write may be half there.
+    /// The first failed write. The transaction must not be committed then: the write may be partial.
     broken: Option<StoreFailure>,
 }
 
@@ -54,7 +54,7 @@ impl<'t> RedbTables<'t> {
         })
     }
 
-    /// Whether there is something to commit, or why nothing may be committed.
+    /// Whether there is anything to commit; an error if the transaction must not be committed.
     pub(crate) fn finish(self) -> Result<bool, StoreFailure> {
         match self.broken {
             Some(failure) => Err(failure),
@@ -62,12 +62,12 @@ impl<'t> RedbTables<'t> {
         }
     }
 
-    /// Gives every lock its whole time from now on: after a restart nobody knows how much of it had passed.
+    /// Gives every lock its full time to live from now on: the time that passed before a restart is unknown.
     pub(crate) fn restart_locks(&mut self, now: Time) -> Result<(), StoreFailure> {
         let mut restarted = Vec::new();
         for found in self.locks.iter().map_err(storage_failure)? {
             let (key, value) = found.map_err(storage_failure)?;
-            // A damaged lock is left to those who ask for it.
+            // A damaged lock fails the requests that need it, not the restart.
             if let Ok(lock) = row::decode::<LockRow>(self.locks.name(), key.value(), value.value()) {
                 let until = (now + lock.ttl).0;
                 restarted.push((key.value().to_vec(), LockRow { until, ..lock }));
@@ -83,8 +83,8 @@ impl<'t> RedbTables<'t> {
         Ok(())
     }
 
-    /// Notes a failed write.
-    fn wrote<R>(&mut self, result: Result<R, redb::StorageError>) -> Result<(), StoreFailure> {
+    /// Records the outcome of a write.
+    fn record_write<R>(&mut self, result: Result<R, redb::StorageError>) -> Result<(), StoreFailure> {
         self.changed = true;
         match result {
             Ok(_) => Ok(()),
@@ -110,7 +110,7 @@ struct LockRow {
     until: u64,
 }
 
-/// Reads a row and what it holds.
+/// Reads and decodes a row.
 fn read<V>(
     table: &Rows<'_>,
     key: &[u8],
@@ -141,7 +141,7 @@ impl StateTables for RedbTables<'_> {
         let key = keys::actor_key(actor);
         let row = row::encode(&key, &ActorRow { epoch, claimer });
         let result = write(&mut self.actors, &key, Some(row));
-        self.wrote(result)
+        self.record_write(result)
     }
 
     fn state(&self, actor: &ActorId) -> Result<Option<Bytes>, StoreFailure> {
@@ -152,7 +152,7 @@ impl StateTables for RedbTables<'_> {
         let key = keys::actor_key(actor);
         let row = state.map(|state| row::seal(&key, &state));
         let result = write(&mut self.states, &key, row);
-        self.wrote(result)
+        self.record_write(result)
     }
 
     fn value(&self, key: &ValueKey) -> Result<Option<Versioned>, StoreFailure> {
@@ -163,7 +163,7 @@ impl StateTables for RedbTables<'_> {
         let key = keys::value_key(key);
         let row = value.map(|value| row::encode(&key, &value));
         let result = write(&mut self.values, &key, row);
-        self.wrote(result)
+        self.record_write(result)
     }
 
     fn scan(
@@ -171,7 +171,7 @@ impl StateTables for RedbTables<'_> {
         space: Space,
         from: &[u8],
         until: Option<&[u8]>,
-        visit: &mut dyn FnMut(Bytes, Versioned) -> bool,
+        accept: &mut dyn FnMut(Bytes, Versioned) -> bool,
     ) -> Result<(), StoreFailure> {
         let prefix = keys::space_prefix(space);
         let first = [prefix.as_slice(), from].concat();
@@ -185,7 +185,7 @@ impl StateTables for RedbTables<'_> {
                 break;
             }
             let value = row::decode(self.values.name(), key, value.value())?;
-            if !visit(Bytes::copy_from_slice(name), value) {
+            if !accept(Bytes::copy_from_slice(name), value) {
                 break;
             }
         }
@@ -208,14 +208,14 @@ impl StateTables for RedbTables<'_> {
             row::encode(&key, &LockRow { token, ttl, until })
         });
         let result = write(&mut self.locks, &key, row);
-        self.wrote(result)
+        self.record_write(result)
     }
 
     fn next_version(&mut self) -> Result<Version, StoreFailure> {
         let last = self.numbers.get(LAST_VERSION).map_err(storage_failure)?;
         let next = last.map_or(0, |last| last.value()) + 1;
         let result = self.numbers.insert(LAST_VERSION, next).map(drop);
-        self.wrote(result)?;
+        self.record_write(result)?;
         Ok(Version(next))
     }
 }
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn rows_are_a_format() {
-        // A change here needs a new format number, and code that still reads the old one.
+        // A change here needs a new format number and code that still reads the old one.
         let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
         let transaction = database.begin_write().unwrap();
         let mut tables = RedbTables::open(&transaction).unwrap();

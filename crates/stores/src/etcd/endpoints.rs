@@ -1,4 +1,4 @@
-//! The servers of an etcd cluster, one of which is spoken to at a time: the next one when it does not answer.
+//! The servers of an etcd cluster. The client uses one server at a time and fails over to the next.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,51 +11,51 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, ConnectError, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-/// How long a server may take to accept a connection. A cluster is near; one that takes longer is as good as gone.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often an idle connection is probed: etcd closes the connections of clients that do it more often.
-const PROBE_EVERY: Duration = Duration::from_secs(6);
-/// How long an answer to a probe may take.
-const PROBE_TIME_MAX: Duration = Duration::from_secs(2);
-/// The largest answer: what a range may have, with the largest value on top and what is around it.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// The connect timeout. etcd is expected nearby, so a server that needs longer counts as down.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The interval of keep-alive pings. etcd closes the connections of clients that ping more often.
+const PING_INTERVAL: Duration = Duration::from_secs(6);
+/// The timeout of a keep-alive ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// The largest response: a full range plus one value of the largest size, with its framing.
+const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
-/// Why a server did not do what was asked.
+/// Why a call failed.
 #[derive(Debug)]
-pub(super) enum CallFailed {
-    /// It has certainly not done it, and will not: another one may be asked.
-    NotDone(String),
-    /// It may have done it.
-    InDoubt(String),
-    /// It has refused, as every other would.
-    Refused(Status),
+pub(super) enum CallError {
+    /// The request was certainly not applied: another server may be tried.
+    NotApplied(String),
+    /// The request may have been applied.
+    MaybeApplied(String),
+    /// The server rejected the request, as every other server would.
+    Rejected(Status),
 }
 
 /// The servers of an etcd cluster.
 pub(super) struct Endpoints {
     servers: Vec<Endpoint>,
-    /// Connections by server. One that has failed is dropped, and dialled anew when its turn comes.
+    /// Connections by server. A failed one is dropped, and dialled again when that server becomes the current one.
     channels: Mutex<Vec<Option<Channel>>>,
-    /// The server that is spoken to. Watches follow it, because a server that answers nobody says nothing to them.
+    /// The server in use. Watches follow it, because a partitioned server sends them nothing.
     current: watch::Sender<usize>,
-    answer_time_max: Duration,
+    response_timeout: Duration,
 }
 
-/// A connection to the server of this number.
+/// A connection to the server with this index.
 pub(super) struct Connection {
     pub(super) server: usize,
     channel: Channel,
 }
 
 impl Endpoints {
-    pub(super) fn new(servers: Vec<Endpoint>, answer_time_max: Duration) -> Self {
+    pub(super) fn new(servers: Vec<Endpoint>, response_timeout: Duration) -> Self {
         let servers: Vec<Endpoint> = servers
             .into_iter()
             .map(|server| {
                 server
-                    .connect_timeout(CONNECT_TIME_MAX)
-                    .http2_keep_alive_interval(PROBE_EVERY)
-                    .keep_alive_timeout(PROBE_TIME_MAX)
+                    .connect_timeout(CONNECT_TIMEOUT)
+                    .http2_keep_alive_interval(PING_INTERVAL)
+                    .keep_alive_timeout(PING_TIMEOUT)
                     .keep_alive_while_idle(true)
             })
             .collect();
@@ -63,7 +63,7 @@ impl Endpoints {
             channels: Mutex::new(vec![None; servers.len()]),
             servers,
             current: watch::Sender::new(0),
-            answer_time_max,
+            response_timeout,
         }
     }
 
@@ -71,13 +71,13 @@ impl Endpoints {
         self.servers.len()
     }
 
-    /// Tells when another server is spoken to.
-    pub(super) fn followed(&self) -> watch::Receiver<usize> {
+    /// Notifies of changes of the current server.
+    pub(super) fn subscribe(&self) -> watch::Receiver<usize> {
         self.current.subscribe()
     }
 
-    /// A connection to the current server. If there is none, the next one becomes the current one.
-    pub(super) async fn connection(&self) -> Result<Connection, CallFailed> {
+    /// Returns a connection to the current server. If dialling fails, the next server becomes the current one.
+    pub(super) async fn connection(&self) -> Result<Connection, CallError> {
         let server = *self.current.borrow();
         if let Some(channel) = self.channels.lock()[server].clone() {
             return Ok(Connection { server, channel });
@@ -88,14 +88,14 @@ impl Endpoints {
                 Ok(Connection { server, channel })
             }
             Err(error) => {
-                self.failed(server);
-                Err(self.named(server, CallFailed::NotDone(told(&error))))
+                self.fail_over(server);
+                Err(self.with_server(server, CallError::NotApplied(describe(&error))))
             }
         }
     }
 
-    /// A server does not answer: turn to the next one, unless somebody has already.
-    pub(super) fn failed(&self, server: usize) {
+    /// Fails over to the next server, unless another caller already has.
+    pub(super) fn fail_over(&self, server: usize) {
         self.channels.lock()[server] = None;
         let next = (server + 1) % self.servers.len();
         self.current.send_if_modified(|current| {
@@ -107,74 +107,74 @@ impl Endpoints {
         });
     }
 
-    /// One question to the current server. A server that does not answer is left for the next one.
-    pub(super) async fn ask<Q, A>(&self, path: &'static str, question: Q) -> Result<A, CallFailed>
+    /// One unary call to the current server, with failover for later calls.
+    pub(super) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, CallError>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
         let connection = self.connection().await?;
-        let asked = timeout(self.answer_time_max, connection.ask(path, question)).await;
-        self.judge(connection.server, asked.unwrap_or_else(|_| Err(late())))
+        let outcome = timeout(self.response_timeout, connection.call(path, request)).await;
+        self.conclude(connection.server, outcome.unwrap_or_else(|_| Err(timed_out())))
     }
 
-    /// One question on a stream of its own, and its first answer.
-    pub(super) async fn ask_streaming<Q, A>(&self, path: &'static str, question: Q) -> Result<A, CallFailed>
+    /// Opens a stream for one request and returns its first response.
+    pub(super) async fn call_streaming<Q, A>(&self, path: &'static str, request: Q) -> Result<A, CallError>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
         let connection = self.connection().await?;
         let first = async {
-            let questions = tokio_stream::once(question);
-            let mut answers = connection.stream(path, questions).await?;
-            let answer = answers.message().await?;
-            answer.ok_or_else(|| Status::unavailable("the stream ended without an answer"))
+            let requests = tokio_stream::once(request);
+            let mut responses = connection.stream(path, requests).await?;
+            let response = responses.message().await?;
+            response.ok_or_else(|| Status::unavailable("the stream ended without a response"))
         };
-        let asked = timeout(self.answer_time_max, first).await;
-        self.judge(connection.server, asked.unwrap_or_else(|_| Err(late())))
+        let outcome = timeout(self.response_timeout, first).await;
+        self.conclude(connection.server, outcome.unwrap_or_else(|_| Err(timed_out())))
     }
 
-    /// What an answer says about the request, and about the server.
-    fn judge<A>(&self, server: usize, answer: Result<A, Status>) -> Result<A, CallFailed> {
-        let failed = match answer {
-            Ok(answer) => return Ok(answer),
+    /// Classifies the outcome of a call, and fails over unless the server rejected the request.
+    fn conclude<A>(&self, server: usize, response: Result<A, Status>) -> Result<A, CallError> {
+        let error = match response {
+            Ok(response) => return Ok(response),
             Err(status) => classify(status),
         };
-        if !matches!(failed, CallFailed::Refused(_)) {
-            self.failed(server);
+        if !matches!(error, CallError::Rejected(_)) {
+            self.fail_over(server);
         }
-        Err(self.named(server, failed))
+        Err(self.with_server(server, error))
     }
 
-    /// The same failure, with the name of the server, so that whoever reads of it knows where to look.
-    fn named(&self, server: usize, failed: CallFailed) -> CallFailed {
+    /// Adds the name of the server to a failure.
+    fn with_server(&self, server: usize, error: CallError) -> CallError {
         let uri = self.servers[server].uri().to_string();
         let name = uri.trim_end_matches('/');
-        match failed {
-            CallFailed::NotDone(reason) => CallFailed::NotDone(format!("{name}: {reason}")),
-            CallFailed::InDoubt(reason) => CallFailed::InDoubt(format!("{name}: {reason}")),
-            CallFailed::Refused(status) => CallFailed::Refused(status),
+        match error {
+            CallError::NotApplied(reason) => CallError::NotApplied(format!("{name}: {reason}")),
+            CallError::MaybeApplied(reason) => CallError::MaybeApplied(format!("{name}: {reason}")),
+            CallError::Rejected(status) => CallError::Rejected(status),
         }
     }
 }
 
-fn late() -> Status {
-    Status::deadline_exceeded("no answer in time")
+fn timed_out() -> Status {
+    Status::deadline_exceeded("no response in time")
 }
 
-/// What an error says about the request: whether it was carried out, and whether another server would do better.
-fn classify(status: Status) -> CallFailed {
+/// Determines from an error whether the request was applied and whether another server could succeed.
+fn classify(status: Status) -> CallError {
     let mut source = status.source();
     while let Some(error) = source {
         if error.is::<ConnectError>() {
-            return CallFailed::NotDone(told(&status));
+            return CallError::NotApplied(describe(&status));
         }
         source = error.source();
     }
     match status.code() {
-        // Said before anything is done, unlike "request timed out", which has the same code.
-        Code::Unavailable if status.message() == NO_LEADER => CallFailed::NotDone(status.message().to_owned()),
+        // etcd returns this before doing anything, unlike "request timed out", which has the same code.
+        Code::Unavailable if status.message() == NO_LEADER => CallError::NotApplied(status.message().to_owned()),
         Code::NotFound
         | Code::InvalidArgument
         | Code::ResourceExhausted
@@ -182,15 +182,15 @@ fn classify(status: Status) -> CallFailed {
         | Code::FailedPrecondition
         | Code::PermissionDenied
         | Code::Unauthenticated
-        | Code::Unimplemented => CallFailed::Refused(status),
-        _ => CallFailed::InDoubt(told(&status)),
+        | Code::Unimplemented => CallError::Rejected(status),
+        _ => CallError::MaybeApplied(describe(&status)),
     }
 }
 
 const NO_LEADER: &str = "etcdserver: no leader";
 
-/// An error with its causes, for people. A cause that says the same again is left out.
-fn told(error: &dyn Error) -> String {
+/// Formats an error with its causes. A cause that repeats the text before it is left out.
+fn describe(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -204,22 +204,22 @@ fn told(error: &dyn Error) -> String {
 }
 
 impl Connection {
-    async fn ask<Q, A>(&self, path: &'static str, question: Q) -> Result<A, Status>
+    async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
         let mut client = self.client().await?;
         let codec = ProstCodec::<Q, A>::default();
-        let answer = client.unary(with_leader(question), parsed(path), codec).await?;
-        Ok(answer.into_inner())
+        let response = client.unary(require_leader(request), parse(path), codec).await?;
+        Ok(response.into_inner())
     }
 
-    /// Opens a stream of questions and answers.
+    /// Opens a bidirectional stream.
     pub(super) async fn stream<Q, A>(
         &self,
         path: &'static str,
-        questions: impl tokio_stream::Stream<Item = Q> + Send + 'static,
+        requests: impl tokio_stream::Stream<Item = Q> + Send + 'static,
     ) -> Result<Streaming<A>, Status>
     where
         Q: Message + 'static,
@@ -227,28 +227,28 @@ impl Connection {
     {
         let mut client = self.client().await?;
         let codec = ProstCodec::<Q, A>::default();
-        let answers = client.streaming(with_leader(questions), parsed(path), codec).await?;
-        Ok(answers.into_inner())
+        let responses = client.streaming(require_leader(requests), parse(path), codec).await?;
+        Ok(responses.into_inner())
     }
 
     async fn client(&self) -> Result<tonic::client::Grpc<Channel>, Status> {
-        let mut client = tonic::client::Grpc::new(self.channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+        let mut client = tonic::client::Grpc::new(self.channel.clone()).max_decoding_message_size(RESPONSE_BYTES_MAX);
         client
             .ready()
             .await
-            .map_err(|error| Status::unavailable(told(&error)))?;
+            .map_err(|error| Status::unavailable(describe(&error)))?;
         Ok(client)
     }
 }
 
-/// A request that a server without a leader refuses at once, instead of keeping it until there is one.
-fn with_leader<Q>(question: Q) -> Request<Q> {
-    let mut request = Request::new(question);
-    let yes = "true".parse().expect("it is plain text");
+/// Makes a server without a leader reject the request immediately instead of holding it until there is one.
+fn require_leader<Q>(request: Q) -> Request<Q> {
+    let mut request = Request::new(request);
+    let yes = "true".parse().expect("it is valid ASCII");
     request.metadata_mut().insert("hasleader", yes);
     request
 }
 
-fn parsed<P: std::str::FromStr<Err: std::fmt::Debug>>(path: &'static str) -> P {
-    path.parse().expect("the paths of etcd's calls are valid")
+fn parse<P: std::str::FromStr<Err: std::fmt::Debug>>(path: &'static str) -> P {
+    path.parse().expect("the paths of etcd's methods are valid")
 }

@@ -1,8 +1,8 @@
-//! The messages of etcd's version 3 interface that coordination needs, with the fields it needs.
+//! The messages and fields of etcd's v3 API that coordination uses.
 //!
-//! Written out by hand: they have not changed since etcd 3.0, and so nothing has to be installed to build this crate.
+//! Written by hand, so that building this crate needs no protobuf compiler. They have not changed since etcd 3.0.
 
-/// Of which revision an answer is.
+/// Carries the revision of a response.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Header {
     #[prost(int64, tag = "3")]
@@ -75,7 +75,7 @@ pub(super) enum Op {
     Delete(DeleteRangeRequest),
 }
 
-/// What came of an operation. Only reads have something to say.
+/// The result of an operation. Only reads return data.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
@@ -143,18 +143,18 @@ pub(super) struct LeaseGrantRequest {
     pub(super) ttl: i64,
 }
 
-/// The answer to a grant and to a sign of life. A time to live of 0 means that there is no such lease.
+/// The response to a grant and to a keep-alive. A time to live of 0 means that there is no such lease.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(super) struct LeaseAnswer {
+pub(super) struct LeaseResponse {
     #[prost(int64, tag = "2")]
     pub(super) id: i64,
     #[prost(int64, tag = "3")]
     pub(super) ttl: i64,
 }
 
-/// Names a lease: to revoke it, or to keep it alive.
+/// Identifies a lease to revoke or to keep alive.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(super) struct LeaseName {
+pub(super) struct LeaseIdRequest {
     #[prost(int64, tag = "1")]
     pub(super) id: i64,
 }

@@ -1,13 +1,13 @@
 //! Coordination by an etcd cluster.
 //!
 //! ```text
-//!   submit ──► queue (bounded) ──► one task, one request after another ──► the server that answers
-//!   signs of life ──► a task each: they must not wait behind a request that hangs
+//!   submit ──► queue (bounded) ──► one task, requests in order ──► the current server
+//!   keep-alives ──► a task each: they must not wait behind a request that hangs
 //!   watches ──────► a task and a stream each
 //! ```
 //!
-//! One server is spoken to at a time, and left for the next when it does not answer. A request that certainly was not
-//! carried out is put to every server once; one that may have been is only if doing it twice does no harm.
+//! The client uses one server at a time and fails over to the next. A request that was certainly not applied is tried
+//! once on every server; one that may have been applied only if it is idempotent.
 
 mod endpoints;
 mod messages;
@@ -25,28 +25,28 @@ use tokio::sync::{Semaphore, mpsc};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
-use endpoints::{CallFailed, Endpoints};
-use messages::{LeaseAnswer, LeaseGrantRequest, LeaseName, LeaseRevokeResponse};
+use endpoints::{CallError, Endpoints};
+use messages::{LeaseGrantRequest, LeaseIdRequest, LeaseResponse, LeaseRevokeResponse};
 use translate::Namespace;
-use watching::Watching;
+use watching::WatchTask;
 
 use crate::tls::StoreTls;
 
-/// How many requests may wait: coordination is asked a few times a second, so more than this is a fault elsewhere.
+/// The most queued requests. Coordination sees a few requests a second, so a longer queue means a fault elsewhere.
 const QUEUE_MAX: usize = 10_000;
-/// How many signs of life may be under way: some for each lease of a process.
+/// The most concurrent keep-alives: some for each lease of a process.
 const KEEP_ALIVES_MAX: usize = 64;
-/// How long a server may take to answer before the next one is asked. Longer than an election of a leader takes.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+/// The response timeout before the next server is tried. Longer than a leader election takes.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How to reach an etcd cluster.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdConfig {
-    /// Its servers, such as `http://10.0.0.1:2379`. The more are named, the more may be lost.
+    /// Its servers, such as `http://10.0.0.1:2379`. With more of them named, more may fail.
     pub endpoints: Vec<String>,
     /// The name of the Elastin cluster; its keys are below `elastin/NAME/`.
     pub cluster: String,
-    /// Certificates, if the servers are named with `https`.
+    /// Certificates, if the addresses start with `https`.
     pub tls: Option<StoreTls>,
 }
 
@@ -54,26 +54,26 @@ pub struct EtcdConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
     /// No server was named.
-    #[error("no etcd server is named")]
+    #[error("no etcd server is given: name at least one")]
     NoEndpoint,
     /// An address or a certificate is not valid.
-    #[error("`{endpoint}` is not an etcd server that can be reached: {reason}")]
+    #[error("`{endpoint}` is not an etcd server's address: {reason}")]
     Invalid {
         /// The address as it was given.
         endpoint: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 }
 
 /// Coordination by an etcd cluster.
 pub struct EtcdCoordination {
-    shared: Arc<Shared>,
-    queue: mpsc::Sender<Waiting>,
+    client: Arc<EtcdClient>,
+    queue: mpsc::Sender<QueuedRequest>,
     runtime: tokio::runtime::Handle,
 }
 
-struct Shared {
+struct EtcdClient {
     endpoints: Arc<Endpoints>,
     namespace: Namespace,
     keep_alives: Arc<Semaphore>,
@@ -81,14 +81,14 @@ struct Shared {
 
 type CoordinationDone = Done<CoordinationReply, CoordinationError>;
 
-struct Waiting {
+struct QueuedRequest {
     request: CoordinationRequest,
     done: CoordinationDone,
 }
 
 impl EtcdCoordination {
-    /// Coordination by this cluster. Its servers are first dialled when they are needed. Must be called inside a tokio
-    /// runtime, whose tasks do the work.
+    /// Creates a client of this cluster. It dials servers on demand. Must be called inside a tokio runtime, whose tasks
+    /// do the work.
     pub fn new(config: &EtcdConfig) -> Result<Self, EtcdError> {
         if config.endpoints.is_empty() {
             return Err(EtcdError::NoEndpoint);
@@ -98,20 +98,20 @@ impl EtcdCoordination {
             .iter()
             .map(|endpoint| server(endpoint, config.tls.as_ref()))
             .collect::<Result<Vec<_>, _>>()?;
-        let shared = Arc::new(Shared {
-            endpoints: Arc::new(Endpoints::new(servers, ANSWER_TIME_MAX)),
+        let client = Arc::new(EtcdClient {
+            endpoints: Arc::new(Endpoints::new(servers, RESPONSE_TIMEOUT)),
             namespace: Namespace::of(&config.cluster),
             keep_alives: Arc::new(Semaphore::new(KEEP_ALIVES_MAX)),
         });
-        let (queue, mut waiting) = mpsc::channel::<Waiting>(QUEUE_MAX);
+        let (queue, mut queued) = mpsc::channel::<QueuedRequest>(QUEUE_MAX);
         let runtime = tokio::runtime::Handle::current();
-        let serving = Arc::clone(&shared);
+        let executor = Arc::clone(&client);
         runtime.spawn(async move {
-            while let Some(Waiting { request, done }) = waiting.recv().await {
-                done(serving.serve(request).await);
+            while let Some(QueuedRequest { request, done }) = queued.recv().await {
+                done(executor.execute(request).await);
             }
         });
-        Ok(Self { shared, queue, runtime })
+        Ok(Self { client, queue, runtime })
     }
 }
 
@@ -137,27 +137,27 @@ fn server(endpoint: &str, tls: Option<&StoreTls>) -> Result<Endpoint, EtcdError>
 impl Coordination for EtcdCoordination {
     fn submit(&self, request: CoordinationRequest, done: CoordinationDone) {
         if let CoordinationRequest::KeepAlive { lease } = request {
-            let shared = Arc::clone(&self.shared);
-            let Ok(permit) = Arc::clone(&self.shared.keep_alives).try_acquire_owned() else {
+            let client = Arc::clone(&self.client);
+            let Ok(permit) = Arc::clone(&self.client.keep_alives).try_acquire_owned() else {
                 return done(Err(StoreFailure::Overloaded.into()));
             };
             self.runtime.spawn(async move {
-                done(shared.keep_alive(lease).await);
+                done(client.keep_alive(lease).await);
                 drop(permit);
             });
             return;
         }
-        match self.queue.try_send(Waiting { request, done }) {
+        match self.queue.try_send(QueuedRequest { request, done }) {
             Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(waiting)) => (waiting.done)(Err(StoreFailure::Overloaded.into())),
-            Err(mpsc::error::TrySendError::Closed(waiting)) => (waiting.done)(Err(StoreFailure::Closed.into())),
+            Err(mpsc::error::TrySendError::Full(queued)) => (queued.done)(Err(StoreFailure::Overloaded.into())),
+            Err(mpsc::error::TrySendError::Closed(queued)) => (queued.done)(Err(StoreFailure::Closed.into())),
         }
     }
 
     fn watch(&self, prefix: String, from: Revision, sink: WatchSink) -> WatchGuard {
-        let watching = Watching {
-            endpoints: Arc::clone(&self.shared.endpoints),
-            namespace: self.shared.namespace.clone(),
+        let watching = WatchTask {
+            endpoints: Arc::clone(&self.client.endpoints),
+            namespace: self.client.namespace.clone(),
             prefix,
             next: from,
             sink,
@@ -167,15 +167,15 @@ impl Coordination for EtcdCoordination {
     }
 }
 
-/// Whether a request that may have been carried out can be put to another server.
+/// Whether a request that may have been applied can be retried on another server.
 #[derive(Clone, Copy, PartialEq)]
-enum Twice {
-    DoesNoHarm,
-    IsNotTheSame,
+enum Idempotence {
+    Idempotent,
+    NotIdempotent,
 }
 
-impl Shared {
-    async fn serve(&self, request: CoordinationRequest) -> Result<CoordinationReply, CoordinationError> {
+impl EtcdClient {
+    async fn execute(&self, request: CoordinationRequest) -> Result<CoordinationReply, CoordinationError> {
         match request {
             CoordinationRequest::Grant { ttl } => self.grant(ttl).await,
             CoordinationRequest::KeepAlive { lease } => self.keep_alive(lease).await,
@@ -183,14 +183,14 @@ impl Shared {
             CoordinationRequest::Commit(commit) => self.commit(commit).await,
             CoordinationRequest::Get { key } => {
                 let range = self.namespace.get(&key);
-                let ask = || self.endpoints.ask("/etcdserverpb.KV/Range", range.clone());
-                let response = self.go_round(Twice::DoesNoHarm, ask).await?;
+                let call = || self.endpoints.call("/etcdserverpb.KV/Range", range.clone());
+                let response = self.try_each_server(Idempotence::Idempotent, call).await?;
                 Ok(self.namespace.got(response)?)
             }
             CoordinationRequest::Range { prefix, after, limit } => {
                 let range = self.namespace.range(&prefix, after.as_deref(), limit);
-                let ask = || self.endpoints.ask("/etcdserverpb.KV/Range", range.clone());
-                let response = self.go_round(Twice::DoesNoHarm, ask).await?;
+                let call = || self.endpoints.call("/etcdserverpb.KV/Range", range.clone());
+                let response = self.try_each_server(Idempotence::Idempotent, call).await?;
                 Ok(self.namespace.entries(response, limit)?)
             }
         }
@@ -202,17 +202,20 @@ impl Shared {
         let grant = LeaseGrantRequest {
             ttl: i64::try_from(seconds).unwrap_or(i64::MAX),
         };
-        let ask = || self.endpoints.ask("/etcdserverpb.Lease/LeaseGrant", grant);
-        // A lease that nobody knows of ends by itself.
-        let LeaseAnswer { id, ttl } = self.go_round(Twice::DoesNoHarm, ask).await?;
+        let call = || self.endpoints.call("/etcdserverpb.Lease/LeaseGrant", grant);
+        // A lease that no client knows expires by itself.
+        let LeaseResponse { id, ttl } = self.try_each_server(Idempotence::Idempotent, call).await?;
         let (lease, ttl) = (LeaseId(id as u64), seconds_of(ttl));
         Ok(CoordinationReply::Granted { lease, ttl })
     }
 
     async fn keep_alive(&self, lease: LeaseId) -> Result<CoordinationReply, CoordinationError> {
-        let name = LeaseName { id: lease.0 as i64 };
-        let ask = || self.endpoints.ask_streaming("/etcdserverpb.Lease/LeaseKeepAlive", name);
-        let LeaseAnswer { ttl, .. } = self.go_round(Twice::DoesNoHarm, ask).await?;
+        let name = LeaseIdRequest { id: lease.0 as i64 };
+        let call = || {
+            self.endpoints
+                .call_streaming("/etcdserverpb.Lease/LeaseKeepAlive", name)
+        };
+        let LeaseResponse { ttl, .. } = self.try_each_server(Idempotence::Idempotent, call).await?;
         if ttl <= 0 {
             return Err(CoordinationError::LeaseUnknown);
         }
@@ -221,34 +224,38 @@ impl Shared {
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<CoordinationReply, CoordinationError> {
-        let name = LeaseName { id: lease.0 as i64 };
-        let ask = || self.endpoints.ask("/etcdserverpb.Lease/LeaseRevoke", name);
-        let LeaseRevokeResponse {} = self.go_round(Twice::IsNotTheSame, ask).await?;
+        let name = LeaseIdRequest { id: lease.0 as i64 };
+        let call = || self.endpoints.call("/etcdserverpb.Lease/LeaseRevoke", name);
+        let LeaseRevokeResponse {} = self.try_each_server(Idempotence::NotIdempotent, call).await?;
         Ok(CoordinationReply::Revoked)
     }
 
     async fn commit(&self, commit: Commit) -> Result<CoordinationReply, CoordinationError> {
         commit.check()?;
         let transaction = self.namespace.transaction(&commit);
-        let ask = || self.endpoints.ask("/etcdserverpb.KV/Txn", transaction.clone());
-        let response = self.go_round(Twice::IsNotTheSame, ask).await?;
+        let call = || self.endpoints.call("/etcdserverpb.KV/Txn", transaction.clone());
+        let response = self.try_each_server(Idempotence::NotIdempotent, call).await?;
         self.namespace.committed(&commit, response)
     }
 
-    /// Asks one server after another until one answers, each at most once.
-    async fn go_round<A, F>(&self, twice: Twice, ask: impl Fn() -> F) -> Result<A, CoordinationError>
+    /// Tries one server after another until one responds, each at most once.
+    async fn try_each_server<A, F>(
+        &self,
+        idempotence: Idempotence,
+        call: impl Fn() -> F,
+    ) -> Result<A, CoordinationError>
     where
-        F: Future<Output = Result<A, CallFailed>>,
+        F: Future<Output = Result<A, CallError>>,
     {
         let mut reasons = Vec::new();
         for _ in 0..self.endpoints.count() {
-            match ask().await {
-                Ok(answer) => return Ok(answer),
-                Err(CallFailed::Refused(status)) => return Err(refusal(&status)),
-                Err(CallFailed::InDoubt(reason)) if twice == Twice::IsNotTheSame => {
+            match call().await {
+                Ok(response) => return Ok(response),
+                Err(CallError::Rejected(status)) => return Err(rejection(&status)),
+                Err(CallError::MaybeApplied(reason)) if idempotence == Idempotence::NotIdempotent => {
                     return Err(StoreFailure::Interrupted { reason }.into());
                 }
-                Err(CallFailed::NotDone(reason) | CallFailed::InDoubt(reason)) => reasons.push(reason),
+                Err(CallError::NotApplied(reason) | CallError::MaybeApplied(reason)) => reasons.push(reason),
             }
         }
         let reason = reasons.join("; ");
@@ -260,8 +267,8 @@ fn seconds_of(ttl: i64) -> Duration {
     Duration::from_secs(ttl.unsigned_abs())
 }
 
-/// What a refusal of etcd means. Nothing was changed.
-fn refusal(status: &Status) -> CoordinationError {
+/// Translates a rejection by etcd. Nothing was changed.
+fn rejection(status: &Status) -> CoordinationError {
     let message = status.message();
     match status.code() {
         Code::NotFound if message.contains("lease") => CoordinationError::LeaseUnknown,

@@ -1,4 +1,4 @@
-//! Between coordination's requests and etcd's: keys live below the cluster's prefix, conditions become comparisons.
+//! Translation between coordination and etcd: keys get the cluster's prefix, conditions become comparisons.
 
 use bytes::Bytes;
 use elastin_protocol::store::{
@@ -11,7 +11,7 @@ use super::messages::{
     PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
 };
 
-/// Where a cluster's keys are in etcd, so that several clusters, and others, can share one.
+/// The key prefix of a cluster, so that several clusters and other applications can share one etcd.
 #[derive(Clone, Debug)]
 pub(super) struct Namespace(String);
 
@@ -24,10 +24,10 @@ impl Namespace {
         [self.0.as_bytes(), key.as_bytes()].concat()
     }
 
-    /// The first key after all that start with a prefix.
+    /// The first key after all keys with a prefix.
     pub(super) fn end_of(&self, prefix: &str) -> Vec<u8> {
         let mut end = self.key(prefix);
-        // The prefix is text, which has no byte 0xff: the last byte can always be raised.
+        // The prefix is UTF-8, which has no byte 0xff: the last byte can always be incremented.
         let last = end.last_mut().expect("a cluster's keys have a prefix");
         *last += 1;
         end
@@ -36,7 +36,7 @@ impl Namespace {
     fn strip(&self, key: &[u8]) -> Result<String, StoreFailure> {
         let text = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(&self.0));
         text.map(str::to_owned).ok_or_else(|| StoreFailure::Corrupt {
-            what: format!("the key {key:?} is not one of ours"),
+            what: format!("the key {key:?} is outside this cluster's prefix"),
         })
     }
 
@@ -52,7 +52,7 @@ impl Namespace {
 
     pub(super) fn change(&self, event: Event) -> Result<Change, StoreFailure> {
         let kv = event.kv.ok_or_else(|| StoreFailure::Corrupt {
-            what: "a change without a key".to_owned(),
+            what: "a change event has no key".to_owned(),
         })?;
         if event.kind == DELETED {
             let (key, revision) = (self.strip(&kv.key)?, revision(kv.mod_revision));
@@ -61,7 +61,7 @@ impl Namespace {
         self.entry(kv).map(Change::Put)
     }
 
-    /// Reads the keys of a prefix after a certain one. etcd takes a limit of 0 for none at all, so one is read then.
+    /// Reads the keys of a prefix after a certain one. etcd treats a limit of 0 as none, so at least 1 is requested.
     pub(super) fn range(&self, prefix: &str, after: Option<&str>, limit: u32) -> RangeRequest {
         let key = match after {
             Some(after) if after >= prefix => [&self.key(after)[..], &[0]].concat(),
@@ -87,7 +87,7 @@ impl Namespace {
         Ok(CoordinationReply::Got { entry, revision })
     }
 
-    /// What a range of etcd means when so many entries were wanted.
+    /// Translates a range response, cut to the requested number of entries.
     pub(super) fn entries(&self, response: RangeResponse, limit: u32) -> Result<CoordinationReply, StoreFailure> {
         let revision = revision_of(&response.header);
         let (mut entries, mut more, mut bytes) = (Vec::new(), response.more, 0);
@@ -107,7 +107,7 @@ impl Namespace {
         })
     }
 
-    /// A commit as etcd's transaction. If the comparisons fail it reads their keys, to say which one it was.
+    /// Translates a commit to a transaction. If a comparison fails it reads all keys, to report the failed condition.
     pub(super) fn transaction(&self, commit: &Commit) -> TxnRequest {
         let operation = |op| RequestOp { op: Some(op) };
         TxnRequest {
@@ -161,7 +161,7 @@ impl Namespace {
         }
     }
 
-    /// What came of a transaction.
+    /// Translates the response to a transaction.
     pub(super) fn committed(
         &self,
         commit: &Commit,
@@ -179,7 +179,7 @@ impl Namespace {
                 return Err(CoordinationError::ConditionFailed { key, current });
             }
         }
-        let what = "a commit failed although all its conditions hold".to_owned();
+        let what = "a transaction failed although all its conditions hold".to_owned();
         Err(StoreFailure::Corrupt { what }.into())
     }
 }

@@ -1,4 +1,4 @@
-//! A watch on an etcd cluster, which goes on at another server where it stopped.
+//! A watch on an etcd cluster, resumed on another server after a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::endpoints::Endpoints;
 use super::messages::{WatchCreateRequest, WatchRequest, WatchResponse};
 use super::translate::Namespace;
 
-/// How long to wait before the next server is asked after one has failed.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// The delay before the next server is tried.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-pub(super) struct Watching {
+pub(super) struct WatchTask {
     pub(super) endpoints: Arc<Endpoints>,
     pub(super) namespace: Namespace,
     pub(super) prefix: String,
@@ -24,39 +24,39 @@ pub(super) struct Watching {
     pub(super) sink: WatchSink,
 }
 
-/// Why a stream of changes ended.
-enum Ended {
-    /// Another server can go on.
-    Broken(String),
-    /// Nobody can.
-    For(CoordinationError),
+/// Why a watch stream ended.
+enum StreamEnd {
+    /// The watch can resume on another server.
+    Resumable(String),
+    /// The watch can't resume.
+    Fatal(CoordinationError),
 }
 
-impl Watching {
-    /// Delivers changes until it is dropped, or the watch can't go on.
+impl WatchTask {
+    /// Delivers changes until the task is dropped or the watch can't resume.
     pub(super) async fn run(mut self) {
-        let mut followed = self.endpoints.followed();
+        let mut current_server = self.endpoints.subscribe();
         loop {
-            followed.mark_unchanged();
+            current_server.mark_unchanged();
             let ended = match self.endpoints.connection().await {
                 Ok(connection) => {
                     let server = connection.server;
-                    let questions = tokio_stream::once(self.request()).chain(tokio_stream::pending());
-                    let ended = match connection.stream("/etcdserverpb.Watch/Watch", questions).await {
-                        Ok(stream) => self.follow(stream, &mut followed).await,
-                        Err(status) => Ended::Broken(status.to_string()),
+                    let requests = tokio_stream::once(self.request()).chain(tokio_stream::pending());
+                    let ended = match connection.stream("/etcdserverpb.Watch/Watch", requests).await {
+                        Ok(stream) => self.follow(stream, &mut current_server).await,
+                        Err(status) => StreamEnd::Resumable(status.to_string()),
                     };
-                    self.endpoints.failed(server);
+                    self.endpoints.fail_over(server);
                     ended
                 }
-                Err(failed) => Ended::Broken(format!("{failed:?}")),
+                Err(error) => StreamEnd::Resumable(format!("{error:?}")),
             };
             match ended {
-                Ended::Broken(reason) => {
-                    tracing::debug!(prefix = self.prefix, reason, "a watch goes on at another server");
-                    tokio::time::sleep(AGAIN_AFTER).await;
+                StreamEnd::Resumable(reason) => {
+                    tracing::debug!(prefix = self.prefix, reason, "resuming a watch on another server");
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
-                Ended::For(error) => return (self.sink)(Err(error)),
+                StreamEnd::Fatal(error) => return (self.sink)(Err(error)),
             }
         }
     }
@@ -74,12 +74,12 @@ impl Watching {
     async fn follow(
         &mut self,
         mut stream: tonic::Streaming<WatchResponse>,
-        followed: &mut watch::Receiver<usize>,
-    ) -> Ended {
+        current_server: &mut watch::Receiver<usize>,
+    ) -> StreamEnd {
         loop {
             let response = tokio::select! {
                 response = stream.message() => response,
-                _ = followed.changed() => return Ended::Broken("others have left this server".to_owned()),
+                _ = current_server.changed() => return StreamEnd::Resumable("the client failed over".to_owned()),
             };
             match self.deliver(response) {
                 Ok(()) => {}
@@ -88,18 +88,18 @@ impl Watching {
         }
     }
 
-    fn deliver(&mut self, response: Result<Option<WatchResponse>, Status>) -> Result<(), Ended> {
+    fn deliver(&mut self, response: Result<Option<WatchResponse>, Status>) -> Result<(), StreamEnd> {
         let response = match response {
             Ok(Some(response)) => response,
-            Ok(None) => return Err(Ended::Broken("the server ended the stream".to_owned())),
-            Err(status) => return Err(Ended::Broken(status.to_string())),
+            Ok(None) => return Err(StreamEnd::Resumable("the server ended the stream".to_owned())),
+            Err(status) => return Err(StreamEnd::Resumable(status.to_string())),
         };
         if response.compact_revision > 0 {
             let oldest = Revision(response.compact_revision as u64);
-            return Err(Ended::For(CoordinationError::Compacted { oldest }));
+            return Err(StreamEnd::Fatal(CoordinationError::Compacted { oldest }));
         }
         if response.canceled {
-            return Err(Ended::Broken("the server cancelled the watch".to_owned()));
+            return Err(StreamEnd::Resumable("the server cancelled the watch".to_owned()));
         }
         if response.events.is_empty() {
             return Ok(());
@@ -107,7 +107,7 @@ impl Watching {
         let changes = response.events.into_iter().map(|event| self.namespace.change(event));
         let changes = changes
             .collect::<Result<Vec<_>, StoreFailure>>()
-            .map_err(|failure| Ended::For(failure.into()))?;
+            .map_err(|failure| StreamEnd::Fatal(failure.into()))?;
         let revision = changes.last().expect("there is at least one").revision();
         self.next = revision.next();
         (self.sink)(Ok(WatchBatch { changes, revision }));

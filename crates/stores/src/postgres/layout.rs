@@ -1,30 +1,30 @@
-//! What is in the schema: whether it is what this version needs, and how it becomes that.
+//! The layout of the schema: whether it is current, and how to upgrade it.
 //!
-//! The schema says itself of which layout it is, so a connection to one that is up to date only reads. Servers of two versions
-//! may use one schema while a cluster is upgraded: each layout also says which servers can still work with it.
+//! The schema records its own layout, so connecting to a current one only reads. During a rolling upgrade servers of
+//! two versions use one schema: each layout also records the earliest version that can still use it.
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Row};
 
-/// Changing the schema excludes everybody else who does, by this number that nobody else uses.
+/// The advisory lock that serializes changes of the schema.
 const SCHEMA_LOCK: i64 = 0x656c_6173_7469_6e00;
 
-/// What makes a layout out of the one before it.
+/// Upgrades the previous layout to the next.
 #[derive(Debug)]
 struct Step {
     text: &'static str,
-    /// The earliest layout whose servers can work with the one that this makes.
+    /// The earliest layout whose servers can use the new one.
     usable_from: i32,
 }
 
-/// Layout 1 is what the first step makes, layout 2 what the second makes of it, and so on. A later version of Elastin adds a
-/// step; a step that is here is never changed, because there are schemas that have been through it.
+/// The first step creates layout 1, the second upgrades it to layout 2, and so on. A later version of Elastin appends a
+/// step. A released step never changes, because there are schemas it has been applied to.
 const STEPS: &[Step] = &[Step {
     text: include_str!("schema.sql"),
     usable_from: 1,
 }];
 
-/// Where a schema says of which layout it is.
+/// The table that records the layout of a schema.
 const MARKER: &str = "
     CREATE SCHEMA IF NOT EXISTS @schema@;
     CREATE TABLE IF NOT EXISTS @schema@.layout (
@@ -33,7 +33,7 @@ const MARKER: &str = "
         usable_from int     NOT NULL
     );";
 
-/// Of which layout a schema is.
+/// The recorded layout of a schema.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Layout {
     version: i32,
@@ -44,8 +44,8 @@ struct Layout {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LayoutError {
     #[error(
-        "a later version of Elastin has made the schema `{schema}` what it is: it has layout {found} and can be used by those \\
-         who know layout {usable_from}, and this one knows only {known}"
+        "the schema `{schema}` was upgraded by a later version of Elastin: its layout {found} can be used by versions \
+         that know layout {usable_from}, and this one knows only {known}; upgrade this server"
     )]
     TooNew {
         schema: String,
@@ -57,30 +57,30 @@ pub(super) enum LayoutError {
     Server(#[from] Error),
 }
 
-/// Whether the schema is as this version needs it. Only reads.
+/// Whether the schema has the layout that this version needs. Only reads.
 pub(super) async fn is_up_to_date(client: &Client, schema: &str) -> Result<bool, LayoutError> {
-    let found = match look(client, schema).await {
+    let found = match read_layout(client, schema).await {
         Err(error) if is_absent(&error) => None,
         found => found?,
     };
     Ok(missing(STEPS, found, schema)?.is_empty())
 }
 
-/// Makes the schema what this version needs, while nobody else does. Either all of it is done or nothing.
-pub(super) async fn bring_up_to_date(client: &Client, schema: &str) -> Result<(), LayoutError> {
+/// Upgrades the schema to the layout that this version needs, atomically and one client at a time.
+pub(super) async fn upgrade(client: &Client, schema: &str) -> Result<(), LayoutError> {
     let begin = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({SCHEMA_LOCK}); {}",
-        named(MARKER, schema)
+        with_schema(MARKER, schema)
     );
     client.batch_execute(&begin).await?;
-    // Somebody else may have done it meanwhile.
-    let found = look(client, schema).await?;
+    // Another client may have upgraded it meanwhile.
+    let found = read_layout(client, schema).await?;
     let missing = missing(STEPS, found, schema)?;
     for step in missing {
-        client.batch_execute(&named(step.text, schema)).await?;
+        client.batch_execute(&with_schema(step.text, schema)).await?;
     }
     if let Some(last) = missing.last() {
-        let mark = named(
+        let mark = with_schema(
             "INSERT INTO @schema@.layout (version, usable_from) VALUES ($1, $2)
              ON CONFLICT (one_row) DO UPDATE SET version = excluded.version, usable_from = excluded.usable_from",
             schema,
@@ -92,18 +92,18 @@ pub(super) async fn bring_up_to_date(client: &Client, schema: &str) -> Result<()
     Ok(client.batch_execute("COMMIT").await?)
 }
 
-async fn look(client: &Client, schema: &str) -> Result<Option<Layout>, Error> {
-    let look = named("SELECT version, usable_from FROM @schema@.layout", schema);
+async fn read_layout(client: &Client, schema: &str) -> Result<Option<Layout>, Error> {
+    let select = with_schema("SELECT version, usable_from FROM @schema@.layout", schema);
     let layout = |row: Row| {
         Ok(Layout {
             version: row.try_get(0)?,
             usable_from: row.try_get(1)?,
         })
     };
-    client.query_opt(&look, &[]).await?.map(layout).transpose()
+    client.query_opt(&select, &[]).await?.map(layout).transpose()
 }
 
-/// The steps that a schema of this layout has not been through.
+/// The steps that a schema of this layout lacks.
 fn missing<'a>(steps: &'a [Step], found: Option<Layout>, schema: &str) -> Result<&'a [Step], LayoutError> {
     let Some(Layout { version, usable_from }) = found else {
         return Ok(steps);
@@ -121,13 +121,13 @@ fn missing<'a>(steps: &'a [Step], found: Option<Layout>, schema: &str) -> Result
     Ok(&steps[done..])
 }
 
-/// Whether there is no such schema yet, or one that does not say of which layout it is.
+/// Whether the schema does not exist yet, or does not record its layout.
 fn is_absent(error: &Error) -> bool {
     let code = error.code();
     code == Some(&SqlState::UNDEFINED_TABLE) || code == Some(&SqlState::INVALID_SCHEMA_NAME)
 }
 
-fn named(text: &str, schema: &str) -> String {
+fn with_schema(text: &str, schema: &str) -> String {
     text.replace("@schema@", schema)
 }
 
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_goes_through_the_steps_that_it_lacks() {
+    fn a_schema_is_upgraded_by_the_steps_it_lacks() {
         let step = |text, usable_from| Step { text, usable_from };
         let steps = [step("first", 1), step("second", 1), step("third", 3)];
         let missing_at = |version, usable_from| {
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(missing_at(1, 1).unwrap(), ["second", "third"]);
         assert_eq!(missing_at(2, 1).unwrap(), ["third"]);
         assert!(missing_at(3, 3).unwrap().is_empty());
-        // Of a later version that minds those who know only this one.
+        // From a later version that stays compatible with this one.
         assert!(missing_at(5, 3).unwrap().is_empty());
         let refused = missing_at(5, 4).unwrap_err();
         assert!(

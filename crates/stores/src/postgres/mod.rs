@@ -1,11 +1,11 @@
 //! State in a PostgreSQL server.
 //!
 //! ```text
-//!   submit ──► queue (bounded) ──► one task: take all that wait ─► one transaction ─► every `done`
+//!   submit ──► queue (bounded) ──► one task: take all queued ─► one transaction ─► every `done`
 //! ```
 //!
-//! A batch is sent as a whole, from the begin to the commit, so it costs one round trip and one write to the server's
-//! disk however many requests it has. Epochs are compared where they are stored, in the statement that writes.
+//! A batch is pipelined from the begin to the commit, so it costs one round trip and one write to the server's disk
+//! however many requests it has. Epochs are compared in the statement that writes.
 
 mod layout;
 mod opening;
@@ -24,71 +24,71 @@ use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
 use crate::tls::StoreTls;
-use opening::{PATIENCE, open, open_with_retries};
+use opening::{CONNECT_RETRY_TIME, open, open_with_retries};
 use session::{Session, unreachable_because};
 use tls::Tls;
 
-/// How many requests may wait.
+/// The most queued requests.
 const QUEUE_MAX: usize = 65_536;
-/// How many bytes of payload may wait: a few states of the largest size.
+/// The most queued bytes of payload: a few states of the largest size.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
-/// The most requests of one transaction: enough to share a write to the disk, few enough to answer soon.
+/// The most requests of one transaction: enough to amortize a write to the disk, few enough to bound the latency.
 const BATCH_MAX: usize = 512;
-/// A transaction gets no further request once it has this many bytes.
+/// The size in bytes from which a transaction gets no further requests.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// How long to wait after a failed connection before the next is tried. What is asked meanwhile fails at once.
+/// The delay after a failed connection attempt. Requests fail immediately until then.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
-/// The longest name of a schema, which is PostgreSQL's limit.
+/// The longest name of a schema, as PostgreSQL limits it.
 const SCHEMA_NAME_BYTES_MAX: usize = 63;
 
 /// Why a PostgreSQL server can't be used. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
-    /// The address is not one.
+    /// The address is not valid.
     #[error("not the address of a PostgreSQL server: {0}")]
     Address(tokio_postgres::Error),
-    /// The schema's name is not a plain one.
+    /// The schema's name is not a plain identifier.
     #[error("`{0}` is not a name for a schema: letters, digits and `_`, not a digit first, at most 63")]
     SchemaName(String),
-    /// The address asks for TLS, and nobody has said whose certificates to trust.
-    #[error("the PostgreSQL server is to be reached in TLS: say who has signed its certificate")]
+    /// The address requires TLS, and no certificate authority is configured.
+    #[error("the address of the PostgreSQL server requires TLS: configure the authority that signed its certificate")]
     NoAuthority,
-    /// The certificates are not ones.
+    /// The certificates are not valid.
     #[error("the certificates for the PostgreSQL server are not valid: {0}")]
     Certificates(String),
-    /// The server was not reached, or does not have what is needed: at which step, and in its own words what.
+    /// The server was not reached or lacks a requirement; the text has the failed step and the server's own error.
     #[error("the PostgreSQL server can't be used: {0}")]
     Unusable(String),
 }
 
-/// State in a PostgreSQL server. Dropping it carries out what waits, then closes the connection.
+/// State in a PostgreSQL server. Dropping it executes the queued requests, then closes the connection.
 pub struct PostgresState {
-    queue: mpsc::Sender<Waiting>,
+    queue: mpsc::Sender<QueuedRequest>,
     waiting_bytes: Arc<AtomicUsize>,
 }
 
-struct Waiting {
+struct QueuedRequest {
     request: StateRequest,
     done: Done<StateReply, StateError>,
 }
 
 impl PostgresState {
-    /// Connects to a server, such as `postgres://user:password@host:5432/database`, and creates what is needed in a schema
+    /// Connects to a server, such as `postgres://user:password@host:5432/database`, and creates the tables in a schema
     /// of this name. Must be called inside a tokio runtime, whose tasks do the work.
     ///
-    /// With certificates the server is spoken to in TLS, and must prove that it is the one that the address names.
+    /// With certificates the connection uses TLS, and the server must prove that it is the one that the address names.
     ///
-    /// While the server can't be reached it is tried again, for half a minute.
+    /// An unreachable server is retried for half a minute.
     pub async fn connect(url: &str, schema: &str, tls: Option<&StoreTls>) -> Result<Self, PostgresError> {
-        Self::connect_with(url, schema, tls, PATIENCE).await
+        Self::connect_with(url, schema, tls, CONNECT_RETRY_TIME).await
     }
 
-    /// The same, but a server that can't be reached is tried again for as long as `patience`.
+    /// Like [`PostgresState::connect`], but retries an unreachable server for `retry_time`.
     pub async fn connect_with(
         url: &str,
         schema: &str,
         tls: Option<&StoreTls>,
-        patience: Duration,
+        retry_time: Duration,
     ) -> Result<Self, PostgresError> {
         let mut config: Config = url.parse().map_err(PostgresError::Address)?;
         let tls = tls.map(Tls::new).transpose().map_err(PostgresError::Certificates)?;
@@ -108,7 +108,7 @@ impl PostgresState {
         if !is_plain(schema) {
             return Err(PostgresError::SchemaName(schema.to_owned()));
         }
-        let session = open_with_retries(&config, tls.as_ref(), schema, patience)
+        let session = open_with_retries(&config, tls.as_ref(), schema, retry_time)
             .await
             .map_err(|failed| PostgresError::Unusable(failed.to_string()))?;
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
@@ -136,7 +136,7 @@ impl StateStore for PostgresState {
             self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             return done(Err(StoreFailure::Overloaded.into()));
         }
-        let (waiting, failure) = match self.queue.try_send(Waiting { request, done }) {
+        let (waiting, failure) = match self.queue.try_send(QueuedRequest { request, done }) {
             Ok(()) => return,
             Err(mpsc::error::TrySendError::Full(waiting)) => (waiting, StoreFailure::Overloaded),
             Err(mpsc::error::TrySendError::Closed(waiting)) => (waiting, StoreFailure::Closed),
@@ -146,20 +146,20 @@ impl StateStore for PostgresState {
     }
 }
 
-/// The task that carries out what waits.
+/// The task that executes queued requests.
 struct Worker {
     config: Config,
     tls: Option<Tls>,
     schema: String,
     /// `None` after the connection broke, until there is a new one.
     session: Option<Session>,
-    /// When to try to connect again, if there is no connection.
+    /// When to connect again, if there is no connection.
     retry_at: Instant,
     waiting_bytes: Arc<AtomicUsize>,
 }
 
 impl Worker {
-    async fn run(mut self, mut queue: mpsc::Receiver<Waiting>) {
+    async fn run(mut self, mut queue: mpsc::Receiver<QueuedRequest>) {
         let mut taken = Vec::with_capacity(BATCH_MAX);
         while queue.recv_many(&mut taken, BATCH_MAX).await > 0 {
             let mut rest = taken.drain(..).peekable();
@@ -168,13 +168,13 @@ impl Worker {
                 let mut requests = Vec::new();
                 let mut dones = Vec::new();
                 while bytes < BATCH_BYTES_MAX
-                    && let Some(Waiting { request, done }) = rest.next()
+                    && let Some(QueuedRequest { request, done }) = rest.next()
                 {
                     bytes += request.payload_bytes();
                     requests.push(request);
                     dones.push(done);
                 }
-                let results = self.carry_out(&requests).await;
+                let results = self.execute(&requests).await;
                 self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
                 for (done, result) in dones.into_iter().zip(results) {
                     done(result);
@@ -183,7 +183,7 @@ impl Worker {
         }
     }
 
-    async fn carry_out(&mut self, requests: &[StateRequest]) -> Vec<Result<StateReply, StateError>> {
+    async fn execute(&mut self, requests: &[StateRequest]) -> Vec<Result<StateReply, StateError>> {
         match self.session().await {
             Ok(session) => {
                 let (session, results) = session.run(requests).await;
@@ -202,7 +202,7 @@ impl Worker {
             return Ok(session);
         }
         if Instant::now() < self.retry_at {
-            return Err("the connection broke a moment ago".to_owned());
+            return Err("the last connection attempt failed a moment ago".to_owned());
         }
         let opened = open(&self.config, self.tls.as_ref(), &self.schema).await;
         opened.map_err(|failed| {

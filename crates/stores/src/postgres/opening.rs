@@ -1,4 +1,4 @@
-//! Opening a connection: reaching the server, looking whether the schema is there, preparing the statements.
+//! Opening a connection: dialling, checking the schema, preparing the statements.
 
 use std::error::Error as _;
 use std::fmt::{self, Display};
@@ -11,37 +11,37 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, NoTls};
 
 use super::layout::{self, LayoutError};
-use super::session::{Session, told};
+use super::session::{Session, describe};
 use super::statements::{PrepareError, Statements};
 use super::tls::Tls;
 
-/// How long opening a connection may take when the schema is there.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long making the schema may take: other servers that start may be at it, on a machine that is busy.
-const SCHEMA_TIME_MAX: Duration = Duration::from_secs(20);
-/// For how long a server that starts tries to reach PostgreSQL. As long as it does with etcd: a restart takes less.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait between two tries.
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// The timeout of opening a connection to an existing schema.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout of creating the schema: other servers may hold the lock, on a busy machine.
+const SCHEMA_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a starting server retries PostgreSQL, the same as for etcd. A restart takes less.
+pub(super) const CONNECT_RETRY_TIME: Duration = Duration::from_secs(30);
+/// The delay between two attempts.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// A connection, and what carries it.
-pub(super) struct Connected {
+/// A connection and the task that drives it.
+pub(super) struct Connection {
     pub(super) client: Client,
-    driving: JoinHandle<()>,
+    driver: JoinHandle<()>,
 }
 
-impl Drop for Connected {
+impl Drop for Connection {
     fn drop(&mut self) {
-        self.driving.abort();
+        self.driver.abort();
     }
 }
 
-/// What was being done when opening a connection failed.
+/// The step at which opening a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Connecting,
-    Looking,
-    Making,
+    Checking,
+    Creating,
     Preparing,
 }
 
@@ -49,20 +49,20 @@ impl Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Step::Connecting => "connecting",
-            Step::Looking => "looking for the schema",
-            Step::Making => "making the schema",
+            Step::Checking => "checking the schema",
+            Step::Creating => "creating the schema",
             Step::Preparing => "preparing the statements",
         })
     }
 }
 
-/// Why no connection was opened. Nothing is left of it.
+/// Why no connection was opened.
 #[derive(Debug)]
 pub(super) struct OpenFailed {
     step: Step,
     reason: String,
-    /// Whether it may go better by itself.
-    is_passing: bool,
+    /// Whether a retry may succeed.
+    is_transient: bool,
 }
 
 impl Display for OpenFailed {
@@ -71,41 +71,41 @@ impl Display for OpenFailed {
     }
 }
 
-/// Connects, and makes sure that the schema is there.
+/// Connects, and creates or upgrades the schema if necessary.
 pub(super) async fn open(config: &Config, tls: Option<&Tls>, schema: &str) -> Result<Session, OpenFailed> {
-    let mut until = Instant::now() + CONNECT_TIME_MAX;
-    let connected = within(Step::Connecting, until, connect(config, tls)).await?;
-    let client = &connected.client;
-    if !within(Step::Looking, until, look(client, schema)).await? {
-        let making = layout::bring_up_to_date(client, schema);
-        within(Step::Making, Instant::now() + SCHEMA_TIME_MAX, making).await?;
-        until = Instant::now() + CONNECT_TIME_MAX;
+    let mut deadline = Instant::now() + CONNECT_TIMEOUT;
+    let connection = with_deadline(Step::Connecting, deadline, connect(config, tls)).await?;
+    let client = &connection.client;
+    if !with_deadline(Step::Checking, deadline, check_schema(client, schema)).await? {
+        let upgrade = layout::upgrade(client, schema);
+        with_deadline(Step::Creating, Instant::now() + SCHEMA_TIMEOUT, upgrade).await?;
+        deadline = Instant::now() + CONNECT_TIMEOUT;
     }
-    let statements = within(Step::Preparing, until, Statements::prepare(client, schema)).await?;
-    Ok(Session { connected, statements })
+    let statements = with_deadline(Step::Preparing, deadline, Statements::prepare(client, schema)).await?;
+    Ok(Session { connection, statements })
 }
 
-/// The same, again and again for so long while the server can't be reached: it may well be started at the same time.
+/// Like [`open`], with retries while the server is unreachable: it may be starting at the same time.
 pub(super) async fn open_with_retries(
     config: &Config,
     tls: Option<&Tls>,
     schema: &str,
-    patience: Duration,
+    retry_time: Duration,
 ) -> Result<Session, OpenFailed> {
     let began = Instant::now();
     loop {
         match open(config, tls, schema).await {
-            Err(failed) if failed.is_passing && began.elapsed() < patience => {
-                tracing::warn!(%failed, "the PostgreSQL server can't be used yet; trying again");
-                tokio::time::sleep(TRY_AGAIN_AFTER).await;
+            Err(failed) if failed.is_transient && began.elapsed() < retry_time => {
+                tracing::warn!(%failed, "the PostgreSQL server is unavailable; retrying");
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             opened => return opened,
         }
     }
 }
 
-async fn connect(config: &Config, tls: Option<&Tls>) -> Result<Connected, Error> {
-    let (client, driving) = match tls {
+async fn connect(config: &Config, tls: Option<&Tls>) -> Result<Connection, Error> {
+    let (client, driver) = match tls {
         Some(tls) => {
             let (client, connection) = config.connect(tls.clone()).await?;
             (client, tokio::spawn(drive(connection)))
@@ -115,59 +115,59 @@ async fn connect(config: &Config, tls: Option<&Tls>) -> Result<Connected, Error>
             (client, tokio::spawn(drive(connection)))
         }
     };
-    Ok(Connected { client, driving })
+    Ok(Connection { client, driver })
 }
 
-/// Carries a connection until it ends.
+/// Drives a connection until it ends.
 async fn drive(connection: impl Future<Output = Result<(), Error>>) {
     if let Err(error) = connection.await {
-        tracing::debug!(%error, "the connection to PostgreSQL has ended");
+        tracing::debug!(%error, "PostgreSQL connection ended");
     }
 }
 
-async fn look(client: &Client, schema: &str) -> Result<bool, LayoutError> {
-    // What the server has to say about things that are there already interests nobody.
+async fn check_schema(client: &Client, schema: &str) -> Result<bool, LayoutError> {
+    // Notices about existing tables are of no use.
     let settings = "SET client_min_messages = warning; SET synchronous_commit = on;";
     client.batch_execute(settings).await?;
     layout::is_up_to_date(client, schema).await
 }
 
-/// Does a step, if it does not take too long.
-async fn within<T, E: Cause>(
+/// Runs a step with a deadline.
+async fn with_deadline<T, E: Cause>(
     step: Step,
-    until: Instant,
+    deadline: Instant,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, OpenFailed> {
     let began = Instant::now();
-    match timeout_at(until, work).await {
+    match timeout_at(deadline, work).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(OpenFailed {
             step,
-            reason: error.told(),
-            is_passing: error.is_passing(),
+            reason: error.describe(),
+            is_transient: error.is_transient(),
         }),
         Err(_) => Err(OpenFailed {
             step,
-            reason: format!("not done within {:.1?}", until - began),
-            is_passing: true,
+            reason: format!("timed out after {:.1?}", deadline - began),
+            is_transient: true,
         }),
     }
 }
 
-/// Why a step failed.
+/// The error of a step.
 trait Cause {
-    /// For people.
-    fn told(&self) -> String;
-    /// Whether it may go better by itself.
-    fn is_passing(&self) -> bool;
+    /// A message with the causes.
+    fn describe(&self) -> String;
+    /// Whether a retry may succeed.
+    fn is_transient(&self) -> bool;
 }
 
 impl Cause for Error {
-    fn told(&self) -> String {
-        told(self)
+    fn describe(&self) -> String {
+        describe(self)
     }
 
-    fn is_passing(&self) -> bool {
+    fn is_transient(&self) -> bool {
         if let Some(code) = self.code() {
             return [
                 SqlState::CANNOT_CONNECT_NOW,
@@ -178,33 +178,33 @@ impl Cause for Error {
             .contains(code);
         }
         let source = self.source().and_then(|source| source.downcast_ref::<io::Error>());
-        // Certificates that don't fit are invalid data.
+        // A certificate mismatch is reported as invalid data, and a retry does not help.
         self.is_closed() || source.is_some_and(|error| error.kind() != io::ErrorKind::InvalidData)
     }
 }
 
 impl Cause for LayoutError {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         match self {
-            LayoutError::Server(error) => error.told(),
+            LayoutError::Server(error) => error.describe(),
             LayoutError::TooNew { .. } => self.to_string(),
         }
     }
 
-    fn is_passing(&self) -> bool {
-        matches!(self, LayoutError::Server(error) if error.is_passing())
+    fn is_transient(&self) -> bool {
+        matches!(self, LayoutError::Server(error) if error.is_transient())
     }
 }
 
 impl Cause for PrepareError {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         match self {
-            PrepareError::Server(error) => error.told(),
+            PrepareError::Server(error) => error.describe(),
             PrepareError::Foreign { .. } => self.to_string(),
         }
     }
 
-    fn is_passing(&self) -> bool {
-        matches!(self, PrepareError::Server(error) if error.is_passing())
+    fn is_transient(&self) -> bool {
+        matches!(self, PrepareError::Server(error) if error.is_transient())
     }
 }

@@ -1,4 +1,4 @@
-//! One connection to the server, and how a batch of requests becomes one transaction on it.
+//! One connection to the server. A batch of requests becomes one transaction on it.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,55 +10,55 @@ use tokio::time::timeout;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use super::opening::Connected;
-use super::statements::{Answered, Statements};
+use super::opening::Connection;
+use super::statements::{StatementResult, Statements};
 
-/// How long the server may take to do a batch. Longer than any disk takes to write it: the server hangs.
-const BATCH_TIME_MAX: Duration = Duration::from_secs(10);
-/// How often a transaction is tried that others have got in the way of.
-const TRIES_MAX: u32 = 5;
+/// The timeout of a batch. Longer than any working disk takes to write it.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most attempts of a transaction that conflicts with others.
+const ATTEMPTS_MAX: u32 = 5;
 pub(super) type StateResult = Result<StateReply, StateError>;
 
 /// A connection with its statements.
 pub(super) struct Session {
-    pub(super) connected: Connected,
+    pub(super) connection: Connection,
     pub(super) statements: Statements,
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 enum Batch {
     /// All is durable.
-    Committed(Vec<Answered>),
-    /// Nothing was done, and the server said why.
+    Committed(Vec<StatementResult>),
+    /// The server rolled it back, with this error.
     RolledBack(Error),
-    /// The connection broke. The commit was sent along with the rest, so it may have been carried out.
+    /// The connection broke. The commit was pipelined with the rest, so it may have been applied.
     Broken(String),
 }
 
 impl Session {
-    /// Whether the connection is still there, as far as one can know.
+    /// Whether the connection is open, as far as the client knows.
     pub(super) fn is_open(&self) -> bool {
-        !self.connected.client.is_closed()
+        !self.connection.client.is_closed()
     }
 
-    /// Carries out requests as one transaction, in order, and says how each ended. `None` if the connection can't be used
-    /// any more.
+    /// Executes requests in order in one transaction and returns their results. The session is `None` if the connection
+    /// can't be used any more.
     pub(super) async fn run(self, requests: &[StateRequest]) -> (Option<Session>, Vec<StateResult>) {
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
-            tries += 1;
-            let batch = timeout(BATCH_TIME_MAX, self.transact(requests)).await;
-            let batch = batch.unwrap_or_else(|_| Batch::Broken(format!("no answer within {BATCH_TIME_MAX:?}")));
+            attempts += 1;
+            let batch = timeout(BATCH_TIMEOUT, self.transact(requests)).await;
+            let batch = batch.unwrap_or_else(|_| Batch::Broken(format!("no response within {BATCH_TIMEOUT:?}")));
             match batch {
-                Batch::Committed(answers) => {
+                Batch::Committed(statement_results) => {
                     let mut results = Vec::with_capacity(requests.len());
-                    for (request, answered) in requests.iter().zip(answers) {
-                        results.push(self.conclude(request, answered).await);
+                    for (request, result) in requests.iter().zip(statement_results) {
+                        results.push(self.conclude(request, result).await);
                     }
                     return (Some(self), results);
                 }
-                Batch::RolledBack(error) if is_passing(&error) && tries < TRIES_MAX => {
-                    tracing::debug!(%error, "a transaction is tried again");
+                Batch::RolledBack(error) if is_transient(&error) && attempts < ATTEMPTS_MAX => {
+                    tracing::debug!(%error, "retrying a transaction");
                 }
                 Batch::RolledBack(error) => {
                     let failure = failure(&error);
@@ -74,17 +74,17 @@ impl Session {
         }
     }
 
-    /// Sends everything at once, from the begin to the commit, so that a batch costs one round trip.
+    /// Pipelines everything from the begin to the commit, so that a batch costs one round trip.
     async fn transact(&self, requests: &[StateRequest]) -> Batch {
-        let begin = pin!(self.connected.client.batch_execute("BEGIN"));
-        let commit = pin!(self.connected.client.batch_execute("COMMIT"));
+        let begin = pin!(self.connection.client.batch_execute("BEGIN"));
+        let commit = pin!(self.connection.client.batch_execute("COMMIT"));
         let mut begin = Sent::new(begin);
         let mut sent: Vec<_> = requests
             .iter()
-            .map(|request| Sent::new(Box::pin(self.statements.run(&self.connected.client, request))))
+            .map(|request| Sent::new(Box::pin(self.statements.run(&self.connection.client, request))))
             .collect();
         let mut commit = Sent::new(commit);
-        // Each is sent when it is first polled, and they must be in order.
+        // A request is sent when it is first polled, and the order matters.
         begin.send().await;
         for request in &mut sent {
             request.send().await;
@@ -94,44 +94,44 @@ impl Session {
         if let Err(error) = begin.end().await {
             return broken_or_rolled_back(error);
         }
-        let mut answers = Vec::with_capacity(sent.len());
+        let mut results = Vec::with_capacity(sent.len());
         let mut failed = None;
         for request in sent {
             match request.end().await {
-                Ok(answered) => answers.push(answered),
-                // Those after it fail because of it.
+                Ok(result) => results.push(result),
+                // Later statements fail as a consequence.
                 Err(error) => drop(failed.get_or_insert(error)),
             }
         }
         let committed = commit.end().await;
         match (failed, committed) {
             (Some(error), _) => broken_or_rolled_back(error),
-            (None, Ok(())) => Batch::Committed(answers),
+            (None, Ok(())) => Batch::Committed(results),
             (None, Err(error)) => broken_or_rolled_back(error),
         }
     }
 
-    async fn conclude(&self, request: &StateRequest, answered: Answered) -> StateResult {
-        let actor = match (answered, request) {
-            (Answered::Ended(result), _) => return result,
+    async fn conclude(&self, request: &StateRequest, result: StatementResult) -> StateResult {
+        let actor = match (result, request) {
+            (StatementResult::Completed(result), _) => return result,
             (
-                Answered::Fenced,
+                StatementResult::Fenced,
                 StateRequest::Claim { actor, .. }
                 | StateRequest::Save { actor, .. }
                 | StateRequest::Delete { actor, .. },
             ) => actor,
-            (Answered::Fenced, other) => unreachable!("{other:?} is not fenced"),
+            (StatementResult::Fenced, other) => unreachable!("{other:?} is not fenced"),
         };
-        match timeout(BATCH_TIME_MAX, self.statements.epoch(&self.connected.client, actor)).await {
+        match timeout(BATCH_TIMEOUT, self.statements.epoch(&self.connection.client, actor)).await {
             Ok(Ok(stored)) => Err(StateError::Fenced { stored }),
-            // Nothing was changed, but by whom it was fenced off is not known.
-            Ok(Err(error)) => Err(unreachable_because(told(&error)).into()),
-            Err(_) => Err(unreachable_because("no answer in time".to_owned()).into()),
+            // Nothing was changed, but the epoch of the current owner is unknown.
+            Ok(Err(error)) => Err(unreachable_because(describe(&error)).into()),
+            Err(_) => Err(unreachable_because("no response in time".to_owned()).into()),
         }
     }
 }
 
-/// A request that was sent before its answer is waited for.
+/// A pipelined request: polled once to send it, before its response is awaited.
 struct Sent<F: Future> {
     future: F,
     early: Option<F::Output>,
@@ -164,12 +164,12 @@ fn broken_or_rolled_back(error: Error) -> Batch {
     if error.as_db_error().is_some() {
         return Batch::RolledBack(error);
     }
-    Batch::Broken(told(&error))
+    Batch::Broken(describe(&error))
 }
 
 fn broken(request: &StateRequest, reason: &str) -> StateResult {
     let reason = reason.to_owned();
-    // A read changes nothing, whether it was carried out or not.
+    // A read changes nothing, so its outcome is never in doubt.
     Err(if request.is_write() {
         StoreFailure::Interrupted { reason }.into()
     } else {
@@ -181,15 +181,15 @@ pub(super) fn unreachable_because(reason: String) -> StoreFailure {
     StoreFailure::Unreachable { reason }
 }
 
-/// Whether the same transaction may succeed when it is tried again.
-fn is_passing(error: &Error) -> bool {
+/// Whether a retry of the same transaction may succeed.
+fn is_transient(error: &Error) -> bool {
     let code = error.code();
     code == Some(&SqlState::T_R_DEADLOCK_DETECTED) || code == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
 }
 
-/// What an error of the server means. Nothing was changed.
+/// Translates an error of the server. Nothing was changed.
 fn failure(error: &Error) -> StoreFailure {
-    let reason = told(error);
+    let reason = describe(error);
     match error.code() {
         Some(&SqlState::DISK_FULL) => StoreFailure::DiskFull,
         Some(&SqlState::READ_ONLY_SQL_TRANSACTION) | Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
@@ -203,8 +203,8 @@ fn failure(error: &Error) -> StoreFailure {
     }
 }
 
-/// An error with its cause, for people.
-pub(super) fn told(error: &Error) -> String {
+/// Formats an error with its cause.
+pub(super) fn describe(error: &Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

@@ -1,4 +1,4 @@
-//! The statements of the store, prepared once for each connection, and what their answers mean.
+//! The prepared statements of a connection, and the translation of their results.
 
 use bytes::Bytes;
 use elastin_protocol::store::{
@@ -24,19 +24,19 @@ pub(super) struct Statements {
     unlock: Statement,
 }
 
-/// What a statement answered.
-pub(super) enum Answered {
-    /// The end of the request.
-    Ended(Result<StateReply, StateError>),
-    /// A later activation owns the actor; which one has to be looked up.
+/// The result of a statement.
+pub(super) enum StatementResult {
+    /// The result of the request.
+    Completed(Result<StateReply, StateError>),
+    /// A later activation owns the actor; its epoch needs another query.
     Fenced,
 }
 
 /// Why the statements could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PrepareError {
-    /// The schema has something else than Elastin puts there.
-    #[error("the schema `{schema}` is not one of Elastin's: `{column}` is of type {found}, not {expected}")]
+    /// The schema has a column of another type than Elastin creates.
+    #[error("the schema `{schema}` was not created by Elastin: `{column}` is of type {found}, not {expected}")]
     Foreign {
         schema: String,
         column: String,
@@ -132,8 +132,8 @@ impl Statements {
         })
     }
 
-    /// Sends one request, which has been checked, when first polled; its answer counts if the transaction commits.
-    pub(super) async fn run(&self, client: &Client, request: &StateRequest) -> Result<Answered, Error> {
+    /// Sends one validated request when first polled. The result is valid only if the transaction commits.
+    pub(super) async fn run(&self, client: &Client, request: &StateRequest) -> Result<StatementResult, Error> {
         let ended = match request {
             StateRequest::Claim { actor, epoch, claimer } => return self.claim(client, actor, *epoch, *claimer).await,
             StateRequest::Save { actor, epoch, state } => {
@@ -174,10 +174,10 @@ impl Statements {
                 held(&row, StateReply::Unlocked)?
             }
         };
-        Ok(Answered::Ended(ended))
+        Ok(StatementResult::Completed(ended))
     }
 
-    /// The epoch that is stored for an actor.
+    /// Reads the stored epoch of an actor.
     pub(super) async fn epoch(&self, client: &Client, actor: &ActorId) -> Result<ActivationEpoch, Error> {
         let row = client.query_one(&self.load, &[&actor_key(actor)]).await?;
         epoch_in(&row)
@@ -189,15 +189,15 @@ impl Statements {
         actor: &ActorId,
         epoch: ActivationEpoch,
         claimer: NodeId,
-    ) -> Result<Answered, Error> {
+    ) -> Result<StatementResult, Error> {
         let (slot, counter) = columns(epoch);
         let claimer = claimer.0 as i64;
         let row = client
             .query_opt(&self.claim, &[&actor_key(actor), &slot, &counter, &claimer])
             .await?;
         Ok(match row {
-            Some(row) => Answered::Ended(Ok(StateReply::Claimed { state: bytes(&row, 0)? })),
-            None => Answered::Fenced,
+            Some(row) => StatementResult::Completed(Ok(StateReply::Claimed { state: bytes(&row, 0)? })),
+            None => StatementResult::Fenced,
         })
     }
 
@@ -208,15 +208,15 @@ impl Statements {
         epoch: ActivationEpoch,
         state: Option<&Bytes>,
         done: StateReply,
-    ) -> Result<Answered, Error> {
+    ) -> Result<StatementResult, Error> {
         let (slot, counter) = columns(epoch);
         let state = state.map(|state| &state[..]);
         let row = client
             .query_opt(&self.write, &[&actor_key(actor), &slot, &counter, &state])
             .await?;
         Ok(match row {
-            Some(_) => Answered::Ended(Ok(done)),
-            None => Answered::Fenced,
+            Some(_) => StatementResult::Completed(Ok(done)),
+            None => StatementResult::Fenced,
         })
     }
 
@@ -262,7 +262,7 @@ impl Statements {
             (1, current) => Err(StateError::Conflict { current }),
             (2, _) => Err(StateError::LockLost),
             (outcome, _) => {
-                let what = format!("a swap ended with {outcome}");
+                let what = format!("the function `swap` returned {outcome}");
                 Err(StoreFailure::Corrupt { what }.into())
             }
         })
@@ -278,18 +278,18 @@ impl Statements {
     ) -> Result<StateReply, Error> {
         let prefix = space_prefix(space);
         let first = [&prefix[..], from].concat();
-        let end = until.map_or_else(|| after_all(&prefix), |until| [&prefix[..], until].concat());
+        let end = until.map_or_else(|| prefix_end(&prefix), |until| [&prefix[..], until].concat());
         let limit = limit.min(SCAN_LIMIT_MAX) as usize;
-        // One row more than wanted is looked at, to know whether there is one.
-        let looked_at = limit as i64 + 1;
-        // The bytes of the prefixes count in the database; they are few.
+        // One row more than requested, to know whether there are more.
+        let rows_max = limit as i64 + 1;
+        // The database also counts the bytes of the prefixes; they are few.
         let found = client
-            .query(&self.scan, &[&first, &end, &looked_at, &(SCAN_BYTES_MAX as i64)])
+            .query(&self.scan, &[&first, &end, &rows_max, &(SCAN_BYTES_MAX as i64)])
             .await?;
         let rows_found: i64 = found.first().map_or(Ok(0), |row| row.try_get(3))?;
         let row = |row: &Row| {
             let key: &[u8] = row.try_get(0)?;
-            // It is between two keys that start with the prefix.
+            // Always present: the key is between two keys with the prefix.
             let name = key.strip_prefix(&prefix[..]).unwrap_or(key);
             Ok((Bytes::copy_from_slice(name), versioned(row, 1)?))
         };
@@ -327,8 +327,8 @@ fn lock_of(lock: &LockToken) -> (Vec<u8>, i64) {
     (value_key(&lock.key), lock.token.0 as i64)
 }
 
-/// The first key after all that start with a prefix.
-fn after_all(prefix: &[u8]) -> Vec<u8> {
+/// The first key after all keys with a prefix.
+fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
         if last < u8::MAX {
@@ -339,7 +339,7 @@ fn after_all(prefix: &[u8]) -> Vec<u8> {
     unreachable!("a space's prefix starts with a small number")
 }
 
-/// What PostgreSQL's longest interval has room for.
+/// Microseconds for an interval, limited to the range of PostgreSQL.
 fn microseconds(ttl: Duration) -> i64 {
     const YEARS_100_US: i64 = 100 * 365 * 24 * 3600 * 1_000_000;
     i64::try_from(ttl.as_micros()).unwrap_or(YEARS_100_US).min(YEARS_100_US)

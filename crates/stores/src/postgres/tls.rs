@@ -1,4 +1,4 @@
-//! TLS 1.3 to the server, by rustls: what `tokio-postgres` needs to know of it.
+//! TLS 1.3 for `tokio-postgres`, by rustls.
 
 use std::io;
 use std::pin::Pin;
@@ -16,15 +16,15 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, version};
 
 use crate::tls::StoreTls;
 
-/// Opens streams in TLS. The server's certificate must have been signed by the authority and carry the name, or the address,
-/// by which the server is dialled.
+/// Opens TLS streams. The server's certificate must be signed by the authority and carry the name, or the address, by
+/// which the server is dialled.
 #[derive(Clone)]
 pub(super) struct Tls(TlsConnector);
 
 impl Tls {
-    /// With these certificates; what is wrong with them if they can't be used.
+    /// Creates a connector with these certificates, or explains why they can't be used.
     pub(super) fn new(certificates: &StoreTls) -> Result<Tls, String> {
-        let unusable = |what: &str, error: &dyn std::fmt::Display| format!("{what} can't be used: {error}");
+        let unusable = |item: &str, error: &dyn std::fmt::Display| format!("{item} can't be used: {error}");
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(certificates.authority.as_bytes())
             .map_err(|error| unusable("the authority's certificate", &error))?;
@@ -40,12 +40,12 @@ impl Tls {
             Some((certificate, key)) => {
                 let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate.as_bytes())
                     .collect::<Result<_, _>>()
-                    .map_err(|error| unusable("the own certificate", &error))?;
+                    .map_err(|error| unusable("the client certificate", &error))?;
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
-                    .map_err(|error| unusable("the key of the own certificate", &error))?;
+                    .map_err(|error| unusable("the key of the client certificate", &error))?;
                 config
                     .with_client_auth_cert(chain, key)
-                    .map_err(|error| unusable("the own certificate", &error))?
+                    .map_err(|error| unusable("the client certificate", &error))?
             }
         };
         Ok(Tls(TlsConnector::from(Arc::new(config))))
@@ -53,51 +53,51 @@ impl Tls {
 }
 
 impl MakeTlsConnect<Socket> for Tls {
-    type Stream = Secured;
-    type TlsConnect = Dialled;
+    type Stream = TlsSocket;
+    type TlsConnect = TlsHandshake;
     type Error = InvalidDnsNameError;
 
-    fn make_tls_connect(&mut self, server: &str) -> Result<Dialled, InvalidDnsNameError> {
-        Ok(Dialled {
+    fn make_tls_connect(&mut self, server: &str) -> Result<TlsHandshake, InvalidDnsNameError> {
+        Ok(TlsHandshake {
             connector: self.0.clone(),
             server: ServerName::try_from(server.to_owned())?,
         })
     }
 }
 
-/// A server that was dialled and is about to be spoken to in TLS.
-pub(super) struct Dialled {
+/// A TLS handshake to come on a dialled socket.
+pub(super) struct TlsHandshake {
     connector: TlsConnector,
     server: ServerName<'static>,
 }
 
-impl TlsConnect<Socket> for Dialled {
-    type Stream = Secured;
+impl TlsConnect<Socket> for TlsHandshake {
+    type Stream = TlsSocket;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Secured>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TlsSocket>> + Send>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
-        Box::pin(async move { self.connector.connect(self.server, socket).await.map(Secured) })
+        Box::pin(async move { self.connector.connect(self.server, socket).await.map(TlsSocket) })
     }
 }
 
-/// A stream in TLS.
-pub(super) struct Secured(tokio_rustls::client::TlsStream<Socket>);
+/// A TLS stream.
+pub(super) struct TlsSocket(tokio_rustls::client::TlsStream<Socket>);
 
-impl TlsStream for Secured {
+impl TlsStream for TlsSocket {
     fn channel_binding(&self) -> ChannelBinding {
-        // The server is known by its certificate already.
+        // The certificate already authenticates the server.
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Secured {
+impl AsyncRead for TlsSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for Secured {
+impl AsyncWrite for TlsSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }

@@ -1,4 +1,4 @@
-//! The client: both traits over one connection, which it restores when it breaks.
+//! The client: both storage traits over one connection, with automatic reconnect.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::client_state::{ClientState, Told, Waiter};
+use super::client_state::{ClientState, Delivery, Waiter};
 use super::wire::{
     self, Ask, Challenge, FRAME_BYTES_MAX, HELLO_BYTES_MAX, Hello, MAGIC, SUBJECT, ServerFrame, Session, VERSION,
     Welcome,
@@ -24,78 +24,82 @@ use super::wire::{
 use crate::secret::{Secret, Side, nonce};
 use crate::worker::contain;
 
-/// How long connecting and greeting may take: both ends are on one machine.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// How long to wait before the second attempt to connect; twice as long before each further one.
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-/// The longest wait between attempts to connect.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Frames are gathered into one write up to about this size.
+/// The timeout of connecting and the handshake: both ends are on one machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The delay before the second attempt to connect; it doubles with each further one.
+const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(10);
+/// The longest delay between attempts to connect.
+const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(1);
+/// Frames are coalesced into one write up to about this size.
 const WRITE_BYTES: usize = 64 << 10;
-/// How long a reply may take before the connection counts as broken. Longer than any commit on a disk that works.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of a reply, after which the connection counts as broken. Longer than a commit on any working disk.
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no connection. Nothing was submitted; try again later unless the version or the secret differs.
+/// Why there is no connection. Nothing was submitted; retry later unless the version or the secret differs.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The server speaks another version of the protocol: it is another version of the program.
-    #[error("the stores at {address} speak version {theirs} of the protocol, not {VERSION}")]
+    /// The server runs another version of the program.
+    #[error("the stores at {address} use version {theirs} of the protocol, not {VERSION}: run the same version")]
     Version {
-        /// Where.
+        /// The server's address.
         address: SocketAddr,
-        /// The server's version.
+        /// The server's protocol version.
         theirs: u16,
     },
-    /// The server has another secret: it belongs to another cluster, or this process does.
-    #[error("the stores at {address} have another secret")]
+    /// The server has another secret: it belongs to another cluster.
+    #[error("the stores at {address} have another secret: they belong to another cluster")]
     Secret {
-        /// Where.
+        /// The server's address.
         address: SocketAddr,
     },
-    /// Nobody answers there, or not like a server of stores.
+    /// No server answers there, or it is not a server of stores.
     #[error("no stores can be reached at {address}: {error}")]
     Unreachable {
-        /// Where.
+        /// The server's address.
         address: SocketAddr,
-        /// What the system says.
+        /// The underlying error.
         error: io::Error,
     },
 }
 
-/// Stores that another process serves.
+/// Client of stores served by another process.
 ///
-/// While it has no connection, requests wait for the next attempt to connect; if that fails, they end with
-/// [`StoreFailure::Unreachable`]. Those that were sent when the connection broke end with
-/// [`StoreFailure::Interrupted`]. Watches go on by themselves. Dropping it ends everything that is under way.
+/// While disconnected, requests wait for the next attempt to connect; if that fails, they end with
+/// [`StoreFailure::Unreachable`]. Requests in flight when the connection breaks end with
+/// [`StoreFailure::Interrupted`]. Watches resume by themselves. Dropping the client ends all requests and watches.
 pub struct StoreClient {
-    shared: Arc<Shared>,
+    shared: Arc<ClientShared>,
     connecting: JoinHandle<()>,
 }
 
-struct Shared {
+struct ClientShared {
     state: Mutex<ClientState>,
-    /// There is something to send.
+    /// Notified when there are frames to send.
     work: Notify,
-    patience: Duration,
+    reply_timeout: Duration,
 }
 
 impl StoreClient {
-    /// Connects to the server at this address, which has the same secret. Runs on the current tokio runtime.
+    /// Connects to a server with the same secret. Runs on the current tokio runtime.
     pub async fn connect(address: SocketAddr, secret: &Secret) -> Result<Self, ConnectError> {
-        Self::connect_with(address, secret, PATIENCE).await
+        Self::connect_with(address, secret, REPLY_TIMEOUT).await
     }
 
-    /// Connects to the server at this address, and gives a connection up if a reply takes longer than `patience`.
-    pub async fn connect_with(address: SocketAddr, secret: &Secret, patience: Duration) -> Result<Self, ConnectError> {
+    /// Like [`StoreClient::connect`], with another timeout for replies.
+    pub async fn connect_with(
+        address: SocketAddr,
+        secret: &Secret,
+        reply_timeout: Duration,
+    ) -> Result<Self, ConnectError> {
         let server = Server {
             address,
             secret: secret.clone(),
         };
         let (stream, session) = dial(&server, None).await?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ClientShared {
             state: Mutex::new(ClientState::default()),
             work: Notify::new(),
-            patience,
+            reply_timeout,
         });
         let connecting = tokio::spawn(stay_connected(shared.clone(), server, stream, session));
         Ok(Self { shared, connecting })
@@ -168,63 +172,66 @@ fn fail_all(waiters: Vec<Waiter>, failure: &StoreFailure) {
     }
 }
 
-/// Where the stores are, and how their server knows us.
+/// The address of the stores and the secret shared with their server.
 struct Server {
     address: SocketAddr,
     secret: Secret,
 }
 
-/// Connects and greets.
+/// Connects and performs the handshake.
 async fn dial(server: &Server, session: Option<Session>) -> Result<(TcpStream, Session), ConnectError> {
     let address = server.address;
-    let greeted = tokio::time::timeout(CONNECT_LIMIT, greet(server, session)).await;
-    match greeted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-        Ok(Greeted::Welcome(stream, session)) => Ok((stream, session)),
-        Ok(Greeted::OtherVersion(theirs)) => Err(ConnectError::Version { address, theirs }),
-        Ok(Greeted::OtherSecret) => Err(ConnectError::Secret { address }),
+    let outcome = tokio::time::timeout(CONNECT_TIMEOUT, handshake(server, session)).await;
+    match outcome.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(Handshake::Welcome(stream, session)) => Ok((stream, session)),
+        Ok(Handshake::OtherVersion(theirs)) => Err(ConnectError::Version { address, theirs }),
+        Ok(Handshake::OtherSecret) => Err(ConnectError::Secret { address }),
         Err(error) => Err(ConnectError::Unreachable { address, error }),
     }
 }
 
-enum Greeted {
+enum Handshake {
     Welcome(TcpStream, Session),
     OtherVersion(u16),
     OtherSecret,
 }
 
-async fn greet(server: &Server, session: Option<Session>) -> io::Result<Greeted> {
+async fn handshake(server: &Server, session: Option<Session>) -> io::Result<Handshake> {
     let mut stream = TcpStream::connect(server.address).await?;
     stream.set_nodelay(true)?;
-    let own = nonce();
+    let own_nonce = nonce();
     let hello = Hello {
         magic: MAGIC,
         version: VERSION,
         session,
-        nonce: own,
+        nonce: own_nonce,
     };
     wire::send(&mut stream, &hello).await?;
     let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let challenge = wire::read::<Challenge>(&mut stream, &mut Vec::new(), HELLO_BYTES_MAX).await?;
     let (nonce, proof) = match challenge.ok_or_else(ended)? {
         Challenge::Prove { nonce, proof } => (nonce, proof),
-        Challenge::OtherVersion { version } => return Ok(Greeted::OtherVersion(version)),
+        Challenge::OtherVersion { version } => return Ok(Handshake::OtherVersion(version)),
     };
-    if !server.secret.is_proved(&proof, Side::Acceptor, SUBJECT, &own, &nonce) {
-        return Ok(Greeted::OtherSecret);
+    if !server
+        .secret
+        .is_proved(&proof, Side::Acceptor, SUBJECT, &own_nonce, &nonce)
+    {
+        return Ok(Handshake::OtherSecret);
     }
-    let proof = server.secret.prove(Side::Dialler, SUBJECT, &own, &nonce);
+    let proof = server.secret.prove(Side::Dialler, SUBJECT, &own_nonce, &nonce);
     wire::send(&mut stream, &proof).await?;
     let welcome = wire::read::<Welcome>(&mut stream, &mut Vec::new(), HELLO_BYTES_MAX).await?;
     let Welcome { session } = welcome.ok_or_else(ended)?;
-    Ok(Greeted::Welcome(stream, session))
+    Ok(Handshake::Welcome(stream, session))
 }
 
-/// Uses one connection after the other, for as long as the client lives.
-async fn stay_connected(shared: Arc<Shared>, server: Server, mut stream: TcpStream, mut session: Session) {
+/// Reconnects for as long as the client lives.
+async fn stay_connected(shared: Arc<ClientShared>, server: Server, mut stream: TcpStream, mut session: Session) {
     let address = server.address;
     loop {
         let error = use_connection(&shared, stream).await;
-        tracing::info!(%address, %error, "the connection to the stores is lost");
+        tracing::info!(%address, %error, "lost the connection to the stores");
         let reason = error.to_string();
         let sent = shared.state.lock().take_sent();
         fail_all(sent, &StoreFailure::Interrupted { reason });
@@ -233,8 +240,8 @@ async fn stay_connected(shared: Arc<Shared>, server: Server, mut stream: TcpStre
     }
 }
 
-async fn reconnect(shared: &Shared, server: &Server, session: Session) -> (TcpStream, Session) {
-    let mut pause = PAUSE_MIN;
+async fn reconnect(shared: &ClientShared, server: &Server, session: Session) -> (TcpStream, Session) {
+    let mut delay = RECONNECT_DELAY_MIN;
     loop {
         match dial(server, Some(session)).await {
             Ok(connection) => return connection,
@@ -244,28 +251,28 @@ async fn reconnect(shared: &Shared, server: &Server, session: Session) -> (TcpSt
                 fail_all(waiting, &StoreFailure::Unreachable { reason });
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(RECONNECT_DELAY_MAX);
     }
 }
 
-/// Sends and receives until the connection breaks; says how.
-async fn use_connection(shared: &Shared, stream: TcpStream) -> io::Error {
+/// Sends and receives until the connection breaks, and returns the reason.
+async fn use_connection(shared: &ClientShared, stream: TcpStream) -> io::Error {
     let (reader, writer) = stream.into_split();
     let ended = tokio::select! {
         ended = send(shared, writer) => ended,
         ended = receive(shared, reader) => ended,
-        () = out_of_patience(shared) => Err(io::Error::new(io::ErrorKind::TimedOut, "a reply took too long")),
+        () = reply_timed_out(shared) => Err(io::Error::new(io::ErrorKind::TimedOut, "a reply timed out")),
     };
-    ended.expect_err("none of the three ends well")
+    ended.expect_err("all three end with an error")
 }
 
 type Never = std::convert::Infallible;
 
-async fn send(shared: &Shared, mut writer: OwnedWriteHalf) -> io::Result<Never> {
+async fn send(shared: &ClientShared, mut writer: OwnedWriteHalf) -> io::Result<Never> {
     let mut frames = Vec::new();
     loop {
-        gather(shared, &mut frames);
+        encode_queued(shared, &mut frames);
         if frames.is_empty() {
             shared.work.notified().await;
             continue;
@@ -276,8 +283,8 @@ async fn send(shared: &Shared, mut writer: OwnedWriteHalf) -> io::Result<Never> 
     }
 }
 
-/// Encodes what waits, up to a good size for a write.
-fn gather(shared: &Shared, frames: &mut Vec<u8>) {
+/// Encodes queued frames, up to a good size for a write.
+fn encode_queued(shared: &ClientShared, frames: &mut Vec<u8>) {
     while frames.len() < WRITE_BYTES {
         let next = shared.state.lock().next_to_send(Instant::now());
         let Some(frame) = next else { return };
@@ -289,37 +296,37 @@ fn gather(shared: &Shared, frames: &mut Vec<u8>) {
     }
 }
 
-async fn receive(shared: &Shared, reader: OwnedReadHalf) -> io::Result<Never> {
+async fn receive(shared: &ClientShared, reader: OwnedReadHalf) -> io::Result<Never> {
     let mut reader = BufReader::with_capacity(WRITE_BYTES, reader);
     let mut buffer = Vec::new();
     while let Some(ServerFrame { id, answer }) = wire::read(&mut reader, &mut buffer, FRAME_BYTES_MAX).await? {
         buffer.shrink_to(WRITE_BYTES);
-        let told = shared.state.lock().answered(id, answer).map_err(io::Error::other)?;
-        if let Some((id, sink)) = tell(told)? {
+        let delivery = shared.state.lock().answered(id, answer).map_err(io::Error::other)?;
+        if let Some((id, sink)) = deliver(delivery)? {
             shared.state.lock().return_sink(id, sink);
         }
     }
     Err(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Tells an answer to who waits for it. A watch whose sink panics has ended: its sink does not come back.
-fn tell(told: Told) -> io::Result<Option<(u64, WatchSink)>> {
+/// Delivers an answer to its waiter. A watch whose sink panics has ended: its sink is not returned.
+fn deliver(delivery: Delivery) -> io::Result<Option<(u64, WatchSink)>> {
     let mut outcome = Ok(None);
-    contain(|| outcome = told.tell());
+    contain(|| outcome = delivery.deliver());
     outcome.map_err(io::Error::other)
 }
 
-/// Ends when a reply has taken too long.
-async fn out_of_patience(shared: &Shared) {
+/// Returns when a reply has timed out.
+async fn reply_timed_out(shared: &ClientShared) {
     loop {
         let waited = shared
             .state
             .lock()
             .oldest_sent()
             .map_or(Duration::ZERO, |sent| sent.elapsed());
-        if waited >= shared.patience {
+        if waited >= shared.reply_timeout {
             return;
         }
-        tokio::time::sleep(shared.patience - waited).await;
+        tokio::time::sleep(shared.reply_timeout - waited).await;
     }
 }

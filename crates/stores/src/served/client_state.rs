@@ -1,4 +1,4 @@
-//! What a client knows: requests that wait or are under way, and watches. No I/O.
+//! The state of a client: queued requests, requests in flight, and watches. No I/O.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -9,12 +9,12 @@ use elastin_protocol::store::{
 
 use super::wire::{Answer, Ask, ClientFrame, FRAME_BYTES_MAX};
 
-/// How many requests may wait or be under way.
-const PENDING_MAX: usize = 65_536;
-/// How many bytes may wait to be sent: a few states of the largest size.
+/// The most requests queued or in flight.
+const REQUESTS_MAX: usize = 65_536;
+/// The most bytes queued for sending: a few states of the largest size.
 const OUTBOX_BYTES_MAX: usize = 256 << 20;
 
-/// Who waits for a reply, and which replies there can be.
+/// The callback of a request, with a predicate of its valid replies.
 pub(crate) enum Waiter {
     State(Done<StateReply, StateError>, fn(&StateReply) -> bool),
     Coordination(
@@ -31,14 +31,14 @@ impl Waiter {
         }
     }
 
-    /// Ends a request whose message is too long to be sent.
+    /// Fails a request whose frame is too long.
     fn refuse(self, bytes: usize) {
         let limit = FRAME_BYTES_MAX;
         match self {
             Waiter::State(done, _) => done(Err(StateError::TooLarge { bytes, limit })),
             Waiter::Coordination(done, _) => {
-                let what = format!("{bytes} bytes are more than the {limit} allowed");
-                done(Err(CoordinationError::Invalid(what)));
+                let reason = format!("the request has {bytes} bytes, more than the {limit} allowed");
+                done(Err(CoordinationError::Invalid(reason)));
             }
         }
     }
@@ -63,31 +63,31 @@ impl Waiter {
     }
 }
 
-/// The server does not keep to the protocol. The connection is of no more use.
+/// The server violated the protocol, and the connection must be closed.
 #[derive(Debug, thiserror::Error)]
-#[error("the server answered something else than what was asked")]
+#[error("the server sent an answer of another kind than the request")]
 pub(crate) struct UnexpectedAnswer;
 
 struct Pending {
     waiter: Waiter,
-    /// When it was given to the connection; `None` while it waits.
+    /// When it was passed to the connection; `None` while it is queued.
     sent: Option<Instant>,
 }
 
 struct Watch {
     prefix: String,
-    /// Where to go on on a new connection.
+    /// The revision to resume from on a new connection.
     next: Revision,
-    /// `None` while it is being called.
+    /// `None` during its own call.
     sink: Option<WatchSink>,
 }
 
-/// The state behind a client's lock. Callbacks are called outside of it.
+/// The state behind a client's lock. Callbacks are called outside the lock.
 #[derive(Default)]
 pub(crate) struct ClientState {
     closed: bool,
     last_id: u64,
-    /// Requests that wait to be sent, with the bytes they carry.
+    /// Frames to send, with the size of their payload.
     outbox: VecDeque<(ClientFrame, usize)>,
     outbox_bytes: usize,
     pending: BTreeMap<u64, Pending>,
@@ -95,12 +95,12 @@ pub(crate) struct ClientState {
 }
 
 impl ClientState {
-    /// Queues a request. If it can't be taken, the waiter comes back with the reason.
+    /// Queues a request. If it is rejected, the waiter is returned with the reason.
     pub(crate) fn ask(&mut self, ask: Ask, bytes: usize, waiter: Waiter) -> Result<(), (Waiter, StoreFailure)> {
         if self.closed {
             return Err((waiter, StoreFailure::Closed));
         }
-        if self.pending.len() >= PENDING_MAX || (self.outbox_bytes + bytes > OUTBOX_BYTES_MAX && self.outbox_bytes > 0)
+        if self.pending.len() >= REQUESTS_MAX || (self.outbox_bytes + bytes > OUTBOX_BYTES_MAX && self.outbox_bytes > 0)
         {
             return Err((waiter, StoreFailure::Overloaded));
         }
@@ -116,7 +116,7 @@ impl ClientState {
         self.last_id
     }
 
-    /// Starts a watch; its id, or its sink with the reason why not.
+    /// Starts a watch and returns its id. If it is rejected, the sink is returned with the reason.
     pub(crate) fn watch(
         &mut self,
         prefix: String,
@@ -146,7 +146,7 @@ impl ClientState {
         }
     }
 
-    /// The next request to send. From now on it may be applied.
+    /// The next frame to send. From now on its request may be applied.
     pub(crate) fn next_to_send(&mut self, now: Instant) -> Option<ClientFrame> {
         let (frame, bytes) = self.outbox.pop_front()?;
         self.outbox_bytes -= bytes;
@@ -156,45 +156,45 @@ impl ClientState {
         Some(frame)
     }
 
-    /// Takes a request back that turned out to be too long.
+    /// Withdraws a request whose frame turned out to be too long.
     pub(crate) fn refuse(&mut self, id: u64, bytes: usize) -> Option<impl FnOnce() + use<>> {
         let waiter = self.pending.remove(&id)?.waiter;
         Some(move || waiter.refuse(bytes))
     }
 
-    /// Who waits for this answer, and what is to be done outside the lock to tell them.
-    pub(crate) fn answered(&mut self, id: u64, answer: Answer) -> Result<Told, UnexpectedAnswer> {
+    /// Routes an answer. The delivery must run outside the lock.
+    pub(crate) fn answered(&mut self, id: u64, answer: Answer) -> Result<Delivery, UnexpectedAnswer> {
         let Answer::Watch(batch) = answer else {
             let pending = self.pending.remove(&id).ok_or(UnexpectedAnswer)?;
-            return Ok(Told::Waiter(pending.waiter, answer));
+            return Ok(Delivery::Waiter(pending.waiter, answer));
         };
-        // A watch that was ended may still get something.
+        // A batch may still arrive after the watch has ended.
         let Some(watch) = self.watches.get_mut(&id) else {
-            return Ok(Told::Nobody);
+            return Ok(Delivery::Ignored);
         };
-        let sink = watch.sink.take().expect("one batch is delivered at a time");
+        let sink = watch.sink.take().expect("batches are delivered one at a time");
         match &batch {
             Ok(batch) => watch.next = batch.revision.next(),
-            // The server forgets it too.
+            // The server has dropped it too.
             Err(_) => self.unwatch(id),
         }
-        Ok(Told::Watch { id, sink, batch })
+        Ok(Delivery::Watch { id, sink, batch })
     }
 
-    /// Takes a sink back that was called, unless its watch has ended.
+    /// Puts a sink back after its call, unless its watch has ended.
     pub(crate) fn return_sink(&mut self, id: u64, sink: WatchSink) {
         if let Some(watch) = self.watches.get_mut(&id) {
             watch.sink = Some(sink);
         }
     }
 
-    /// When the oldest request that waits for its reply was sent.
+    /// When the oldest request in flight was sent.
     pub(crate) fn oldest_sent(&self) -> Option<Instant> {
         // Requests are sent in the order of their ids.
         self.pending.values().next()?.sent
     }
 
-    /// Starts over on a new connection: watches go on where they were, before all that waits.
+    /// Starts over on a new connection: watches resume before queued requests are sent.
     pub(crate) fn connected(&mut self) {
         self.outbox
             .retain(|(frame, _)| matches!(frame.ask, Ask::State(_) | Ask::Coordination(_)));
@@ -207,7 +207,7 @@ impl ClientState {
         }
     }
 
-    /// The connection is lost: those whose requests were sent, and may have been applied.
+    /// Takes the waiters of requests that were sent and may have been applied.
     pub(crate) fn take_sent(&mut self) -> Vec<Waiter> {
         let unsent = self.pending.iter().find(|(_, pending)| pending.sent.is_none());
         let first_unsent = unsent.map_or(u64::MAX, |(id, _)| *id);
@@ -216,7 +216,7 @@ impl ClientState {
         sent.into_values().map(|pending| pending.waiter).collect()
     }
 
-    /// There is no connection to be had: those whose requests wait, and were not applied.
+    /// Takes the waiters of all requests, none of which was applied.
     pub(crate) fn take_waiting(&mut self) -> Vec<Waiter> {
         self.outbox.clear();
         self.outbox_bytes = 0;
@@ -224,7 +224,7 @@ impl ClientState {
         pending.into_values().map(|pending| pending.waiter).collect()
     }
 
-    /// Takes nothing any more; the sinks of all watches.
+    /// Rejects everything from now on and returns the sinks of all watches.
     pub(crate) fn close(&mut self) -> Vec<WatchSink> {
         self.closed = true;
         let watches = std::mem::take(&mut self.watches);
@@ -232,27 +232,27 @@ impl ClientState {
     }
 }
 
-/// Who is to be told an answer.
-pub(crate) enum Told {
+/// An answer with its recipient.
+pub(crate) enum Delivery {
     Waiter(Waiter, Answer),
     Watch {
         id: u64,
         sink: WatchSink,
         batch: Result<elastin_protocol::store::WatchBatch, CoordinationError>,
     },
-    Nobody,
+    Ignored,
 }
 
-impl Told {
-    /// Tells them; a sink comes back to be used again.
-    pub(crate) fn tell(self) -> Result<Option<(u64, WatchSink)>, UnexpectedAnswer> {
+impl Delivery {
+    /// Calls the recipient; the sink of a watch is returned for the next batch.
+    pub(crate) fn deliver(self) -> Result<Option<(u64, WatchSink)>, UnexpectedAnswer> {
         match self {
-            Told::Waiter(waiter, answer) => waiter.answer(answer).map(|()| None),
-            Told::Watch { id, mut sink, batch } => {
+            Delivery::Waiter(waiter, answer) => waiter.answer(answer).map(|()| None),
+            Delivery::Watch { id, mut sink, batch } => {
                 sink(batch);
                 Ok(Some((id, sink)))
             }
-            Told::Nobody => Ok(None),
+            Delivery::Ignored => Ok(None),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One client's connection, as the server sees it.
+//! The server's side of a client connection.
 //!
 //! ```text
 //!   socket ──► receive: decode, gate, submit ──► stores
@@ -19,20 +19,20 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use super::server::Stores;
 use super::wire::{self, Answer, Ask, ClientFrame, FRAME_BYTES_MAX, ServerFrame};
 
-/// How many requests of one client may be under way; then its socket is not read until some have ended.
+/// The most requests of one client in flight; beyond it, its socket is not read until some complete.
 const IN_FLIGHT_MAX: usize = 4096;
-/// How many watches one client may have.
+/// The most watches of one client.
 const WATCHES_MAX: usize = 1024;
-/// How many frames may wait for a client to read them: all replies, and as many watch batches. One more, and the client
-/// is too slow to be kept; it may come again and resume its watches.
+/// The most frames queued for a client: all replies, and as many watch batches. With one more, the client is too slow
+/// and is disconnected; it may reconnect and resume its watches.
 const OUTBOX_FRAMES_MAX: usize = 2 * IN_FLIGHT_MAX;
-/// Frames are gathered into one write up to about this size.
+/// Frames are coalesced into one write up to about this size.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Decides whether a connection may still submit requests. Closed when the client has come back on another one.
+/// Admits the requests of a connection. Closed when the client has reconnected on another one.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// Held while a request is submitted, so that after `close` nothing follows.
+    /// Held during a submission, so that nothing is submitted after `close`.
     closed: Mutex<bool>,
     on_close: Notify,
 }
@@ -43,7 +43,7 @@ impl Gate {
         self.on_close.notify_one();
     }
 
-    /// Submits unless the gate is closed; whether it did.
+    /// Calls `submit` unless the gate is closed. Whether it did.
     pub(crate) fn pass(&self, submit: impl FnOnce()) -> bool {
         let closed = self.closed.lock();
         if !*closed {
@@ -53,7 +53,7 @@ impl Gate {
     }
 }
 
-/// Serves a client until it goes, is replaced, or breaks a rule.
+/// Serves a client until it disconnects, is replaced, or violates a limit.
 pub(crate) async fn run(stream: TcpStream, stores: &Stores, gate: &Gate) -> io::Result<()> {
     let (reader, writer) = stream.into_split();
     let (sender, receiver) = mpsc::channel(OUTBOX_FRAMES_MAX);
@@ -67,7 +67,7 @@ pub(crate) async fn run(stream: TcpStream, stores: &Stores, gate: &Gate) -> io::
     }
 }
 
-/// Where answers wait to be sent.
+/// The queue of frames to send.
 #[derive(Clone)]
 struct Outbox {
     sender: mpsc::Sender<ServerFrame>,
@@ -76,7 +76,7 @@ struct Outbox {
 
 impl Outbox {
     fn put(&self, id: u64, answer: Answer) {
-        // A closed channel means that the connection is over; a full one, that it must be.
+        // A closed channel means that the connection has ended; a full one, that it must end.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(ServerFrame { id, answer }) {
             self.overflow.notify_one();
         }
@@ -89,7 +89,7 @@ async fn receive(reader: OwnedReadHalf, stores: &Stores, gate: &Gate, outbox: &O
     let mut watches = BTreeMap::new();
     let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
     while let Some(ClientFrame { id, ask }) = wire::read(&mut reader, &mut buffer, FRAME_BYTES_MAX).await? {
-        // One large frame must not hold its memory for ever.
+        // One large frame must not hold its memory forever.
         buffer.shrink_to(WRITE_BYTES);
         let permit = in_flight.clone().acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");

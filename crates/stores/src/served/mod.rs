@@ -1,14 +1,13 @@
-//! Another process's stores over TCP: the supervisor of an embedded cluster serves its own to the nodes.
+//! The stores of another process over TCP: the supervisor of an embedded cluster serves its own to the nodes.
 //!
 //! ```text
 //!   node: StoreClient ── Hello, then requests (pipelined, numbered) ──► supervisor: serve(listener, state, coordination)
 //!                     ◄── Welcome, then replies and watch batches ────
 //! ```
 //!
-//! Plain text, so only over the loopback interface, and only between processes that have the same
-//! [secret](crate::secret). A client that lost its connection takes its session up again, and
-//! the server makes sure first that nothing of the old connection is applied any more: requests of one client are never
-//! reordered by a reconnect.
+//! The connection is not encrypted, so it is limited to the loopback interface and to processes with the same
+//! [secret](crate::secret). A client that lost its connection resumes its session. The server first makes sure that
+//! nothing of the old connection is applied any more, so a reconnect never reorders the requests of a client.
 
 mod client;
 mod client_state;

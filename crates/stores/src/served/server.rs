@@ -1,4 +1,4 @@
-//! Accepts clients and gives each a connection.
+//! Accepts and authenticates clients.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,25 +16,25 @@ use super::connection::{self, Gate};
 use super::wire::{self, Challenge, HELLO_BYTES_MAX, Hello, MAGIC, SUBJECT, Session, VERSION, Welcome};
 use crate::secret::{Proof, Secret, Side, nonce};
 
-/// How many clients may be connected: the nodes of one machine, and some tools.
+/// The most connected clients: the nodes of one machine, and some tools.
 const CONNECTIONS_MAX: usize = 1024;
-/// How long a client may take to say who it is.
-const HELLO_LIMIT: Duration = Duration::from_secs(5);
-/// How long to wait after the system refused a connection, most likely because too many files are open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The timeout of the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The delay after a failed accept, most likely because too many files are open.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Why stores can't be served. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The listener is open to other machines, and what is served is not encrypted.
+    /// The listener is open to other machines, and the protocol is not encrypted.
     #[error("stores are served on the loopback interface only, not on {0}")]
     NotLoopback(SocketAddr),
-    /// The listener does not work.
-    #[error("the listener does not work: {0}")]
+    /// The listener failed.
+    #[error("the listener failed: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Serves stores until it is dropped. Requests that were taken by then are still carried out.
+/// Serves stores until it is dropped. Requests that were submitted by then still complete.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -42,7 +42,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Where clients connect to.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -54,7 +54,7 @@ impl Drop for Server {
     }
 }
 
-/// Serves these stores to all who connect and have the secret. Runs on the current tokio runtime.
+/// Serves these stores to all clients with the secret. Runs on the current tokio runtime.
 pub fn serve(
     listener: TcpListener,
     state: Arc<dyn StateStore>,
@@ -69,7 +69,7 @@ pub fn serve(
         state,
         coordination,
         secret,
-        life: life(),
+        incarnation: incarnation(),
         last_session: AtomicU64::new(0),
         sessions: Mutex::new(BTreeMap::new()),
     });
@@ -78,31 +78,31 @@ pub fn serve(
 }
 
 /// A number that no earlier server had.
-fn life() -> u64 {
+fn incarnation() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // The nanoseconds of some centuries fit.
     since.as_nanos() as u64
 }
 
-/// What all connections share.
+/// State shared by all connections.
 pub(crate) struct Stores {
     pub(crate) state: Arc<dyn StateStore>,
     pub(crate) coordination: Arc<dyn Coordination>,
     secret: Secret,
-    life: u64,
+    incarnation: u64,
     last_session: AtomicU64,
     /// The current connection of each session that has one.
     sessions: Mutex<BTreeMap<u64, Arc<Gate>>>,
 }
 
 impl Stores {
-    /// Takes a session up again, or starts one. When this returns, nothing of the session's earlier connection will be
+    /// Resumes a session, or starts one. After this returns, nothing of the session's earlier connection is
     /// submitted any more.
     fn enter(&self, wanted: Option<Session>) -> (Session, Arc<Gate>) {
         let session = wanted
-            .filter(|session| session.server == self.life)
+            .filter(|session| session.server == self.incarnation)
             .unwrap_or_else(|| Session {
-                server: self.life,
+                server: self.incarnation,
                 number: self.last_session.fetch_add(1, Ordering::Relaxed) + 1,
             });
         let gate = Arc::new(Gate::default());
@@ -113,7 +113,7 @@ impl Stores {
         (session, gate)
     }
 
-    /// Forgets a connection that has ended, unless another has taken its session.
+    /// Removes a connection that has ended, unless another has taken over its session.
     fn leave(&self, session: Session, gate: &Arc<Gate>) {
         gate.close();
         let mut sessions = self.sessions.lock();
@@ -127,7 +127,7 @@ impl Stores {
 }
 
 async fn accept(listener: TcpListener, stores: Arc<Stores>) {
-    // Dropped with this task, and all connections with it.
+    // Dropped with this task, which closes all connections.
     let mut connections = JoinSet::new();
     loop {
         while connections.len() >= CONNECTIONS_MAX {
@@ -138,23 +138,23 @@ async fn accept(listener: TcpListener, stores: Arc<Stores>) {
             Ok((stream, peer)) => {
                 let stores = stores.clone();
                 connections.spawn(async move {
-                    if let Err(error) = converse(stream, &stores).await {
-                        tracing::info!(%peer, %error, "a connection to the stores has ended");
+                    if let Err(error) = serve_connection(stream, &stores).await {
+                        tracing::info!(%peer, %error, "a connection to the stores ended");
                     }
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection to the stores could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                tracing::warn!(%error, "failed to accept a connection to the stores");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
-async fn converse(mut stream: TcpStream, stores: &Stores) -> io::Result<()> {
+async fn serve_connection(mut stream: TcpStream, stores: &Stores) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let greeting = tokio::time::timeout(HELLO_LIMIT, greet(&mut stream, stores)).await;
-    let Some((session, gate)) = greeting.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? else {
+    let outcome = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(&mut stream, stores)).await;
+    let Some((session, gate)) = outcome.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? else {
         return Ok(());
     };
     let ended = connection::run(stream, stores, &gate).await;
@@ -162,8 +162,8 @@ async fn converse(mut stream: TcpStream, stores: &Stores) -> io::Result<()> {
     ended
 }
 
-/// Learns who the client is. `None` if there is nothing to say to each other.
-async fn greet(stream: &mut TcpStream, stores: &Stores) -> io::Result<Option<(Session, Arc<Gate>)>> {
+/// Authenticates the client and enters its session. `None` if the client disconnected or has another version.
+async fn handshake(stream: &mut TcpStream, stores: &Stores) -> io::Result<Option<(Session, Arc<Gate>)>> {
     let Some(hello) = wire::read::<Hello>(stream, &mut Vec::new(), HELLO_BYTES_MAX).await? else {
         return Ok(None);
     };
@@ -210,14 +210,14 @@ mod tests {
             state: Arc::new(MemoryState::start()),
             coordination: Arc::new(MemoryCoordination::start()),
             secret: Secret::generate(),
-            life: 42,
+            incarnation: 42,
             last_session: AtomicU64::new(0),
             sessions: Mutex::new(BTreeMap::new()),
         }
     }
 
     #[test]
-    fn a_session_taken_up_again_shuts_its_old_connection_out() {
+    fn a_resumed_session_fences_its_old_connection() {
         let stores = stores();
         let (session, old) = stores.enter(None);
         assert!(old.pass(|| ()));
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(again, session);
         assert!(!old.pass(|| panic!("the old connection submits")));
         assert!(new.pass(|| ()));
-        // The old connection's end does not concern the new one.
+        // The end of the old connection does not affect the new one.
         stores.leave(session, &old);
         let (_, newer) = stores.enter(Some(session));
         assert!(!new.pass(|| panic!("the old connection submits")));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_of_an_earlier_server_is_a_new_one() {
+    fn a_session_of_an_earlier_server_is_not_resumed() {
         let stores = stores();
         let (first, gate) = stores.enter(None);
         let (server, number) = (first.server - 1, first.number);

@@ -1,4 +1,4 @@
-//! What a client and a server of stores send each other: frames of a length and a postcard message.
+//! The frames between a client and a server of stores: a length and a postcard message.
 
 use std::io;
 
@@ -12,15 +12,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::secret::{Nonce, Proof};
 
-/// What a conversation starts with, to know a foreign one.
+/// The start of every connection, to detect foreign protocols.
 pub(crate) const MAGIC: [u8; 8] = *b"elastin\0";
-/// The version of this protocol. Both ends must have the same: they come from one binary.
+/// The version of this protocol. Both ends must have the same: they are one binary.
 pub(crate) const VERSION: u16 = 2;
-/// The longest frame: the largest state with its id and what is around it.
+/// The longest frame: the largest state with its id and framing.
 pub(crate) const FRAME_BYTES_MAX: usize = STATE_BYTES_MAX + (1 << 20);
-/// The longest frame before the two ends know each other.
+/// The longest frame before authentication.
 pub(crate) const HELLO_BYTES_MAX: usize = 256;
-/// The bytes of a frame's length.
+/// The length of a frame's length prefix.
 const LENGTH_BYTES: usize = 4;
 
 /// A client's first message.
@@ -28,36 +28,36 @@ const LENGTH_BYTES: usize = 4;
 pub(crate) struct Hello {
     pub(crate) magic: [u8; 8],
     pub(crate) version: u16,
-    /// The session that it had before its connection broke.
+    /// The session to resume after a lost connection.
     pub(crate) session: Option<Session>,
     pub(crate) nonce: Nonce,
 }
 
-/// What the proofs of both ends are about.
+/// The subject of the proofs of both ends.
 pub(crate) const SUBJECT: &[u8] = b"stores";
 
-/// One client's conversation over all its connections.
+/// One client's session, which spans reconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Session {
-    /// The life of the server that gave it out.
+    /// The incarnation of the server that created it.
     pub(crate) server: u64,
     pub(crate) number: u64,
 }
 
-/// A server's answer to [`Hello`]. A client that is challenged answers with its own [`Proof`](crate::secret::Proof).
+/// A server's answer to [`Hello`]. The client answers a challenge with its own [`Proof`](crate::secret::Proof).
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Challenge {
     Prove { nonce: Nonce, proof: Proof },
     OtherVersion { version: u16 },
 }
 
-/// A server's answer to a good proof.
+/// A server's answer to a valid proof.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Welcome {
     pub(crate) session: Session,
 }
 
-/// A request of a client. Ids grow within a session.
+/// A request of a client. Ids increase within a session.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ClientFrame {
     pub(crate) id: u64,
@@ -77,7 +77,7 @@ pub(crate) enum Ask {
     Unwatch,
 }
 
-/// A server's reply to the request of this id, or what the watch of this id got.
+/// A server's reply to the request of this id, or a batch of the watch of this id.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ServerFrame {
     pub(crate) id: u64,
@@ -91,11 +91,11 @@ pub(crate) enum Answer {
     Watch(Result<WatchBatch, CoordinationError>),
 }
 
-/// Appends a frame with this message; says how long the message is if that is too long.
+/// Appends a frame with this message. The error is the length of a message that is too long.
 pub(crate) fn append(frames: &mut Vec<u8>, message: &impl Serialize) -> Result<(), usize> {
     let start = frames.len();
     frames.extend([0; LENGTH_BYTES]);
-    // `to_io` writes into the vector itself: no copy of a large state.
+    // `to_io` writes into the vector itself, which avoids a copy of a large state.
     postcard::to_io(message, &mut *frames).expect("messages are plain data, and memory takes them");
     let bytes = frames.len() - start - LENGTH_BYTES;
     if bytes > FRAME_BYTES_MAX {
@@ -114,7 +114,7 @@ pub(crate) async fn send(writer: &mut (impl AsyncWrite + Unpin), message: &impl 
     writer.write_all(&frame).await
 }
 
-/// Reads a frame and its message. `None` if the other end has closed the connection between frames.
+/// Reads a frame and decodes its message. `None` if the peer closed the connection between frames.
 pub(crate) async fn read<M: DeserializeOwned>(
     reader: &mut (impl AsyncRead + Unpin),
     buffer: &mut Vec<u8>,
@@ -132,17 +132,17 @@ pub(crate) async fn read<M: DeserializeOwned>(
         )));
     }
     buffer.clear();
-    // The buffer grows with what really arrives: a length alone takes no memory.
+    // The buffer grows with the received bytes: a forged length alone takes no memory.
     reader.take(length as u64).read_to_end(buffer).await?;
     if buffer.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let message = postcard::from_bytes(buffer).map_err(|error| invalid(format!("not a message: {error}")))?;
+    let message = postcard::from_bytes(buffer).map_err(|error| invalid(format!("undecodable message: {error}")))?;
     Ok(Some(message))
 }
 
-fn invalid(what: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
+fn invalid(reason: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The bytes of a message, which are read back as the same message.
+    /// The encoding of a message, which must decode to the same message.
     fn bytes_of<M: Serialize + DeserializeOwned + PartialEq + Debug>(message: M) -> String {
         let mut frame = Vec::new();
         append(&mut frame, &message).unwrap();
@@ -168,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn the_wire_format_is_as_it_was() {
-        // A change here is a change of the protocol: raise `VERSION`.
+    fn the_wire_format_is_stable() {
+        // A change here changes the protocol: increment `VERSION`.
         let hello = Hello {
             magic: MAGIC,
             version: VERSION,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_leaves_no_trace() {
+    fn a_message_that_is_too_long_is_not_appended() {
         let mut frames = b"before".to_vec();
         let state = Bytes::from(vec![0; FRAME_BYTES_MAX]);
         assert!(append(&mut frames, &state).is_err());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn garbage_is_an_error_and_the_end_is_not() {
+    async fn garbage_is_an_error_and_end_of_stream_is_not() {
         let mut nothing: &[u8] = &[];
         assert_eq!(
             read::<ClientFrame>(&mut nothing, &mut Vec::new(), 100).await.unwrap(),

@@ -1,5 +1,5 @@
-//! A process that may not make its files any larger: it is told that the disk is full, keeps what was acknowledged, and
-//! goes on reading. The next one, without that limit, goes on writing.
+//! A process with a file size limit: it gets a disk-full error, keeps everything acknowledged and still reads. The next
+//! process, without the limit, writes again.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,17 +10,17 @@ use elastin_protocol::store::{StateError, StateReply, StateRequest, StateStore, 
 use elastin_stores::embedded::EmbeddedState;
 use elastin_types::{ActivationEpoch, ActorId, ActorType};
 
-/// How large files may become, in the blocks of 512 or 1024 bytes that shells count in.
+/// The file size limit, in the blocks of 512 or 1024 bytes that shells use.
 const BLOCKS_MAX: u64 = 16 << 10;
-/// How many states are tried, far more than have room.
+/// The number of states to try, far more than fit.
 const STATES_MAX: u64 = 1000;
 const STATE_BYTES: usize = 100_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Starts the process with the limit, and checks what it leaves behind.
+/// Starts the process with the limit, and checks the files that it leaves.
 pub(crate) fn check() {
     let directory = tempfile::tempdir().unwrap();
-    // The signal that comes with the limit is ignored, so that the write fails instead, as on a full disk.
+    // Ignoring the signal of the limit makes the write fail instead, as on a full disk.
     let script = format!("trap '' XFSZ; ulimit -f {BLOCKS_MAX}; exec \"$0\" full-disk-child \"$1\"");
     let output = Command::new("sh")
         .args(["-c", &script])
@@ -35,25 +35,28 @@ pub(crate) fn check() {
     );
     let saved: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
     println!("full disk: refused after {saved} states");
-    assert!(saved > 0 && saved < STATES_MAX, "the limit was met, but not at once");
+    assert!(
+        saved > 0 && saved < STATES_MAX,
+        "the limit must be reached, but not immediately"
+    );
 
     let store = EmbeddedState::open(directory.path().join("state")).unwrap();
     for actor in 0..saved {
         assert_eq!(load(&store, actor), Some(state(actor)));
     }
-    assert_eq!(load(&store, saved), None, "what was refused is not there");
+    assert_eq!(load(&store, saved), None, "a refused state must not be stored");
     save(&store, saved).unwrap();
     assert_eq!(load(&store, saved), Some(state(saved)));
 }
 
-/// Saves until the disk is full, and prints how many states were acknowledged.
+/// Saves until the disk is full, and prints the number of acknowledged states.
 pub(crate) fn child(directory: &Path) {
     let store = EmbeddedState::open(directory.join("state")).unwrap();
     let refused = (0..STATES_MAX).find_map(|actor| save(&store, actor).err().map(|error| (actor, error)));
-    let (saved, error) = refused.expect("the limit is met");
+    let (saved, error) = refused.expect("the limit is reached");
     assert_eq!(error, StateError::Failed(StoreFailure::DiskFull));
     for actor in 0..saved {
-        assert_eq!(load(&store, actor), Some(state(actor)), "reads go on");
+        assert_eq!(load(&store, actor), Some(state(actor)), "reads still succeed");
     }
     println!("{saved}");
 }

@@ -1,5 +1,5 @@
-//! Kills a process that writes to the embedded stores, again and again, and looks at what is in the files: nothing that
-//! was acknowledged is lost, nothing is half-written, nothing is there that was never asked for.
+//! Repeatedly kills a process that writes to the embedded stores, and checks the files: no acknowledged write is lost,
+//! no write is partial, and nothing is stored that was never submitted.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -15,18 +15,18 @@ use elastin_protocol::store::{
 use elastin_stores::embedded::{EmbeddedCoordination, EmbeddedState};
 use elastin_types::{ActivationEpoch, ActorId, ActorType};
 
-/// How many actors write at the same time.
+/// The number of actors that write concurrently.
 const ACTORS: u64 = 32;
-/// What stands for the coordination key among the actors.
+/// The writer number of the coordination key, after those of the actors.
 const COUNTER: u64 = ACTORS;
-/// How many acknowledgements are awaited at most before a kill.
+/// The most acknowledgements before a kill.
 const ACKS_MAX: u64 = 1500;
-/// How much later than an acknowledgement a kill comes at most, to meet commits at every point.
+/// The longest delay between an acknowledgement and a kill, to hit commits at every point.
 const DELAY_MAX: Duration = Duration::from_millis(5);
-/// How long a child may take for anything.
+/// The timeout for every step of a child.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The state that an actor writes the `number`th time: of a length that changes, and in every byte its own.
+/// The `number`th state of an actor: its length varies, and every byte depends on both.
 fn state(actor: u64, number: u64) -> Vec<u8> {
     let length = 16 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 6000;
     let mut state = number.to_le_bytes().to_vec();
@@ -34,7 +34,7 @@ fn state(actor: u64, number: u64) -> Vec<u8> {
     state
 }
 
-/// Which time a state was written, if it is whole.
+/// The number of a state, if it is intact.
 fn number(actor: u64, bytes: &[u8]) -> Option<u64> {
     let number = u64::from_le_bytes(*bytes.first_chunk()?);
     (bytes == state(actor, number)).then_some(number)
@@ -45,7 +45,7 @@ fn load(actor: u64) -> StateRequest {
     StateRequest::Load { actor }
 }
 
-/// What is in the files: for each actor, and for the coordination key, how often it was written.
+/// The content of the files: the number of writes of each actor and of the coordination key.
 fn read(state: &dyn StateStore, coordination: &dyn Coordination) -> BTreeMap<u64, u64> {
     let mut numbers = BTreeMap::new();
     for actor in 0..ACTORS {
@@ -68,7 +68,7 @@ fn read(state: &dyn StateStore, coordination: &dyn Coordination) -> BTreeMap<u64
     };
     if let Some(entry) = entry {
         let number = u64::from_le_bytes(*entry.value.first_chunk().expect("a whole number"));
-        assert_eq!(revision.0, number, "the counter is the only thing that is committed");
+        assert_eq!(revision.0, number, "only the counter is ever committed");
         numbers.insert(COUNTER, number);
     }
     numbers
@@ -80,7 +80,7 @@ fn open(directory: &Path) -> (Arc<EmbeddedState>, Arc<EmbeddedCoordination>) {
     (Arc::new(state), Arc::new(coordination))
 }
 
-/// Writes for ever, and prints each write that was acknowledged.
+/// Writes forever, and prints each acknowledged write.
 pub(crate) fn child(directory: &Path) {
     let (state, coordination) = open(directory);
     let numbers = read(&*state, &*coordination);
@@ -119,12 +119,12 @@ fn count(store: Arc<EmbeddedCoordination>, number: u64) {
 }
 
 fn acknowledge(writer: u64, number: u64) {
-    // One write to the pipe: it is there even if the process is killed right after.
+    // A single write to the pipe is delivered even if the process is killed right after.
     let line = format!("{writer} {number}\n");
     std::io::stdout().write_all(line.as_bytes()).expect("the parent reads");
 }
 
-/// Numbers that look random, all from one seed.
+/// A deterministic pseudo-random generator.
 struct Random(u64);
 
 impl Random {
@@ -154,7 +154,7 @@ pub(crate) fn sweep(kills: u64, seed: u64) {
         spin(Duration::from_nanos(random.below(DELAY_MAX.as_nanos() as u64)));
         child.kill().unwrap();
         child.wait().unwrap();
-        // What was printed before the end counts as well.
+        // Acknowledgements printed before the kill count as well.
         for (writer, number) in acks {
             acknowledged.insert(writer, number);
         }
@@ -191,14 +191,14 @@ fn spin(time: Duration) {
     }
 }
 
-/// What is written is what was acknowledged, or the one write more that was under way.
+/// A file has every acknowledged write, and at most the one that was in flight.
 fn check(kill: u64, acknowledged: &BTreeMap<u64, u64>, written: &BTreeMap<u64, u64>) {
     for writer in 0..=COUNTER {
         let acknowledged = acknowledged.get(&writer).copied().unwrap_or(0);
         let written = written.get(&writer).copied().unwrap_or(0);
         assert!(
             written == acknowledged || written == acknowledged + 1,
-            "kill {kill}: writer {writer} was told {acknowledged}, and {written} is in the file"
+            "kill {kill}: writer {writer} got {acknowledged} acknowledged, and {written} is in the file"
         );
     }
 }

@@ -1,10 +1,10 @@
-//! The embedded stores in processes that are killed or may not write any more.
+//! The embedded stores in processes that are killed or run out of disk space.
 //!
 //! `cargo test -p elastin-stores --test processes` kills 10 times; for more:
 //! `cargo test -p elastin-stores --test processes -- --kills 200 --seed 7`.
 
-// This is a program of its own, because it starts itself as the processes that it watches; what it finds goes to
-// standard output.
+// A program without the test harness, because it starts itself as the processes under test. It reports on standard
+// output.
 #![allow(clippy::print_stdout)]
 
 mod full_disk;

@@ -15,14 +15,14 @@ use elastin_test_servers::{Certificates, EtcdCluster, Proxy, free_port};
 use crate::blocking::{CoordinationUnderTest, Watching, ask_coordination};
 use crate::store_tls;
 
-/// Longer than a cluster of members that are killed one after the other needs to find leaders, on any machine.
+/// Longer than a cluster whose members are killed one after another needs to elect leaders, on any machine.
 const LONG_LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) fn connect(endpoints: Vec<String>) -> EtcdCoordination {
     connect_as("test", endpoints)
 }
 
-/// The coordination of an Elastin cluster of this name.
+/// Connects as an Elastin cluster of this name.
 pub(crate) fn connect_as(cluster: &str, endpoints: Vec<String>) -> EtcdCoordination {
     let config = EtcdConfig {
         endpoints,
@@ -32,7 +32,7 @@ pub(crate) fn connect_as(cluster: &str, endpoints: Vec<String>) -> EtcdCoordinat
     EtcdCoordination::new(&config).expect("the endpoints are valid")
 }
 
-/// Runs what blocks on a thread where it may.
+/// Runs blocking work within an async test.
 pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(work)
 }
@@ -40,7 +40,7 @@ pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
 pub(crate) fn revision_of(reply: Result<CoordinationReply, CoordinationError>) -> Revision {
     match reply {
         Ok(CoordinationReply::Committed { revision } | CoordinationReply::Got { revision, .. }) => revision,
-        other => panic!("not a revision: {other:?}"),
+        other => panic!("no revision in {other:?}"),
     }
 }
 
@@ -53,12 +53,12 @@ pub(crate) fn value_of(store: &dyn Coordination, key: &str) -> Option<String> {
         Ok(CoordinationReply::Got { entry, .. }) => {
             entry.map(|entry| String::from_utf8(entry.value.to_vec()).expect("the tests write text"))
         }
-        other => panic!("{key} could not be read: {other:?}"),
+        other => panic!("failed to read {key}: {other:?}"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn etcd_does_what_the_scripts_say() {
+async fn conformance_scripts_pass() {
     let cluster = EtcdCluster::start(3).unwrap();
     let mut subject = CoordinationUnderTest::new(Arc::new(connect(cluster.endpoints())));
     blocking(|| {
@@ -69,7 +69,7 @@ async fn etcd_does_what_the_scripts_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_member_is_gone_round_and_leases_and_watches_go_on() {
+async fn leases_and_watches_survive_failover() {
     let mut cluster = EtcdCluster::start(3).unwrap();
     let store = connect(cluster.endpoints());
     blocking(|| {
@@ -78,17 +78,17 @@ async fn a_dead_member_is_gone_round_and_leases_and_watches_go_on() {
         let watching = Watching::start(&store, "", first);
         assert_eq!(watching.next().unwrap().revision, first);
 
-        // Every member is killed once, so that the one that is spoken to is among them.
+        // Every member is killed once, so that the current server is among them.
         for member in 0..3 {
             cluster.kill(member);
             keep_alive(&store, lease);
-            let revision = revision_of(put_again(&store, "key", &member.to_string()));
+            let revision = revision_of(put_with_retries(&store, "key", &member.to_string()));
             let mut seen = watching.next().unwrap();
             while seen.revision < revision {
                 seen = watching.next().unwrap();
             }
             let [Change::Put(entry)] = &seen.changes[..] else {
-                panic!("one put was made, not {:?}", seen.changes);
+                panic!("expected one put, got {:?}", seen.changes);
             };
             assert_eq!((entry.key.as_str(), entry.modified), ("key", revision));
             cluster.restart(member).unwrap();
@@ -104,19 +104,19 @@ fn grant(store: &dyn Coordination, ttl: Duration) -> LeaseId {
     }
 }
 
-/// Keeps a lease alive as a member does: until it has run out, it asks again, because the killed member may have been the leader.
+/// Keeps a lease alive like a node: retries until it expires, because the killed member may have been the leader.
 fn keep_alive(store: &dyn Coordination, lease: LeaseId) {
     loop {
         match ask_coordination(store, CoordinationRequest::KeepAlive { lease }) {
             Ok(CoordinationReply::KeptAlive { .. }) => return,
             Err(CoordinationError::Failed(StoreFailure::Unreachable { .. } | StoreFailure::Interrupted { .. })) => {}
-            other => panic!("the lease is not kept alive: {other:?}"),
+            other => panic!("keep-alive failed: {other:?}"),
         }
     }
 }
 
-/// Writes a key as a careful caller does: after an interruption it looks first.
-fn put_again(store: &dyn Coordination, key: &str, value: &str) -> Result<CoordinationReply, CoordinationError> {
+/// Writes a key like a careful caller: reads it first after an interruption.
+fn put_with_retries(store: &dyn Coordination, key: &str, value: &str) -> Result<CoordinationReply, CoordinationError> {
     loop {
         match ask_coordination(store, Commit::put(key, value.to_owned())) {
             Err(CoordinationError::Failed(StoreFailure::Interrupted { .. })) => {
@@ -135,11 +135,11 @@ fn put_again(store: &dyn Coordination, key: &str, value: &str) -> Result<Coordin
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_quorum_nothing_is_done_and_later_all_is_well() {
+async fn requests_fail_without_a_quorum_and_recover_with_one() {
     let mut cluster = EtcdCluster::start(3).unwrap();
     let store = connect(cluster.endpoints());
     blocking(|| {
-        put_again(&store, "key", "before").unwrap();
+        put_with_retries(&store, "key", "before").unwrap();
         cluster.kill(0);
         cluster.kill(1);
         let refused = ask_coordination(&store, get("key"));
@@ -156,13 +156,13 @@ async fn without_a_quorum_nothing_is_done_and_later_all_is_well() {
 
         cluster.restart(0).unwrap();
         cluster.restart(1).unwrap();
-        put_again(&store, "key", "after").unwrap();
+        put_with_retries(&store, "key", "after").unwrap();
         assert_eq!(value_of(&store, "key").as_deref(), Some("after"));
     });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_hangs_in_mid_write_leaves_a_truthful_outcome() {
+async fn a_write_to_a_hanging_member_ends_as_interrupted() {
     let cluster = EtcdCluster::start(1).unwrap();
     let proxy = Proxy::start(cluster.address(0)).unwrap();
     let store = connect(vec![proxy.address().to_string()]);
@@ -171,20 +171,20 @@ async fn a_member_that_hangs_in_mid_write_leaves_a_truthful_outcome() {
         proxy.silence(true);
         let written = ask_coordination(&store, Commit::put("key", "2"));
         let Err(CoordinationError::Failed(failure)) = written else {
-            panic!("nobody answers, but {written:?} came");
+            panic!("the member is silent, but the write ended with {written:?}");
         };
         assert!(failure.may_be_applied(), "{failure:?}");
         let address = proxy.address().to_string();
         assert!(failure.to_string().contains(&address), "{failure}");
         proxy.silence(false);
-        put_again(&store, "key", "3").unwrap();
+        put_with_retries(&store, "key", "3").unwrap();
         assert_eq!(value_of(&store, "key").as_deref(), Some("3"));
     });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_can_not_be_reached_are_named() {
-    // One with and one without a scheme, as both may be given.
+async fn errors_name_the_unreachable_servers() {
+    // One with and one without a scheme, as both are accepted.
     let (one, other) = (free_port(), free_port());
     let store = connect(vec![format!("http://127.0.0.1:{one}"), format!("127.0.0.1:{other}")]);
     let refused = blocking(|| ask_coordination(&store, get("key"))).unwrap_err();
@@ -201,7 +201,7 @@ async fn servers_that_can_not_be_reached_are_named() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_refused() {
+async fn an_invalid_address_is_refused() {
     let config = |endpoints: &[&str]| EtcdConfig {
         endpoints: endpoints.iter().map(|endpoint| (*endpoint).to_owned()).collect(),
         ..EtcdConfig::default()
@@ -220,7 +220,7 @@ async fn an_address_that_is_none_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_tls_both_sides_prove_who_they_are() {
+async fn tls_authenticates_both_sides() {
     let cluster = EtcdCluster::start_secured(1).unwrap();
     let certificates = cluster.certificates().unwrap();
     let connect = |tls: StoreTls| {
@@ -229,7 +229,7 @@ async fn in_tls_both_sides_prove_who_they_are() {
             cluster: "test".to_owned(),
             tls: Some(tls),
         };
-        EtcdCoordination::new(&config).expect("the certificates are some")
+        EtcdCoordination::new(&config).expect("the certificates are valid")
     };
     let known = connect(store_tls(certificates, true));
     blocking(|| {
@@ -237,9 +237,9 @@ async fn in_tls_both_sides_prove_who_they_are() {
         assert_eq!(value_of(&known, "key").as_deref(), Some("secret"));
     });
     let others = Certificates::make(std::net::Ipv4Addr::LOCALHOST).unwrap();
-    for stranger in [store_tls(certificates, false), store_tls(&others, true)] {
-        let stranger = connect(stranger);
-        let refused = blocking(|| ask_coordination(&stranger, get("key")));
+    for untrusted in [store_tls(certificates, false), store_tls(&others, true)] {
+        let untrusted = connect(untrusted);
+        let refused = blocking(|| ask_coordination(&untrusted, get("key")));
         assert!(
             matches!(
                 refused,

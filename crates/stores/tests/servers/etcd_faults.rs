@@ -1,4 +1,4 @@
-//! etcd behind links that break and are slow, killed in the middle of writes, with a history that was forgotten, and without room.
+//! etcd behind broken and slow links, killed during writes, with a compacted history, and out of space.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::links::{self, Link};
 use crate::torn::{self, Written};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_hold_when_the_link_breaks_before_every_step_and_when_it_is_slow() {
+async fn conformance_scripts_pass_over_bad_links() {
     let cluster = EtcdCluster::start(1).unwrap();
     let proxy = Proxy::start(cluster.address(0)).unwrap();
     for (link, name) in Link::ALL.into_iter().zip(["cut", "slow"]) {
@@ -23,25 +23,25 @@ async fn scripts_hold_when_the_link_breaks_before_every_step_and_when_it_is_slow
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lone_member_killed_in_mid_write_has_kept_what_it_acknowledged() {
+async fn a_killed_member_keeps_acknowledged_writes() {
     let mut cluster = EtcdCluster::start(1).unwrap();
     let store = connect(cluster.endpoints());
     blocking(|| {
         let seen = torn::check(Written::Coordination(&store), || cluster.restart(0).unwrap());
         assert!(
             seen.not_applied + seen.in_doubt > 0,
-            "nothing met the member's absence: {seen:?}"
+            "no write failed while the member was down: {seen:?}"
         );
     });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_killed_in_mid_write_one_after_the_other_have_kept_what_they_acknowledged() {
+async fn members_killed_in_turn_keep_acknowledged_writes() {
     let mut cluster = EtcdCluster::start(3).unwrap();
     let store = connect(cluster.endpoints());
     blocking(|| {
         torn::check(Written::Coordination(&store), || {
-            // Among them is the one that is spoken to.
+            // One of them is the current server.
             for member in 0..3 {
                 cluster.restart(member).unwrap();
             }
@@ -50,7 +50,7 @@ async fn members_killed_in_mid_write_one_after_the_other_have_kept_what_they_ack
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_from_before_what_is_remembered_is_told_so() {
+async fn a_watch_from_a_compacted_revision_is_rejected() {
     let cluster = EtcdCluster::start(1).unwrap();
     let store = connect(cluster.endpoints());
     blocking(|| {
@@ -61,16 +61,16 @@ async fn a_watch_from_before_what_is_remembered_is_told_so() {
         let watching = Watching::start(&store, "", first);
         let oldest = match watching.next() {
             Err(CoordinationError::Compacted { oldest }) => oldest,
-            other => panic!("the history is gone, but {other:?} came"),
+            other => panic!("the history is compacted, but the watch got {other:?}"),
         };
         assert_eq!(oldest, forgotten);
-        // As the protocol asks: read all, and watch from there.
+        // As the protocol requires: read everything, then watch from there.
         let revision = revision_of(ask_coordination(&store, get("key")));
         assert_eq!(revision, last);
         let watching = Watching::start(&store, "", revision.next());
         let next = put("4");
         assert_eq!(watching.next().unwrap().revision, next);
-        // From the oldest on a watch still sees all.
+        // A watch from the oldest revision still gets every change.
         let watching = Watching::start(&store, "", oldest);
         let mut seen = Vec::new();
         while seen.last() != Some(&next) {
@@ -81,14 +81,14 @@ async fn a_watch_from_before_what_is_remembered_is_told_so() {
     });
 }
 
-/// How much the member may keep: some large values.
+/// The quota of the member: some large values.
 const QUOTA_BYTES: u64 = 4 << 20;
 const LARGE_BYTES: usize = 256 << 10;
-/// More large values than there is room for.
+/// More large values than fit.
 const WRITES_MAX: u64 = 10 * QUOTA_BYTES / LARGE_BYTES as u64;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_room_writes_are_refused_and_go_on_when_there_is_some() {
+async fn writes_are_refused_without_space_and_resume_with_it() {
     let cluster = EtcdCluster::start_small(QUOTA_BYTES).unwrap();
     let store = connect(cluster.endpoints());
     blocking(|| {
@@ -101,9 +101,9 @@ async fn without_room_writes_are_refused_and_go_on_when_there_is_some() {
             }
             other => Some(other),
         });
-        let refused = refused.expect("the member runs out of room");
+        let refused = refused.expect("the member runs out of space");
         assert_eq!(refused, Err(StoreFailure::DiskFull.into()));
-        // A small one, and a lease, are refused as well: the member writes nothing more. What is there can be read.
+        // Small writes and leases are refused as well, while reads still succeed.
         let small = ask_coordination(&store, Commit::put("small", "1"));
         assert_eq!(small, Err(StoreFailure::DiskFull.into()));
         assert_eq!(value_of(&store, "small"), None);

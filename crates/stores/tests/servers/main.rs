@@ -1,4 +1,4 @@
-//! The stores on real etcd and PostgreSQL servers: conformance, and servers that are gone, slow or restarted.
+//! The stores on real etcd and PostgreSQL servers: conformance, and servers that are down, slow or restarted.
 
 #[path = "../stores/blocking.rs"]
 mod blocking;
@@ -11,9 +11,9 @@ mod postgres_opening;
 #[path = "../stores/torn.rs"]
 mod torn;
 
-/// What a client needs that trusts these certificates' authority, with or without a certificate of its own.
+/// The client side of these certificates, with or without a client certificate.
 fn store_tls(certificates: &elastin_test_servers::Certificates, identity: bool) -> elastin_stores::StoreTls {
-    let text = |file| std::fs::read_to_string(file).expect("the files are there");
+    let text = |file| std::fs::read_to_string(file).expect("the certificate files exist");
     elastin_stores::StoreTls {
         authority: text(certificates.authority()),
         identity: identity.then(|| (text(certificates.client()), text(certificates.client_key()))),

@@ -16,19 +16,19 @@ use crate::links::{self, Link};
 use crate::store_tls;
 use crate::torn::{self, Written};
 
-/// Starting a server takes longer than most checks, so those that do it no harm share one, each with its own schema.
+/// Starting a server is slow, so the tests that leave it running share one, each with its own schema.
 async fn connect(url: &str, schema: &str) -> PostgresState {
     PostgresState::connect(url, schema, None).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_a_server_that_lives() {
+async fn on_a_running_server() {
     let server = PostgresServer::start().unwrap();
-    postgres_does_what_the_scripts_say(&server).await;
-    requests_of_two_nodes_are_batched_stay_in_order_and_fence_each_other(&server).await;
-    a_server_gone_in_mid_write_leaves_a_truthful_outcome(&server).await;
-    scripts_hold_when_the_link_breaks_before_every_step_and_when_it_is_slow(&server).await;
-    large_states_and_many_bytes_at_once(&server).await;
+    conformance_scripts_pass(&server).await;
+    batches_of_two_nodes_stay_in_order_and_fence(&server).await;
+    a_write_without_a_reply_ends_as_interrupted(&server).await;
+    conformance_scripts_pass_over_bad_links(&server).await;
+    large_states_and_many_bytes_are_stored(&server).await;
 }
 
 fn blocking<T>(work: impl FnOnce() -> T) -> T {
@@ -57,23 +57,20 @@ fn state_of(store: &dyn StateStore, key: u64) -> Option<String> {
         Ok(StateReply::Loaded { state, .. }) => {
             state.map(|state| String::from_utf8(state.to_vec()).expect("the tests write text"))
         }
-        other => panic!("the state of {key} could not be read: {other:?}"),
+        other => panic!("failed to read the state of {key}: {other:?}"),
     }
 }
 
-/// Asks until the store answers again, which it does by itself once there is a server.
+/// Retries until the store answers again, which it does by itself once there is a server.
 fn await_service(store: &dyn StateStore) {
     let until = std::time::Instant::now() + LIMIT;
     while let Err(error) = ask_state(store, StateRequest::Load { actor: actor(0) }) {
-        assert!(
-            std::time::Instant::now() < until,
-            "the store does not come back: {error}"
-        );
+        assert!(std::time::Instant::now() < until, "the store does not recover: {error}");
         std::thread::yield_now();
     }
 }
 
-async fn postgres_does_what_the_scripts_say(server: &PostgresServer) {
+async fn conformance_scripts_pass(server: &PostgresServer) {
     let mut subject = StateUnderTest(Arc::new(connect(&server.url(), "scripts").await));
     blocking(|| {
         for script in state_scripts() {
@@ -82,11 +79,11 @@ async fn postgres_does_what_the_scripts_say(server: &PostgresServer) {
     });
 }
 
-async fn requests_of_two_nodes_are_batched_stay_in_order_and_fence_each_other(server: &PostgresServer) {
+async fn batches_of_two_nodes_stay_in_order_and_fence(server: &PostgresServer) {
     const ACTORS: u64 = 50;
     const WRITES: u32 = 40;
     let (early, late) = (connect(&server.url(), "two").await, connect(&server.url(), "two").await);
-    // Both write the same actors, in opposite order, so that their transactions get in each other's way.
+    // Both write the same actors in opposite order, so that their transactions conflict.
     let mut ends = Vec::new();
     for number in 0..WRITES {
         for key in 0..ACTORS {
@@ -96,7 +93,7 @@ async fn requests_of_two_nodes_are_batched_stay_in_order_and_fence_each_other(se
     }
     let mut fenced = 0;
     for (counter, end) in ends {
-        match tokio::time::timeout(LIMIT, end).await.expect("a save ends") {
+        match tokio::time::timeout(LIMIT, end).await.expect("a save completes") {
             Ok(StateReply::Saved) => {}
             Err(StateError::Fenced { stored }) => {
                 assert_eq!((counter, stored), (1, epoch(2)));
@@ -116,7 +113,7 @@ async fn requests_of_two_nodes_are_batched_stay_in_order_and_fence_each_other(se
     });
 }
 
-async fn scripts_hold_when_the_link_breaks_before_every_step_and_when_it_is_slow(server: &PostgresServer) {
+async fn conformance_scripts_pass_over_bad_links(server: &PostgresServer) {
     let proxy = Proxy::start(server.address()).unwrap();
     for (link, schema) in Link::ALL.into_iter().zip(["cut", "slow"]) {
         let store = connect(&server.url_through(proxy.address()), schema).await;
@@ -125,7 +122,7 @@ async fn scripts_hold_when_the_link_breaks_before_every_step_and_when_it_is_slow
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_or_a_stop_in_mid_write_loses_nothing_that_was_acknowledged() {
+async fn a_crash_or_a_stop_loses_no_acknowledged_write() {
     let mut server = PostgresServer::start().unwrap();
     let (crashed, stopped) = (
         connect(&server.url(), "crashed").await,
@@ -140,13 +137,13 @@ async fn a_crash_or_a_stop_in_mid_write_loses_nothing_that_was_acknowledged() {
         for seen in [crash, stop] {
             assert!(
                 seen.not_applied + seen.in_doubt > 0,
-                "nothing met the server's absence: {seen:?}"
+                "no write failed while the server was down: {seen:?}"
             );
         }
     });
 }
 
-async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome(server: &PostgresServer) {
+async fn a_write_without_a_reply_ends_as_interrupted(server: &PostgresServer) {
     let proxy = Proxy::start(server.address()).unwrap();
     let store = connect(&server.url_through(proxy.address()), "gone").await;
     blocking(|| {
@@ -155,12 +152,12 @@ async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome(server: &PostgresS
         let (sender, end) = mpsc::channel();
         let done = move |result| drop(sender.send(result));
         store.submit(save(1, 1, "between".to_owned()), Box::new(done));
-        // It is under way when nothing has come back; then the connection breaks.
+        // Without a reply the write is in flight; then the connection breaks.
         assert!(end.recv_timeout(Duration::from_millis(300)).is_err());
         proxy.break_connections();
         let ended = end.recv_timeout(LIMIT).unwrap();
         let Err(StateError::Failed(failure)) = &ended else {
-            panic!("nobody has answered, but {ended:?} came");
+            panic!("the server is silent, but the save ended with {ended:?}");
         };
         assert!(failure.may_be_applied(), "{failure:?}");
         proxy.silence(false);
@@ -170,7 +167,7 @@ async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome(server: &PostgresS
     });
 }
 
-async fn large_states_and_many_bytes_at_once(server: &PostgresServer) {
+async fn large_states_and_many_bytes_are_stored(server: &PostgresServer) {
     let store = connect(&server.url(), "large").await;
     let large = "x".repeat(20 << 20);
     let saves: Vec<_> = (0..4).map(|key| store.call(save(key, 1, large.clone()))).collect();
@@ -192,7 +189,7 @@ async fn large_states_and_many_bytes_at_once(server: &PostgresServer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_server_is_refused_with_the_reason() {
+async fn an_unusable_server_is_refused_with_the_reason() {
     let refused = async |url: &str, schema: &str| {
         let refused = PostgresState::connect_with(url, schema, None, Duration::ZERO).await;
         refused.err().unwrap()
@@ -201,14 +198,17 @@ async fn what_is_no_server_is_refused_with_the_reason() {
         refused("not an address", "elastin").await,
         PostgresError::Address(_)
     ));
-    let name = refused("postgres://nobody@127.0.0.1:1/none", "x; DROP TABLE y").await;
+    let name = refused("postgres://user@127.0.0.1:1/none", "x; DROP TABLE y").await;
     assert!(matches!(name, PostgresError::SchemaName(_)), "{name}");
-    let nobody = refused("postgres://nobody@127.0.0.1:1/none", "elastin").await;
-    assert!(nobody.to_string().contains("can't be used: connecting: "), "{nobody}");
+    let unreachable = refused("postgres://user@127.0.0.1:1/none", "elastin").await;
+    assert!(
+        unreachable.to_string().contains("can't be used: connecting: "),
+        "{unreachable}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_tls_both_sides_prove_who_they_are() {
+async fn tls_authenticates_both_sides() {
     let server = PostgresServer::start_secured().unwrap();
     let tls = |identity| store_tls(server.certificates().unwrap(), identity);
     let store = PostgresState::connect(&server.url(), "test", Some(&tls(true)))
@@ -220,15 +220,15 @@ async fn in_tls_both_sides_prove_who_they_are() {
     });
 
     let refused = async |tls: Option<&StoreTls>| {
-        // At once: certificates get no better by waiting.
+        // Immediately: a retry does not make certificates valid.
         let refused = tokio::time::timeout(LIMIT, PostgresState::connect(&server.url(), "test", tls)).await;
-        let refused = refused.expect("it is not tried again").err();
+        let refused = refused.expect("it is not retried").err();
         refused.expect("it is refused").to_string()
     };
     let plain = refused(None).await;
     assert!(plain.contains("no pg_hba.conf entry"), "{plain}");
-    let nobody = refused(Some(&tls(false))).await;
-    assert!(nobody.contains("certificate"), "{nobody}");
+    let anonymous = refused(Some(&tls(false))).await;
+    assert!(anonymous.contains("certificate"), "{anonymous}");
     let others = Certificates::make(std::net::Ipv4Addr::LOCALHOST).unwrap();
     let wrong = refused(Some(&store_tls(&others, true))).await;
     assert!(wrong.contains("invalid peer certificate: "), "{wrong}");
@@ -240,9 +240,6 @@ async fn in_tls_both_sides_prove_who_they_are() {
     );
 
     let url = format!("{}?sslmode=require", server.url());
-    let nobody_to_trust = PostgresState::connect(&url, "test", None).await.err().unwrap();
-    assert!(
-        matches!(nobody_to_trust, PostgresError::NoAuthority),
-        "{nobody_to_trust}"
-    );
+    let no_authority = PostgresState::connect(&url, "test", None).await.err().unwrap();
+    assert!(matches!(no_authority, PostgresError::NoAuthority), "{no_authority}");
 }

@@ -1,5 +1,5 @@
-//! How a connection to a PostgreSQL server begins: the schema is made once and then only looked at, and a server that is not
-//! there yet is waited for.
+//! Opening a connection to a PostgreSQL server: the schema is created once, later connections only check it, and a
+//! server that is not up yet is retried.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use tokio_postgres::NoTls;
 
 use crate::blocking::LIMIT;
 
-/// The number by which those who change a schema exclude each other.
+/// The advisory lock that serializes changes of the schema.
 const SCHEMA_LOCK: i64 = 0x656c_6173_7469_6e00;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_schema_is_made_once_and_then_looked_at() {
+async fn the_schema_is_created_once_and_then_checked() {
     let server = PostgresServer::start().unwrap();
-    several_connect_at_once_on_an_empty_database(&server).await;
+    concurrent_connections_create_one_schema(&server).await;
     a_further_connection_only_reads(&server).await;
-    a_schema_without_a_mark_gets_one(&server).await;
-    a_later_schema_is_used_if_it_allows_it(&server).await;
-    a_schema_of_somebody_else_is_refused(&server).await;
+    a_schema_without_a_recorded_layout_gets_one(&server).await;
+    a_later_schema_is_used_if_compatible(&server).await;
+    a_foreign_schema_is_refused(&server).await;
 }
 
 fn actor(key: u64) -> ActorId {
@@ -40,7 +40,7 @@ async fn save(store: &PostgresState, key: u64) {
     assert_eq!(saved, Ok(StateReply::Saved));
 }
 
-async fn is_kept(store: &PostgresState, key: u64) -> bool {
+async fn is_stored(store: &PostgresState, key: u64) -> bool {
     let load = StateRequest::Load { actor: actor(key) };
     match tokio::time::timeout(LIMIT, store.call(load)).await.unwrap() {
         Ok(StateReply::Loaded { state, .. }) => state.is_some(),
@@ -48,7 +48,7 @@ async fn is_kept(store: &PostgresState, key: u64) -> bool {
     }
 }
 
-/// A connection like that of an operator.
+/// A plain connection, as an operator would use.
 async fn operator(server: &PostgresServer) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -58,15 +58,17 @@ async fn operator(server: &PostgresServer) -> tokio_postgres::Client {
 async fn connect(url: &str, schema: &str) -> Result<PostgresState, String> {
     let connecting = PostgresState::connect(url, schema, None);
     let connected = tokio::time::timeout(LIMIT, connecting).await;
-    connected.expect("it ends in time").map_err(|error| error.to_string())
+    connected
+        .expect("connecting completes in time")
+        .map_err(|error| error.to_string())
 }
 
-/// The server for somebody whose transactions can't write.
+/// The address of the server with read-only transactions.
 fn to_read_only(server: &PostgresServer) -> String {
     format!("{}?options=-c%20default_transaction_read_only%3Don", server.url())
 }
 
-async fn several_connect_at_once_on_an_empty_database(server: &PostgresServer) {
+async fn concurrent_connections_create_one_schema(server: &PostgresServer) {
     let mut connecting = JoinSet::new();
     for _ in 0..8 {
         let url = server.url();
@@ -77,36 +79,36 @@ async fn several_connect_at_once_on_an_empty_database(server: &PostgresServer) {
         save(store, key).await;
     }
     for store in &stores {
-        assert!(is_kept(store, 0).await && is_kept(store, 7).await && !is_kept(store, 8).await);
+        assert!(is_stored(store, 0).await && is_stored(store, 7).await && !is_stored(store, 8).await);
     }
 }
 
 async fn a_further_connection_only_reads(server: &PostgresServer) {
-    let refused = connect(&to_read_only(server), "looked_at").await.err().unwrap();
+    let refused = connect(&to_read_only(server), "checked").await.err().unwrap();
     assert!(
-        refused.contains("making the schema: ") && refused.contains("read-only"),
+        refused.contains("creating the schema: ") && refused.contains("read-only"),
         "{refused}"
     );
-    let first = connect(&server.url(), "looked_at").await.unwrap();
+    let first = connect(&server.url(), "checked").await.unwrap();
     save(&first, 1).await;
-    // Not even the lock is needed, which somebody holds.
+    // It does not even need the lock, which another client holds.
     let operator = operator(server).await;
     operator
         .execute("SELECT pg_advisory_lock($1)", &[&SCHEMA_LOCK])
         .await
         .unwrap();
-    let further = connect(&to_read_only(server), "looked_at").await.unwrap();
-    assert!(is_kept(&further, 1).await);
+    let further = connect(&to_read_only(server), "checked").await.unwrap();
+    assert!(is_stored(&further, 1).await);
 }
 
-/// As earlier versions have left it.
-async fn a_schema_without_a_mark_gets_one(server: &PostgresServer) {
+/// A schema as earlier versions have left it.
+async fn a_schema_without_a_recorded_layout_gets_one(server: &PostgresServer) {
     let store = connect(&server.url(), "unmarked").await.unwrap();
     save(&store, 1).await;
     let operator = operator(server).await;
     operator.batch_execute("DROP TABLE unmarked.layout").await.unwrap();
     let store = connect(&server.url(), "unmarked").await.unwrap();
-    assert!(is_kept(&store, 1).await);
+    assert!(is_stored(&store, 1).await);
     let marks = operator
         .query("SELECT version FROM unmarked.layout", &[])
         .await
@@ -114,7 +116,7 @@ async fn a_schema_without_a_mark_gets_one(server: &PostgresServer) {
     assert_eq!(marks.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), [1]);
 }
 
-async fn a_later_schema_is_used_if_it_allows_it(server: &PostgresServer) {
+async fn a_later_schema_is_used_if_compatible(server: &PostgresServer) {
     let store = connect(&server.url(), "later").await.unwrap();
     save(&store, 1).await;
     let operator = operator(server).await;
@@ -124,9 +126,9 @@ async fn a_later_schema_is_used_if_it_allows_it(server: &PostgresServer) {
     };
     mark(1).await;
     let store = connect(&server.url(), "later").await.unwrap();
-    assert!(is_kept(&store, 1).await);
+    assert!(is_stored(&store, 1).await);
     let version = operator.query_one("SELECT version FROM later.layout", &[]).await;
-    assert_eq!(version.unwrap().get::<_, i32>(0), 7, "it is not turned back");
+    assert_eq!(version.unwrap().get::<_, i32>(0), 7, "the layout is not downgraded");
     mark(7).await;
     let refused = connect(&server.url(), "later").await.err().unwrap();
     assert!(
@@ -135,7 +137,7 @@ async fn a_later_schema_is_used_if_it_allows_it(server: &PostgresServer) {
     );
 }
 
-async fn a_schema_of_somebody_else_is_refused(server: &PostgresServer) {
+async fn a_foreign_schema_is_refused(server: &PostgresServer) {
     let operator = operator(server).await;
     let theirs = "CREATE SCHEMA theirs; CREATE TABLE theirs.actors
         (actor bytea PRIMARY KEY, slot bigint, counter bigint, claimer bigint, state text)";
@@ -145,7 +147,7 @@ async fn a_schema_of_somebody_else_is_refused(server: &PostgresServer) {
         refused.contains("preparing the statements: ") && refused.contains("`state` is of type text, not bytea"),
         "{refused}"
     );
-    // What can't be read is an error of the store, and not the end of the program.
+    // An unreadable row fails the request instead of the program.
     let store = connect(&server.url(), "odd").await.unwrap();
     save(&store, 2).await;
     let odd = "ALTER TABLE odd.actors ALTER slot DROP NOT NULL; UPDATE odd.actors SET slot = NULL";
@@ -157,12 +159,12 @@ async fn a_schema_of_somebody_else_is_refused(server: &PostgresServer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_comes_later_is_waited_for() {
+async fn a_server_that_starts_later_is_retried() {
     let mut server = PostgresServer::start().unwrap();
     server.stop().unwrap();
     let url = server.url();
     let absent = PostgresState::connect_with(&url, "elastin", None, Duration::ZERO).await;
-    let absent = absent.err().expect("nobody is there").to_string();
+    let absent = absent.err().expect("the server is down").to_string();
     assert!(absent.contains("connecting: "), "{absent}");
     let connecting = tokio::spawn(async move { PostgresState::connect(&url, "elastin", None).await });
     tokio::task::block_in_place(|| server.restart()).unwrap();

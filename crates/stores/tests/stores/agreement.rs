@@ -1,4 +1,4 @@
-//! Random requests: the embedded stores, closed and opened again now and then, answer exactly as the models do.
+//! Random requests: the embedded stores, reopened now and then, answer exactly like the models.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -15,13 +15,13 @@ use elastin_types::{ActivationEpoch, ActorId, ActorType, NodeId, SlotEpoch, Tena
 
 use crate::blocking::{LIMIT, ask_coordination, ask_state};
 
-/// Longer than any test: nothing runs out.
+/// Longer than any test, so that nothing expires.
 const LONG: Duration = Duration::from_secs(6000);
-/// After how many batches the files are closed and opened again.
+/// The number of batches after which the files are closed and opened again.
 const BATCHES_PER_LIFE: usize = 25;
 const LIVES: usize = 8;
 
-/// Numbers that look random, all from one seed.
+/// A deterministic pseudo-random generator.
 struct Random(u64);
 
 impl Random {
@@ -71,7 +71,7 @@ impl Random {
         ValueKey { space, name }
     }
 
-    /// A version that may well be a current one.
+    /// A version that is likely to be current.
     fn version(&mut self, last: Version) -> Version {
         Version(last.0.saturating_sub(self.below(8)))
     }
@@ -170,7 +170,7 @@ impl Random {
     }
 }
 
-/// How long a lock is still held depends on the clock.
+/// Removes the remaining time of a held lock, which depends on the clock.
 fn without_clock(result: Result<StateReply, StateError>) -> Result<StateReply, StateError> {
     match result {
         Err(StateError::LockHeld { .. }) => Err(StateError::LockHeld {
@@ -181,7 +181,7 @@ fn without_clock(result: Result<StateReply, StateError>) -> Result<StateReply, S
 }
 
 #[test]
-fn state_in_a_file_is_as_in_the_model() {
+fn embedded_state_agrees_with_the_model() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
     let mut random = Random(42);
@@ -210,7 +210,10 @@ fn state_in_a_file_is_as_in_the_model() {
             }
         }
     }
-    assert!(succeeded > 500, "only {succeeded} requests had an effect to compare");
+    assert!(
+        succeeded > 500,
+        "only {succeeded} requests succeeded: too few to compare"
+    );
     let store = EmbeddedState::open(&path).unwrap();
     let scan = StateRequest::Scan {
         space: Space::System,
@@ -222,19 +225,19 @@ fn state_in_a_file_is_as_in_the_model() {
 }
 
 #[test]
-fn coordination_in_a_file_is_as_in_the_model() {
+fn embedded_coordination_agrees_with_the_model() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("coordination");
     let mut random = Random(43);
     let mut model = CoordinationModel::default();
     let mut leases = Vec::new();
-    // What a watcher knows, who applies every change that it is told.
+    // The entries as seen by a watcher that applies every change.
     let mut seen: BTreeMap<String, Bytes> = BTreeMap::new();
     for _ in 0..LIVES {
         let store = EmbeddedCoordination::open(&path).unwrap();
         let (sender, batches) = mpsc::channel();
         let sink = Box::new(move |batch| {
-            // The store outlives the test's interest.
+            // The receiver may be gone before the store.
             let _ = sender.send(batch);
         });
         let _guard = store.watch(String::new(), model.revision().next(), sink);

@@ -1,4 +1,4 @@
-//! What the tests of stores share: blocking access to a store, with a limit.
+//! Blocking access to a store, with a timeout, for the tests of stores.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -10,34 +10,34 @@ use elastin_protocol::store::{
     StateRequest, StateStore, WatchBatch, WatchGuard,
 };
 
-/// How long anything may take before a test fails: far longer than it takes on a slow machine.
+/// The timeout of every step of a test: far longer than it takes on a slow machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// Carries out one state request.
+/// Executes one state request.
 pub(crate) fn ask_state(store: &dyn StateStore, request: StateRequest) -> Result<StateReply, StateError> {
-    let what = format!("{request:?}").chars().take(200).collect::<String>();
+    let description = format!("{request:?}").chars().take(200).collect::<String>();
     let (sender, receiver) = mpsc::channel();
     store.submit(request, Box::new(move |result| sender.send(result).unwrap()));
     receiver
         .recv_timeout(LIMIT)
-        .unwrap_or_else(|error| panic!("no reply to {what}: {error}"))
+        .unwrap_or_else(|error| panic!("no reply to {description}: {error}"))
 }
 
-/// Carries out one coordination request.
+/// Executes one coordination request.
 pub(crate) fn ask_coordination(
     store: &dyn Coordination,
     request: impl Into<CoordinationRequest>,
 ) -> Result<CoordinationReply, CoordinationError> {
     let request = request.into();
-    let what = format!("{request:?}");
+    let description = format!("{request:?}");
     let (sender, receiver) = mpsc::channel();
     store.submit(request, Box::new(move |result| sender.send(result).unwrap()));
     receiver
         .recv_timeout(LIMIT)
-        .unwrap_or_else(|error| panic!("no reply to {what}: {error}"))
+        .unwrap_or_else(|error| panic!("no reply to {description}: {error}"))
 }
 
-/// A watch that can be waited for.
+/// A watch whose batches are received one by one.
 pub(crate) struct Watching {
     pub(crate) batches: Receiver<Result<WatchBatch, CoordinationError>>,
     _guard: WatchGuard,
@@ -55,11 +55,11 @@ impl Watching {
     }
 
     pub(crate) fn next(&self) -> Result<WatchBatch, CoordinationError> {
-        self.batches.recv_timeout(LIMIT).expect("the watch gets something")
+        self.batches.recv_timeout(LIMIT).expect("the watch gets a batch")
     }
 }
 
-/// A state store as a subject of the scripts.
+/// A state store as the subject of the scripts.
 pub(crate) struct StateUnderTest(pub(crate) Arc<dyn StateStore>);
 
 impl StateSubject for StateUnderTest {
@@ -68,12 +68,12 @@ impl StateSubject for StateUnderTest {
     }
 
     fn pass(&mut self, time: Duration) {
-        // The store itself has named this time: that it passes is what the script waits for.
+        // Not polling: the script needs exactly this time to pass, and the store itself has named it.
         std::thread::sleep(time);
     }
 }
 
-/// A coordination store as a subject of the scripts.
+/// A coordination store as the subject of the scripts.
 pub(crate) struct CoordinationUnderTest {
     pub(crate) store: Arc<dyn Coordination>,
     pub(crate) watches: Vec<Watching>,

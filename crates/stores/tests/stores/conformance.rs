@@ -1,4 +1,4 @@
-//! Every implementation does what the scripts say, also on top of what earlier scripts have left.
+//! The conformance scripts on every implementation, also on top of the data of earlier scripts.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn check_coordination(store: Arc<dyn Coordination>) {
     }
 }
 
-/// Serves the stores over a real socket, and checks what a client sees.
+/// Serves the stores over a real socket, and runs the scripts through a client.
 async fn check_served(state: Arc<dyn StateStore>, coordination: Arc<dyn Coordination>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let secret = Secret::generate();

@@ -1,4 +1,4 @@
-//! What the embedded stores keep over a restart, and what they say about files that are not as they left them.
+//! The embedded stores after a restart, and their errors on files that were changed.
 
 use std::fs;
 use std::path::Path;
@@ -129,7 +129,7 @@ fn coordination_survives_a_restart() {
 
     let store = EmbeddedCoordination::open(&path).unwrap();
     let watching = Watching::start(&store, "", revision.next());
-    // The short lease lives its whole time again, then ends: nobody keeps it alive.
+    // The short lease lives for its full time to live again, then expires without a keep-alive.
     let batch = watching.next().unwrap();
     assert_eq!(
         batch.changes.iter().map(|change| change.key()).collect::<Vec<_>>(),
@@ -149,18 +149,18 @@ fn coordination_survives_a_restart() {
     let keys: Vec<_> = entries.iter().map(|entry| (entry.key.as_str(), entry.lease)).collect();
     assert_eq!(keys, [("kept", None), ("long", Some(long))]);
     assert_eq!(revision, Revision(2));
-    // What happened before the restart can't be watched any more, and the reader is told so.
+    // A watch from before the restart is rejected.
     let behind = Watching::start(&store, "", Revision(1));
     let oldest = Revision(2);
     assert_eq!(behind.next(), Err(CoordinationError::Compacted { oldest }));
     let Ok(CoordinationReply::Granted { lease, .. }) = ask_coordination(&store, grant(LONG)) else {
         panic!("no lease was granted")
     };
-    assert!(lease > long, "a lease id must not be used again");
+    assert!(lease > long, "a lease id must not be reused");
 }
 
 #[test]
-fn a_file_has_one_user() {
+fn a_file_can_be_opened_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
     let _store = EmbeddedState::open(&path).unwrap();
@@ -175,7 +175,7 @@ fn a_missing_directory_is_an_error() {
 }
 
 #[test]
-fn a_foreign_file_is_refused_and_left_alone() {
+fn a_foreign_file_is_refused_and_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notes.txt");
     let notes = "these are not the rows you are looking for\n".repeat(1000);
@@ -196,7 +196,7 @@ fn a_foreign_file_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_file_cut_short_is_refused() {
+fn a_truncated_file_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
     let store = EmbeddedState::open(&path).unwrap();
@@ -212,7 +212,7 @@ fn a_file_cut_short_is_refused() {
     }
 }
 
-/// Finds the only place in the file that holds `marker`, and changes one byte of it.
+/// Flips one byte of the only occurrence of `marker` in the file.
 fn damage(path: &Path, marker: &[u8]) {
     let mut bytes = fs::read(path).unwrap();
     let places: Vec<usize> = (0..bytes.len() - marker.len())
@@ -226,7 +226,7 @@ fn damage(path: &Path, marker: &[u8]) {
 }
 
 #[test]
-fn a_damaged_row_concerns_its_actor_only() {
+fn a_damaged_row_affects_its_actor_only() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
     let store = EmbeddedState::open(&path).unwrap();
@@ -251,7 +251,7 @@ fn a_damaged_row_concerns_its_actor_only() {
         };
         assert_eq!(ask_state(&store, load(key)), Ok(expected));
     }
-    // A new state heals it.
+    // A new state repairs it.
     ask_state(&store, save(3, "new")).unwrap();
     let state = Some("new".into());
     assert_eq!(ask_state(&store, claim), Ok(StateReply::Claimed { state }));

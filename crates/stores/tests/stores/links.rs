@@ -1,5 +1,5 @@
-//! The scripts over a link that breaks before every single step, and over a slow one: what a client sees has no gap and no
-//! repetition.
+//! The scripts over a link that breaks before every single step, and over a slow one: a client sees no gaps and no
+//! repetitions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use elastin_types::{ActorId, ActorType};
 
 use crate::blocking::{CoordinationUnderTest, LIMIT, StateUnderTest, ask_coordination, ask_state};
 
-/// How long each piece takes on a slow link, in both directions.
+/// The delay of each piece of data on a slow link, in both directions.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// What a link is like.
+/// The quality of a link.
 #[derive(Clone, Copy)]
 pub(crate) enum Link {
     BreaksBeforeEveryStep,
@@ -28,7 +28,7 @@ impl Link {
     pub(crate) const ALL: [Link; 2] = [Link::BreaksBeforeEveryStep, Link::IsSlow];
 }
 
-/// Runs all scripts for state over a store that is new and behind this proxy.
+/// Runs all state scripts on an empty store behind this proxy.
 pub(crate) fn check_state(link: Link, proxy: &Proxy, store: Arc<dyn StateStore>) {
     let mut subject = StateUnderTest(store);
     let check = |subject: &mut dyn StateSubject| {
@@ -46,7 +46,7 @@ pub(crate) fn check_state(link: Link, proxy: &Proxy, store: Arc<dyn StateStore>)
     }
 }
 
-/// Runs all scripts for coordination over a store that is new and behind this proxy.
+/// Runs all coordination scripts on an empty store behind this proxy.
 pub(crate) fn check_coordination(link: Link, proxy: &Proxy, store: Arc<dyn Coordination>) {
     let mut subject = CoordinationUnderTest::new(store);
     let check = |subject: &mut dyn CoordinationSubject| {
@@ -71,7 +71,7 @@ struct Cut<'a, S> {
 }
 
 impl<S> Cut<'_, S> {
-    /// Cuts the link, and waits until the store answers over another one.
+    /// Cuts the link, and waits until the store answers over a new connection.
     fn cut(&self, answers: impl Fn(&S) -> bool) {
         self.proxy.break_connections();
         let until = Instant::now() + LIMIT;

@@ -1,4 +1,4 @@
-//! Served stores when the connection, the server or the other end does not behave.
+//! Served stores when the connection, the server or the client misbehaves.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -45,15 +45,15 @@ fn loaded(state: &'static str) -> Result<StateReply, StateError> {
     })
 }
 
-/// The secret of the tests.
+/// The secret shared by the tests.
 pub(crate) fn secret() -> Secret {
     Secret::from_text(&"5e".repeat(32)).unwrap()
 }
 
-/// Waits with the limit of the tests.
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+/// Awaits a future with the timeout of the tests.
+async fn in_time<T>(label: &str, future: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(LIMIT, future).await;
-    waited.unwrap_or_else(|_| panic!("waited too long for {what}"))
+    waited.unwrap_or_else(|_| panic!("timed out waiting for {label}"))
 }
 
 /// A state store that answers when the test lets it.
@@ -78,7 +78,7 @@ impl StateStore for Slow {
 }
 
 pub(crate) async fn serve_at(address: &str, state: Arc<dyn StateStore>, coordination: Arc<dyn Coordination>) -> Server {
-    // A server that was just stopped may still have the address for a moment.
+    // A server that was just stopped may hold the address for a moment.
     let began = Instant::now();
     let listener = loop {
         match TcpListener::bind(address).await {
@@ -97,18 +97,18 @@ async fn serve_memory() -> Server {
     serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), coordination.clone()).await
 }
 
-/// Submits until the store answers well again, which a client does by itself once there is a server.
+/// Retries until the store answers again, which it does by itself once there is a server.
 async fn await_service(client: &StoreClient) {
     let service = async {
         while StateStoreExt::call(client, load(0)).await.is_err() {
             tokio::task::yield_now().await;
         }
     };
-    in_time("the client to be connected again", service).await;
+    in_time("the client to reconnect", service).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_requests_are_under_way_at_once_and_stay_in_order() {
+async fn pipelined_requests_stay_in_order() {
     let server = serve_memory().await;
     let client = StoreClient::connect(server.address(), &secret()).await.unwrap();
     let saves: Vec<_> = (0..10_000)
@@ -121,7 +121,7 @@ async fn many_requests_are_under_way_at_once_and_stay_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome_and_the_client_comes_back() {
+async fn a_write_without_a_reply_is_interrupted_and_the_client_recovers() {
     let coordination = Arc::new(MemoryCoordination::start());
     let (slow, requests) = Slow::new();
     let server = serve_at("127.0.0.1:0", slow, coordination.clone()).await;
@@ -136,16 +136,16 @@ async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome_and_the_client_com
         panic!("a write without a reply ended with {outcome:?}");
     };
     assert!(failure.may_be_applied());
-    // The store's late answer concerns nobody any more.
+    // The store's late reply is discarded.
     done(Ok(StateReply::Saved));
 
     let refused = in_time("a refusal", async {
         loop {
             match StateStoreExt::call(&client, load(1)).await {
                 Err(StateError::Failed(failure)) if !failure.may_be_applied() => return failure,
-                // The first may have been sent before the client knew.
+                // The first may have been sent before the client noticed.
                 Err(_) => tokio::task::yield_now().await,
-                Ok(reply) => panic!("nobody serves, but {reply:?} came"),
+                Ok(reply) => panic!("no server is running, but the load ended with {reply:?}"),
             }
         }
     })
@@ -164,7 +164,7 @@ async fn a_server_gone_in_mid_write_leaves_a_truthful_outcome_and_the_client_com
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_goes_on_where_it_was() {
+async fn a_watch_resumes_after_a_reconnect() {
     let coordination = Arc::new(MemoryCoordination::start());
     let server = serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), coordination.clone()).await;
     let address = server.address();
@@ -197,7 +197,7 @@ async fn a_watch_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_was_away_too_long_is_told_so() {
+async fn a_watch_from_a_compacted_revision_is_rejected() {
     let server = serve_memory().await;
     let client = StoreClient::connect(server.address(), &secret()).await.unwrap();
     let full = |commit: usize| {
@@ -212,22 +212,22 @@ async fn a_watch_that_was_away_too_long_is_told_so() {
     }
     let watching = Watching::start(&client, "", Revision(1));
     let oldest = Revision(2);
-    let told = tokio::task::block_in_place(|| watching.next());
-    assert_eq!(told, Err(CoordinationError::Compacted { oldest }));
+    let outcome = tokio::task::block_in_place(|| watching.next());
+    assert_eq!(outcome, Err(CoordinationError::Compacted { oldest }));
     let watching = Watching::start(&client, "", oldest);
     assert!(tokio::task::block_in_place(|| watching.next()).is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reply_that_takes_too_long_ends_the_connection() {
+async fn a_reply_timeout_closes_the_connection() {
     let coordination = Arc::new(MemoryCoordination::start());
     let (slow, requests) = Slow::new();
     let server = serve_at("127.0.0.1:0", slow, coordination).await;
-    let patience = Duration::from_secs(1);
-    let client = StoreClient::connect_with(server.address(), &secret(), patience)
+    let reply_timeout = Duration::from_secs(1);
+    let client = StoreClient::connect_with(server.address(), &secret(), reply_timeout)
         .await
         .unwrap();
-    let outcome = in_time("patience to end", StateStoreExt::call(&client, load(1))).await;
+    let outcome = in_time("the reply timeout", StateStoreExt::call(&client, load(1))).await;
     assert!(
         matches!(&outcome, Err(StateError::Failed(StoreFailure::Interrupted { .. }))),
         "{outcome:?}"
@@ -239,7 +239,7 @@ async fn a_reply_that_takes_too_long_ends_the_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropping_a_client_ends_what_is_under_way() {
+async fn dropping_a_client_ends_requests_in_flight() {
     let coordination = Arc::new(MemoryCoordination::start());
     let (slow, requests) = Slow::new();
     let server = serve_at("127.0.0.1:0", slow, coordination).await;
@@ -257,20 +257,20 @@ async fn dropping_a_client_ends_what_is_under_way() {
     assert_eq!(ended, Err(StoreFailure::Closed.into()));
 }
 
-/// Sends bytes on a connection; all that the server says until it closes it.
-async fn say_on(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
+/// Sends bytes on a connection and returns everything the server sends until it closes it.
+async fn exchange_on(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     stream.write_all(bytes).await.unwrap();
-    let mut heard = Vec::new();
-    // A reset is as good an end as a close.
-    let _ = in_time("the server to close the connection", stream.read_to_end(&mut heard)).await;
-    heard
+    let mut received = Vec::new();
+    // A reset counts as a close.
+    let _ = in_time("the server to close the connection", stream.read_to_end(&mut received)).await;
+    received
 }
 
-async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    say_on(TcpStream::connect(address).await.unwrap(), bytes).await
+async fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    exchange_on(TcpStream::connect(address).await.unwrap(), bytes).await
 }
 
-/// A greeting of this version, with a nonce of sevens.
+/// A hello of this version, with a nonce of sevens.
 fn hello(version: u8) -> Vec<u8> {
     [&b"\x1a\0\0\0elastin\0"[..], &[version, 0], &[7; 16]].concat()
 }
@@ -279,7 +279,7 @@ fn hello(version: u8) -> Vec<u8> {
 const CHALLENGE_BYTES: usize = 4 + 1 + 16 + 32;
 
 /// A connection whose client has proved that it has this secret.
-async fn greeted(address: SocketAddr, secret: &Secret) -> TcpStream {
+async fn authenticated(address: SocketAddr, secret: &Secret) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(&hello(2)).await.unwrap();
     let mut challenge = [0; CHALLENGE_BYTES];
@@ -297,28 +297,31 @@ async fn garbage_ends_its_own_connection_only() {
     let server = serve_memory().await;
     let address = server.address();
     let client = StoreClient::connect(address, &secret()).await.unwrap();
-    assert_eq!(say(address, b"GET / HTTP/1.1\r\n\r\n").await, b"");
+    assert_eq!(exchange(address, b"GET / HTTP/1.1\r\n\r\n").await, b"");
     let foreign = [&b"\x1a\0\0\0elastic\0\x02\0"[..], &[7; 16]].concat();
-    assert_eq!(say(address, &foreign).await, b"");
+    assert_eq!(exchange(address, &foreign).await, b"");
     for garbage in [&[0xff; 4][..], &[3, 0, 0, 0, 1, 77, 77]] {
-        let heard = say_on(greeted(address, &secret()).await, garbage).await;
-        assert!(heard.len() > 4, "it was welcomed first");
+        let received = exchange_on(authenticated(address, &secret()).await, garbage).await;
+        assert!(received.len() > 4, "the client was welcomed first");
     }
     let saved = in_time("a save", StateStoreExt::call(&client, save(1, "fine".to_owned()))).await;
     assert_eq!(saved, Ok(StateReply::Saved));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_have_the_secret_gets_nowhere() {
+async fn a_client_with_another_secret_is_refused() {
     let server = serve_memory().await;
     let other = Secret::generate();
-    assert_eq!(say_on(greeted(server.address(), &other).await, b"").await, b"");
+    assert_eq!(
+        exchange_on(authenticated(server.address(), &other).await, b"").await,
+        b""
+    );
     let refused = StoreClient::connect(server.address(), &other).await.err();
     assert!(matches!(refused, Some(ConnectError::Secret { .. })), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_overheard_gets_nowhere_when_it_is_said_again() {
+async fn a_replayed_connection_is_refused() {
     let server = serve_memory().await;
     let proxy = Proxy::start(server.address()).unwrap();
     let client = StoreClient::connect(proxy.address(), &secret()).await.unwrap();
@@ -328,16 +331,16 @@ async fn what_was_overheard_gets_nowhere_when_it_is_said_again() {
     in_time("a commit", CoordinationExt::call(&client, leave))
         .await
         .unwrap();
-    let heard = proxy.heard();
-    assert_eq!(heard.len(), 1, "one client has talked");
+    let recorded = proxy.recorded();
+    assert_eq!(recorded.len(), 1, "only one client connected");
 
-    let answer = say(server.address(), &heard[0]).await;
+    let answer = exchange(server.address(), &recorded[0]).await;
     assert!(
         answer.len() <= CHALLENGE_BYTES,
-        "it is asked for a proof, and that is all"
+        "the replay gets a challenge and nothing else"
     );
     let get = CoordinationRequest::Get { key: "member".into() };
-    let found = in_time("an answer", CoordinationExt::call(&client, get)).await;
+    let found = in_time("a reply", CoordinationExt::call(&client, get)).await;
     assert!(
         matches!(found, Ok(CoordinationReply::Got { entry: None, .. })),
         "{found:?}"
@@ -345,10 +348,10 @@ async fn what_was_overheard_gets_nowhere_when_it_is_said_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_version_is_told_so() {
+async fn another_version_is_reported_to_both_sides() {
     let server = serve_memory().await;
     // "Other version", 2.
-    assert_eq!(say(server.address(), &hello(9)).await, b"\x02\0\0\0\x01\x02");
+    assert_eq!(exchange(server.address(), &hello(9)).await, b"\x02\0\0\0\x01\x02");
 
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = other.local_addr().unwrap();
@@ -358,14 +361,14 @@ async fn another_version_is_told_so() {
         stream
     };
     let secret = secret();
-    let (connected, _stream) = in_time("the answer", async {
+    let (connected, _stream) = in_time("the handshake", async {
         tokio::join!(StoreClient::connect(address, &secret), answering)
     })
     .await;
     assert!(matches!(connected.err(), Some(ConnectError::Version { theirs: 7, .. })));
 }
 
-/// Stores that answer something else than what was asked.
+/// Stores that answer with a reply of the wrong kind.
 struct Mistaken;
 
 impl StateStore for Mistaken {
@@ -385,15 +388,15 @@ impl Coordination for Mistaken {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reply_to_something_else_is_a_failure_of_the_store() {
+async fn a_reply_of_the_wrong_kind_interrupts_the_request() {
     let server = serve_at("127.0.0.1:0", Arc::new(Mistaken), Arc::new(Mistaken)).await;
     let client = StoreClient::connect(server.address(), &secret()).await.unwrap();
-    let loaded = in_time("an end", StateStoreExt::call(&client, load(1))).await;
+    let loaded = in_time("a reply", StateStoreExt::call(&client, load(1))).await;
     assert!(
-        matches!(&loaded, Err(StateError::Failed(StoreFailure::Interrupted { reason })) if reason.contains("something else")),
+        matches!(&loaded, Err(StateError::Failed(StoreFailure::Interrupted { reason })) if reason.contains("of another kind")),
         "{loaded:?}"
     );
-    let committed = in_time("an end", CoordinationExt::call(&client, Commit::put("k", "v"))).await;
+    let committed = in_time("a reply", CoordinationExt::call(&client, Commit::put("k", "v"))).await;
     assert!(
         matches!(
             &committed,
@@ -401,10 +404,10 @@ async fn a_reply_to_something_else_is_a_failure_of_the_store() {
         ),
         "{committed:?}"
     );
-    // What fits is told: the connection was made anew.
+    // A reply of the right kind is delivered over the new connection.
     let lease = LeaseId(1);
     let revoked = in_time(
-        "an end",
+        "a reply",
         CoordinationExt::call(&client, CoordinationRequest::Revoke { lease }),
     )
     .await;

@@ -1,4 +1,4 @@
-//! Served stores of both kinds behind links that break and are slow, and whose server goes in the middle of writes and comes back with
+//! Served stores of both kinds behind broken and slow links, and with a server that stops during writes and restarts on
 //! its files.
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::served::{secret, serve_at};
 use crate::torn::{self, Written};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_hold_when_the_link_breaks_before_every_step_and_when_it_is_slow() {
+async fn conformance_scripts_pass_over_bad_links() {
     for link in Link::ALL {
         let coordination = Arc::new(MemoryCoordination::start());
         let server = serve_at("127.0.0.1:0", Arc::new(MemoryState::start()), coordination).await;
@@ -30,7 +30,7 @@ async fn scripts_hold_when_the_link_breaks_before_every_step_and_when_it_is_slow
     }
 }
 
-/// Opens a file as soon as the server before has let it go.
+/// Opens a file as soon as the previous server has closed it.
 fn open_again<T, E: std::fmt::Display>(open: impl Fn() -> Result<T, E>) -> Arc<T> {
     let until = Instant::now() + LIMIT;
     loop {
@@ -42,7 +42,7 @@ fn open_again<T, E: std::fmt::Display>(open: impl Fn() -> Result<T, E>) -> Arc<T
     }
 }
 
-/// Serves what is in this directory.
+/// Serves the stores of this directory.
 async fn serve_files(directory: &Path, address: &str) -> Server {
     let state = open_again(|| EmbeddedState::open(directory.join("state")));
     let coordination = open_again(|| EmbeddedCoordination::open(directory.join("coordination")));
@@ -50,7 +50,7 @@ async fn serve_files(directory: &Path, address: &str) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_goes_in_mid_write_and_comes_back_with_its_files_has_kept_what_it_acknowledged() {
+async fn a_restarted_server_keeps_acknowledged_writes() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve_files(directory.path(), "127.0.0.1:0").await;
     let address = server.address();
@@ -65,7 +65,7 @@ async fn a_server_that_goes_in_mid_write_and_comes_back_with_its_files_has_kept_
             });
             assert!(
                 seen.not_applied + seen.in_doubt > 0,
-                "nothing met the server's absence: {seen:?}"
+                "no write failed while the server was down: {seen:?}"
             );
         }
     });

@@ -1,6 +1,7 @@
-//! A store that goes away in the middle of writes and comes back: each write ended truthfully, and what was acknowledged is there.
+//! A store that goes down during writes and recovers: each write reports its outcome correctly, and every acknowledged
+//! write is stored.
 //!
-//! Every write has a key of its own, so what became of one says nothing about another.
+//! Every write has a key of its own, so that the outcomes are independent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -14,14 +15,14 @@ use elastin_types::{ActivationEpoch, ActorId, ActorType};
 
 use crate::blocking::LIMIT;
 
-/// How many writes are under way at the same time.
-const UNDER_WAY: usize = 32;
-/// How many must be acknowledged before the store goes, and again when it is back.
+/// The number of concurrent writes.
+const IN_FLIGHT: usize = 32;
+/// The number of writes acknowledged before the store goes down, and again after it has recovered.
 const ACKNOWLEDGED_MIN: u64 = 50;
-/// How long to wait after a failure before the next write: what is away is not asked in a tight loop.
-const PAUSE: Duration = Duration::from_millis(5);
+/// The delay after a failure before the next write, to avoid a tight loop while the store is down.
+const RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// How a write ended.
+/// The outcome of a write.
 #[derive(Debug, PartialEq)]
 enum Ended {
     Acknowledged,
@@ -79,7 +80,7 @@ impl Written<'_> {
         }
     }
 
-    /// Asks whether a number is there.
+    /// Reads whether a number is stored.
     fn read(self, number: u64) -> Receiver<bool> {
         let (sender, found) = mpsc::channel();
         match self {
@@ -110,7 +111,7 @@ fn key(number: u64) -> String {
     format!("torn/{number}")
 }
 
-/// What was seen.
+/// The number of writes by outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) acknowledged: u64,
@@ -118,30 +119,30 @@ pub(crate) struct Seen {
     pub(crate) in_doubt: u64,
 }
 
-/// Writes all the time, while the store goes away and comes back, and then looks at what is there. It is called once per store.
-pub(crate) fn check(store: Written<'_>, away_and_back: impl FnOnce()) -> Seen {
+/// Writes continuously while the store goes down and recovers, then checks its content. Called once per store.
+pub(crate) fn check(store: Written<'_>, restart: impl FnOnce()) -> Seen {
     let (ends, ended) = mpsc::channel();
-    let is_back = AtomicBool::new(false);
+    let recovered = AtomicBool::new(false);
     let (enough, await_enough) = mpsc::channel();
     let history = std::thread::scope(|scope| {
-        let is_back = &is_back;
-        let writing = scope.spawn(move || write_on(store, &ends, &ended, &enough, is_back));
-        await_enough.recv_timeout(LIMIT).expect("the store is there at first");
-        away_and_back();
-        is_back.store(true, Ordering::Release);
+        let recovered = &recovered;
+        let writing = scope.spawn(move || write_continuously(store, &ends, &ended, &enough, recovered));
+        await_enough.recv_timeout(LIMIT).expect("the store is up at first");
+        restart();
+        recovered.store(true, Ordering::Release);
         writing.join().unwrap()
     });
     let mut seen = Seen::default();
     let found: Vec<_> = history.iter().map(|(number, _)| store.read(*number)).collect();
     for ((number, ended), found) in history.into_iter().zip(found) {
-        let found = found.recv_timeout(LIMIT).expect("each read ends");
+        let found = found.recv_timeout(LIMIT).expect("each read completes");
         match ended {
             Ended::Acknowledged => {
-                assert!(found, "{number} was acknowledged and is not there");
+                assert!(found, "{number} was acknowledged but is not stored");
                 seen.acknowledged += 1;
             }
             Ended::NotApplied(reason) => {
-                assert!(!found, "{number} is there although: {reason}");
+                assert!(!found, "{number} is stored although: {reason}");
                 seen.not_applied += 1;
             }
             Ended::InDoubt => seen.in_doubt += 1,
@@ -150,25 +151,25 @@ pub(crate) fn check(store: Written<'_>, away_and_back: impl FnOnce()) -> Seen {
     seen
 }
 
-/// Writes one number after the other, until enough are acknowledged that were begun after the store was back.
-fn write_on(
+/// Writes one number after another until enough are acknowledged that were begun after the recovery.
+fn write_continuously(
     store: Written<'_>,
     ends: &Sender<(u64, Ended)>,
     ended: &Receiver<(u64, Ended)>,
     enough: &Sender<()>,
-    is_back: &AtomicBool,
+    recovered: &AtomicBool,
 ) -> Vec<(u64, Ended)> {
     let mut history = Vec::new();
     let (mut begun, mut acknowledged) = (0, 0);
-    // The first number that was begun after the store was back, and until when it must do its work again.
+    // The first number begun after the recovery, and the deadline for it.
     let mut back: Option<(u64, Instant)> = None;
     loop {
-        if back.is_none() && is_back.load(Ordering::Acquire) {
+        if back.is_none() && recovered.load(Ordering::Acquire) {
             back = Some((begun, Instant::now() + LIMIT));
             acknowledged = 0;
         }
         let is_over = back.is_some() && acknowledged >= ACKNOWLEDGED_MIN;
-        if !is_over && begun - (history.len() as u64) < UNDER_WAY as u64 {
+        if !is_over && begun - (history.len() as u64) < IN_FLIGHT as u64 {
             store.write(begun, ends);
             begun += 1;
             continue;
@@ -176,18 +177,18 @@ fn write_on(
         if history.len() as u64 == begun {
             return history;
         }
-        let (number, end) = ended.recv_timeout(LIMIT).expect("each write ends");
+        let (number, end) = ended.recv_timeout(LIMIT).expect("each write completes");
         match &end {
             Ended::Acknowledged if number >= back.map_or(0, |(first, _)| first) => acknowledged += 1,
             Ended::Acknowledged => {}
-            Ended::NotApplied(_) | Ended::InDoubt => std::thread::sleep(PAUSE),
+            Ended::NotApplied(_) | Ended::InDoubt => std::thread::sleep(RETRY_DELAY),
         }
         if acknowledged == ACKNOWLEDGED_MIN && back.is_none() {
-            // More come while it goes; nobody listens any more then.
+            // The receiver may be gone: only the first notification matters.
             let _ = enough.send(());
         }
-        if let Some((_, until)) = back {
-            assert!(Instant::now() < until, "the store does not do its work again: {end:?}");
+        if let Some((_, deadline)) = back {
+            assert!(Instant::now() < deadline, "the store does not recover: {end:?}");
         }
         history.push((number, end));
     }

@@ -1,4 +1,4 @@
-//! What callers know against what accounts have.
+//! Compares the outcomes that callers saw with the contents of the accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use elastin::prelude::CallError;
 
 use super::account::Coins;
 
-/// What one caller knows of its deposits.
+/// Outcomes of one caller's deposits.
 pub(super) struct Deposits {
     sender: u32,
     by_account: BTreeMap<u64, Known>,
@@ -25,7 +25,7 @@ impl Deposits {
         Self { sender, by_account }
     }
 
-    /// Keeps how a deposit ended.
+    /// Records the outcome of a deposit.
     pub(super) fn note(&mut self, account: u64, coin: u64, outcome: &Result<(), CallError>) {
         let known = self.by_account.entry(account).or_default();
         let coins = match outcome {
@@ -37,7 +37,7 @@ impl Deposits {
     }
 }
 
-/// What callers know, and what was found in the accounts.
+/// Outcomes of all callers, and the differences found in the accounts.
 #[derive(Default)]
 pub(super) struct Audit {
     known: BTreeMap<(u64, u32), Known>,
@@ -60,7 +60,7 @@ impl Audit {
         }
     }
 
-    /// Compares an account with what is known of it.
+    /// Compares an account with the recorded outcomes.
     pub(super) fn look_at(&mut self, account: u64, coins: &Coins) {
         let none = Vec::new();
         let of_account = self.known.range((account, 0)..=(account, u32::MAX));

@@ -18,14 +18,14 @@ use audit::{Audit, Deposits};
 const SERVERS: u32 = 3;
 const ACCOUNTS: u64 = 60;
 const SENDERS: u32 = 8;
-/// How long a caller waits: longer than it takes to notice that a server is dead.
+/// How long a caller waits: longer than the detection of a dead server.
 const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// How long the accounts may take to be readable when all is over.
 const READ_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long to wait between two moves.
 const MOVE_EVERY: Duration = Duration::from_millis(10);
 
-/// What can be set about the chaos.
+/// Options of the chaos demo.
 #[derive(Args)]
 pub(crate) struct Options {
     /// How long it lasts, in seconds
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     kills: u32,
 }
 
-/// The application whose servers the chaos has.
+/// The application that the chaos demo runs.
 pub(crate) fn app() -> elastin::App {
     Elastin::app().name("chaos").actor::<Account>()
 }
@@ -115,7 +115,7 @@ async fn disturb(cluster: &Embedded, client: &Client, options: &Options) -> anyh
     Ok((moved, killed))
 }
 
-/// Deposits numbered coins in all accounts in turn, and keeps what became of each call.
+/// Deposits numbered coins in all accounts in turn, and records the outcome of each call.
 async fn deposit(client: Client, sender: u32, stop: Arc<AtomicBool>) -> Deposits {
     let mut deposits = Deposits::new(sender);
     let mut coin = 0;

@@ -1,137 +1,136 @@
-//! Who leads on while the thread that reads connections runs an actor.
+//! Leadership handoff between the two I/O threads while one runs a turn inline.
 //!
-//! That thread runs errands itself, which saves a wake-up. But a handler may run for long, and nobody must wait for it who only
-//! shares the thread, or the connection. So the leader lays the lead down here before it runs a task, and the task puts its
-//! connection down before it begins an inline task; the other thread looks in from time to time, and takes both if they have been
-//! lying here for too long.
+//! Running a turn inline saves a wake. But a handler may run for long, and must not block other connections of the thread, or
+//! later frames of its own connection. So the leader offers its poller before it runs a task, and the task offers its connection
+//! before it begins an inline task. The follower checks periodically, and takes over both if they are offered for too long.
 //!
-//! One inline task at a time is run like this, so that one of the two threads is always free to lead. A thread that has lost the lead
-//! looks out once it is through with its inline task, whoever leads then and whatever it is at.
+//! At most one inline task runs at a time, so that one of the two threads is always free to lead. A thread that has lost the
+//! leadership follows once its inline task has completed.
 
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// How often it looks in. An inline task that takes a whole period has taken too long.
+/// The period of the follower's checks. An inline task that spans a whole period has taken too long.
 const CHECK_EVERY: Duration = Duration::from_millis(1);
 
-/// After so many looks at nothing new it looks only when an inline task begins again: a quiet process has nobody awake.
+/// After so many checks without a new inline task, the follower parks until the next one: an idle process has no periodic wakes.
 const IDLE_CHECKS_MAX: u32 = 50;
 
-/// Where the lead and connections are leader token down.
+/// Holds the poller and the connection that the leader offers.
 pub(super) struct LeaderHandoff<Poller, Connection> {
     state: Mutex<State<Poller, Connection>>,
-    errand_began: Condvar,
+    inline_task_began: Condvar,
 }
 
 struct State<Poller, Connection> {
-    /// The lead, while its owner runs a task.
-    lead: Option<Poller>,
-    /// Counts how often the lead went to the other thread.
-    changes: u64,
-    /// The connection whose reader is on an inline task.
+    /// The leader's poller, while it runs a task.
+    poller: Option<Poller>,
+    /// Counts takeovers.
+    takeovers: u64,
+    /// The connection whose reader runs an inline task.
     connection: Option<Connection>,
-    /// Counts errands.
-    errands: u64,
-    /// An inline task goes on whose thread has lost the lead.
-    held_up: bool,
-    /// There is somebody who looks out.
-    two_threads: bool,
-    /// Who looks out waits until it is told.
-    asleep: bool,
+    /// Counts inline tasks.
+    inline_tasks: u64,
+    /// Whether an inline task is running on the thread that has lost the leadership.
+    blocked: bool,
+    /// Whether there is a second thread.
+    has_follower: bool,
+    /// Whether the follower is parked.
+    parked: bool,
 }
 
-/// Whoever has this has leader token the lead down and may pick it up, if nobody else has taken it.
+/// Entitles the leader to reclaim its poller, unless the follower has taken over.
 #[must_use]
 pub(super) struct LeaderToken(u64);
 
-/// Whoever has this has put a connection down and may take it back.
+/// Entitles a reader to reclaim its connection, unless the follower has taken it over.
 #[must_use]
-pub(crate) struct Ticket(u64);
+pub(crate) struct ConnectionToken(u64);
 
 impl<Poller, Connection> Default for LeaderHandoff<Poller, Connection> {
     fn default() -> Self {
         let state = State {
-            lead: None,
-            changes: 0,
+            poller: None,
+            takeovers: 0,
             connection: None,
-            errands: 0,
-            held_up: false,
-            two_threads: false,
-            asleep: false,
+            inline_tasks: 0,
+            blocked: false,
+            has_follower: false,
+            parked: false,
         };
         Self {
             state: Mutex::new(state),
-            errand_began: Condvar::new(),
+            inline_task_began: Condvar::new(),
         }
     }
 }
 
 impl<Poller, Connection> LeaderHandoff<Poller, Connection> {
-    /// From now on somebody looks out.
-    pub(super) fn has_two_threads(&self) {
-        self.state.lock().two_threads = true;
+    /// Announces the follower.
+    pub(super) fn add_follower(&self) {
+        self.state.lock().has_follower = true;
     }
 
-    /// Lays the lead down while its owner runs a task.
-    pub(super) fn lay(&self, lead: Poller) -> LeaderToken {
+    /// Offers the poller while the leader runs a task.
+    pub(super) fn offer_poller(&self, poller: Poller) -> LeaderToken {
         let mut state = self.state.lock();
-        state.lead = Some(lead);
-        LeaderToken(state.changes)
+        state.poller = Some(poller);
+        LeaderToken(state.takeovers)
     }
 
-    /// Takes the lead up again. None, if the other thread has it since: what lies here then is that one's.
-    pub(super) fn pick_up(&self, leader_token: LeaderToken) -> Option<Poller> {
+    /// Reclaims the poller. None if the other thread has taken over: a poller offered now is that thread's.
+    pub(super) fn reclaim_poller(&self, leader_token: LeaderToken) -> Option<Poller> {
         let mut state = self.state.lock();
-        match state.changes == leader_token.0 {
-            true => state.lead.take(),
+        match state.takeovers == leader_token.0 {
+            true => state.poller.take(),
             false => None,
         }
     }
 
-    /// Puts a connection down; gives it back if nobody could take it over.
-    pub(super) fn put_down(&self, connection: Connection) -> Result<Ticket, Connection> {
+    /// Offers a connection while its reader runs an inline task. Returns it if there is no free follower.
+    pub(super) fn offer_connection(&self, connection: Connection) -> Result<ConnectionToken, Connection> {
         let mut state = self.state.lock();
-        if !state.two_threads || state.held_up {
+        if !state.has_follower || state.blocked {
             return Err(connection);
         }
-        state.errands += 1;
+        state.inline_tasks += 1;
         state.connection = Some(connection);
-        if std::mem::take(&mut state.asleep) {
-            self.errand_began.notify_one();
+        if std::mem::take(&mut state.parked) {
+            self.inline_task_began.notify_one();
         }
-        Ok(Ticket(state.errands))
+        Ok(ConnectionToken(state.inline_tasks))
     }
 
-    /// Takes a connection back, unless another task reads it meanwhile.
-    pub(super) fn take_back(&self, ticket: Ticket) -> Option<Connection> {
+    /// Reclaims a connection. None if the other thread has taken it over.
+    pub(super) fn reclaim_connection(&self, token: ConnectionToken) -> Option<Connection> {
         let mut state = self.state.lock();
-        assert_eq!(state.errands, ticket.0, "one is put down at a time");
-        state.held_up = false;
+        assert_eq!(state.inline_tasks, token.0, "one connection is offered at a time");
+        state.blocked = false;
         state.connection.take()
     }
 
-    /// Looks out until who leads is held up. Gives the lead, and the connection that somebody has to go on reading.
-    pub(super) fn wait_for_lead(&self) -> (Poller, Connection) {
+    /// Waits until an inline task blocks the leader, and takes over its poller and connection.
+    pub(super) fn wait_for_takeover(&self) -> (Poller, Connection) {
         let mut state = self.state.lock();
-        let (mut seen, mut idle_looks) = (None, 0);
+        let (mut seen, mut idle_checks) = (None, 0);
         loop {
-            let is_as_before = seen == Some(state.errands);
-            if is_as_before && let Some(connection) = state.connection.take() {
-                state.held_up = true;
-                state.changes += 1;
-                let lead = state.lead.take().expect("it is leader_token down before a task is run");
-                return (lead, connection);
+            let is_unchanged = seen == Some(state.inline_tasks);
+            if is_unchanged && let Some(connection) = state.connection.take() {
+                state.blocked = true;
+                state.takeovers += 1;
+                let poller = state.poller.take().expect("the poller is offered before a task runs");
+                return (poller, connection);
             }
-            idle_looks = if is_as_before { idle_looks + 1 } else { 0 };
-            seen = Some(state.errands);
-            if idle_looks < IDLE_CHECKS_MAX {
-                self.errand_began.wait_for(&mut state, CHECK_EVERY);
+            idle_checks = if is_unchanged { idle_checks + 1 } else { 0 };
+            seen = Some(state.inline_tasks);
+            if idle_checks < IDLE_CHECKS_MAX {
+                self.inline_task_began.wait_for(&mut state, CHECK_EVERY);
                 continue;
             }
-            state.asleep = true;
-            self.errand_began.wait(&mut state);
-            state.asleep = false;
+            state.parked = true;
+            self.inline_task_began.wait(&mut state);
+            state.parked = false;
         }
     }
 }
@@ -140,49 +139,53 @@ impl<Poller, Connection> LeaderHandoff<Poller, Connection> {
 mod tests {
     use super::*;
 
-    /// The lead and a connection, each with a number.
+    /// A handoff whose poller and connections are numbers.
     fn leader_handoff() -> LeaderHandoff<u32, u32> {
         let leader_handoff = LeaderHandoff::default();
-        leader_handoff.has_two_threads();
+        leader_handoff.add_follower();
         leader_handoff
     }
 
     #[test]
-    fn who_leads_goes_on_after_a_short_errand() {
+    fn the_leader_keeps_leading_after_a_short_inline_task() {
         let leader_handoff = leader_handoff();
-        let leader_token = leader_handoff.lay(1);
-        let ticket = leader_handoff.put_down(10).unwrap();
-        assert_eq!(leader_handoff.take_back(ticket), Some(10));
-        assert_eq!(leader_handoff.pick_up(leader_token), Some(1));
+        let leader_token = leader_handoff.offer_poller(1);
+        let connection_token = leader_handoff.offer_connection(10).unwrap();
+        assert_eq!(leader_handoff.reclaim_connection(connection_token), Some(10));
+        assert_eq!(leader_handoff.reclaim_poller(leader_token), Some(1));
     }
 
     #[test]
-    fn nobody_else_runs_errands_while_one_takes_long() {
+    fn no_second_inline_task_begins_while_one_takes_long() {
         let leader_handoff = leader_handoff();
-        let first = leader_handoff.lay(1);
-        let ticket = leader_handoff.put_down(10).unwrap();
-        assert_eq!(leader_handoff.wait_for_lead(), (1, 10));
-        let second = leader_handoff.lay(1);
-        assert_eq!(leader_handoff.put_down(20).err(), Some(20));
-        assert_eq!(leader_handoff.pick_up(second), Some(1));
-        assert_eq!(leader_handoff.take_back(ticket), None, "the other thread reads it");
-        assert_eq!(leader_handoff.pick_up(first), None, "the other thread leads");
+        let first = leader_handoff.offer_poller(1);
+        let connection_token = leader_handoff.offer_connection(10).unwrap();
+        assert_eq!(leader_handoff.wait_for_takeover(), (1, 10));
+        let second = leader_handoff.offer_poller(1);
+        assert_eq!(leader_handoff.offer_connection(20).err(), Some(20));
+        assert_eq!(leader_handoff.reclaim_poller(second), Some(1));
+        assert_eq!(
+            leader_handoff.reclaim_connection(connection_token),
+            None,
+            "the other thread has taken it over"
+        );
+        assert_eq!(leader_handoff.reclaim_poller(first), None, "the other thread leads");
     }
 
     #[test]
-    fn who_has_lost_the_lead_does_not_take_it_from_an_errand_of_the_other_thread() {
+    fn a_former_leader_can_take_over_again() {
         let leader_handoff = leader_handoff();
-        let first = leader_handoff.lay(1);
-        let ticket = leader_handoff.put_down(10).unwrap();
-        assert_eq!(leader_handoff.wait_for_lead(), (1, 10));
-        assert_eq!(leader_handoff.take_back(ticket), None);
-        // The other thread is quicker to begin an inline task than this one to end its task.
-        let second = leader_handoff.lay(1);
-        let ticket = leader_handoff.put_down(20).unwrap();
-        assert_eq!(leader_handoff.pick_up(first), None);
-        // So it looks out, and nobody else puts a connection where that of the inline task lies.
-        assert_eq!(leader_handoff.wait_for_lead(), (1, 20));
-        assert_eq!(leader_handoff.take_back(ticket), None);
-        assert_eq!(leader_handoff.pick_up(second), None);
+        let first = leader_handoff.offer_poller(1);
+        let connection_token = leader_handoff.offer_connection(10).unwrap();
+        assert_eq!(leader_handoff.wait_for_takeover(), (1, 10));
+        assert_eq!(leader_handoff.reclaim_connection(connection_token), None);
+        // The other thread begins an inline task before this one completes its task.
+        let second = leader_handoff.offer_poller(1);
+        let connection_token = leader_handoff.offer_connection(20).unwrap();
+        assert_eq!(leader_handoff.reclaim_poller(first), None);
+        // So this thread follows, and the connection of that inline task is still offered.
+        assert_eq!(leader_handoff.wait_for_takeover(), (1, 20));
+        assert_eq!(leader_handoff.reclaim_connection(connection_token), None);
+        assert_eq!(leader_handoff.reclaim_poller(second), None);
     }
 }

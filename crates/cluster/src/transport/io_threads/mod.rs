@@ -1,21 +1,20 @@
-//! The threads that read all connections of this process.
+//! The I/O threads, which read all accepted connections of this process.
 //!
-//! One of two leads: it asks the system which sockets have something, and runs the tasks that wait for them. A task takes frames
-//! in, and runs the first actor that its mail reaches. Because an actor may take long, the other thread looks out for that: it
-//! takes the lead then, with the connection that the first one has put down.
+//! There are two threads, a leader and a follower. The leader polls the system for ready sockets and runs the tasks that wait for
+//! them. A task handles the received frames, and runs the first turn that they make ready inline. A turn may take long, so the
+//! follower monitors it: it becomes the leader then, and takes over the connection that the first thread has offered.
 //!
 //! ```text
-//!   leads ────── an actor takes long ──────► ends with it, then looks out
-//!   looks out ── takes the lead ───────────► leads
+//!   leader ──── an inline turn takes long ──► completes the turn, then follows
+//!   follower ── takes over ─────────────────► leads
 //! ```
 //!
-//! These are no threads of tokio's because of what the leader does when there is nothing to do: it looks again and again for a
-//! moment before it sleeps ([`BusyPoller`]). A thread that sleeps takes tens of microseconds to wake up, which is more than all else
-//! that a call takes. A task of tokio's can't look like this: whenever it gives way, another of tokio's threads is woken to see
-//! whether there is something for it.
+//! These are not tokio workers, because the leader busy-polls before it parks ([`BusyPoller`]): waking a parked thread takes longer
+//! than the rest of a call. A tokio task can't busy-poll like this: whenever it yields, tokio unparks another worker to look for
+//! tasks.
 //!
-//! Only connections that others have opened are read here: on those come calls. ReplyReader are read by tokio's threads, whose tasks
-//! wait for them most likely.
+//! Only connections that peers have opened are read here, because calls arrive on those. Replies are read by tokio's workers,
+//! whose tasks most likely await them.
 
 mod leader_handoff;
 mod task;
@@ -34,50 +33,50 @@ use super::busy_poll::BusyPoller;
 use super::connection_reader::{self, ConnectionReader};
 use super::socket::Readiness;
 use leader_handoff::LeaderHandoff;
-use task::Task;
+use task::IoTask;
 
-pub(super) use leader_handoff::Ticket;
+pub(super) use leader_handoff::ConnectionToken;
 
-/// What the bell is known by; sockets have the numbers after it.
+/// The token of the leader's waker; those of sockets follow it.
 const WAKE_TOKEN: Token = Token(0);
 
-/// How many sockets the system names at once.
-const EVENTS_AT_ONCE: usize = 256;
+/// The most events that one poll of the system returns.
+const EVENTS_MAX: usize = 256;
 
-/// How long the leader waits if the system can't say which sockets have something, so that it does not ask in vain all the time.
+/// The pause after a failed poll of the system, so that a persistent error does not keep a core busy.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 
-/// The I/O threads of this process, once they are there.
+/// The I/O threads of this process, once started.
 static IO_THREADS: Mutex<Option<&'static IoThreads>> = Mutex::new(None);
 
-/// The threads that read all connections of this process, and what they read.
+/// State shared by the two I/O threads.
 pub(crate) struct IoThreads {
     registry: Registry,
-    /// Wakes the leader for what is no socket's.
-    bell: Waker,
-    /// The leader sleeps, and wants the bell rung.
-    asleep: AtomicBool,
-    /// Tasks that can go on.
-    ready: Mutex<VecDeque<Arc<Task>>>,
+    /// Wakes the leader for a task that is ready without a socket event.
+    waker: Waker,
+    /// Whether the leader is parked and needs a wake.
+    parked: AtomicBool,
+    /// The run queue.
+    ready: Mutex<VecDeque<Arc<IoTask>>>,
     sockets: Mutex<HashMap<Token, Arc<Readiness>>>,
-    sockets_ever: AtomicUsize,
+    last_token: AtomicUsize,
     leader_handoff: LeaderHandoff<Poller, ConnectionReader>,
 }
 
-/// What the thread that leads has: nobody else asks the system.
+/// The leader's state: only the leader polls the system.
 struct Poller {
-    system: System,
+    selector: Selector,
     busy_poller: BusyPoller,
 }
 
-/// What the system is asked with.
-struct System {
+/// Polls the system for socket events.
+struct Selector {
     poll: Poll,
     events: Events,
 }
 
 impl IoThreads {
-    /// The I/O threads of this process: whoever is first to need them starts them.
+    /// The I/O threads of this process, which the first call starts.
     pub(super) fn of_process() -> io::Result<&'static IoThreads> {
         let mut io_threads = IO_THREADS.lock();
         if let Some(io_threads) = *io_threads {
@@ -92,24 +91,24 @@ impl IoThreads {
         let poll = Poll::new()?;
         let io_threads: &'static IoThreads = Box::leak(Box::new(IoThreads {
             registry: poll.registry().try_clone()?,
-            bell: Waker::new(poll.registry(), WAKE_TOKEN)?,
-            asleep: AtomicBool::new(false),
+            waker: Waker::new(poll.registry(), WAKE_TOKEN)?,
+            parked: AtomicBool::new(false),
             ready: Mutex::default(),
             sockets: Mutex::default(),
-            sockets_ever: AtomicUsize::new(WAKE_TOKEN.0),
+            last_token: AtomicUsize::new(WAKE_TOKEN.0),
             leader_handoff: LeaderHandoff::default(),
         }));
-        let lead = Poller {
-            system: System {
+        let poller = Poller {
+            selector: Selector {
                 poll,
-                events: Events::with_capacity(EVENTS_AT_ONCE),
+                events: Events::with_capacity(EVENTS_MAX),
             },
             busy_poller: BusyPoller::default(),
         };
         let thread = || std::thread::Builder::new().name("elastin-reader".into());
-        thread().spawn(|| io_threads.live(Some(lead)))?;
-        match thread().spawn(|| io_threads.live(None)) {
-            Ok(_) => io_threads.leader_handoff.has_two_threads(),
+        thread().spawn(|| io_threads.run(Some(poller)))?;
+        match thread().spawn(|| io_threads.run(None)) {
+            Ok(_) => io_threads.leader_handoff.add_follower(),
             Err(error) => {
                 tracing::warn!(%error, "could not start the second I/O thread; a long turn will delay other connections")
             }
@@ -117,14 +116,14 @@ impl IoThreads {
         Ok(io_threads)
     }
 
-    /// Runs a task, within a tokio runtime whose timers and tasks it may use.
+    /// Spawns a task. It runs inside the context of a tokio runtime, whose timers and tasks it may use.
     pub(super) fn spawn(&'static self, handle: &Handle, future: impl Future<Output = ()> + Send + 'static) {
-        self.enqueue(Task::new(self, handle.clone(), Box::pin(future)));
+        self.enqueue(IoTask::new(self, handle.clone(), Box::pin(future)));
     }
 
-    /// Says who is to receive what happens at a socket; by what it is known from now on.
+    /// Registers a socket, whose events are recorded in `readiness`.
     pub(super) fn register(&self, stream: &mut mio::net::TcpStream, readiness: &Arc<Readiness>) -> io::Result<Token> {
-        let token = Token(1 + self.sockets_ever.fetch_add(1, Ordering::Relaxed));
+        let token = Token(1 + self.last_token.fetch_add(1, Ordering::Relaxed));
         self.sockets.lock().insert(token, Arc::clone(readiness));
         let registered = self
             .registry
@@ -135,103 +134,103 @@ impl IoThreads {
         registered.map(|()| token)
     }
 
-    /// A socket is about to be closed.
+    /// Deregisters a socket that is about to be closed.
     pub(super) fn deregister(&self, stream: &mut mio::net::TcpStream, token: Token) {
-        // The system forgets a closed socket anyway.
+        // Closing the socket deregisters it anyway.
         let _ = self.registry.deregister(stream);
         self.sockets.lock().remove(&token);
     }
 
-    /// See [`LeaderHandoff::put_down`].
-    pub(super) fn put_down(&self, reading: ConnectionReader) -> Result<Ticket, ConnectionReader> {
-        self.leader_handoff.put_down(reading)
+    /// See [`LeaderHandoff::offer_connection`].
+    pub(super) fn offer_connection(&self, reader: ConnectionReader) -> Result<ConnectionToken, ConnectionReader> {
+        self.leader_handoff.offer_connection(reader)
     }
 
-    /// See [`LeaderHandoff::take_back`].
-    pub(super) fn take_back(&self, ticket: Ticket) -> Option<ConnectionReader> {
-        self.leader_handoff.take_back(ticket)
+    /// See [`LeaderHandoff::reclaim_connection`].
+    pub(super) fn reclaim_connection(&self, token: ConnectionToken) -> Option<ConnectionReader> {
+        self.leader_handoff.reclaim_connection(token)
     }
 
-    fn enqueue(&self, task: Arc<Task>) {
+    fn enqueue(&self, task: Arc<IoTask>) {
         self.ready.lock().push_back(task);
-        if self.asleep.swap(false, Ordering::SeqCst)
-            && let Err(error) = self.bell.wake()
+        if self.parked.swap(false, Ordering::SeqCst)
+            && let Err(error) = self.waker.wake()
         {
-            tracing::error!(%error, "the thread that reads connections can't be woken");
+            tracing::error!(%error, "could not wake the I/O thread");
         }
     }
 
-    /// The life of a thread, which begins with the lead or looks out for it.
-    fn live(&'static self, lead: Option<Poller>) {
-        if let Some(lead) = lead {
-            self.lead(lead);
+    /// The loop of a thread: the first one starts as the leader, the second one as the follower.
+    fn run(&'static self, poller: Option<Poller>) {
+        if let Some(poller) = poller {
+            self.lead(poller);
         }
         loop {
-            let (lead, connection) = self.leader_handoff.wait_for_lead();
-            tracing::debug!("an actor runs for long, and another thread reads its connection");
-            connection_reader::read_on(self, connection);
-            self.lead(lead);
+            let (poller, connection) = self.leader_handoff.wait_for_takeover();
+            tracing::debug!("an inline turn takes long: the other I/O thread takes over its connection");
+            connection_reader::take_over(self, connection);
+            self.lead(poller);
         }
     }
 
-    /// Runs tasks until the lead is lost to the other thread.
-    fn lead(&self, mut lead: Poller) {
+    /// Runs tasks until the other thread takes over.
+    fn lead(&self, mut poller: Poller) {
         loop {
-            // What these make ready comes after a look at the sockets.
+            // Tasks that these make ready run after the sockets are polled.
             let ready = self.ready.lock().len();
             for _ in 0..ready {
                 let Some(task) = self.ready.lock().pop_front() else {
                     break;
                 };
-                let leader_token = self.leader_handoff.lay(lead);
+                let leader_token = self.leader_handoff.offer_poller(poller);
                 task.run();
-                match self.leader_handoff.pick_up(leader_token) {
-                    Some(still) => lead = still,
+                match self.leader_handoff.reclaim_poller(leader_token) {
+                    Some(reclaimed) => poller = reclaimed,
                     None => return,
                 }
             }
-            self.wait(&mut lead);
+            self.wait(&mut poller);
         }
     }
 
-    /// Waits until there is something to do, or does not if there is.
-    fn wait(&self, lead: &mut Poller) {
-        let Poller { system, busy_poller } = lead;
+    /// Waits for ready tasks. If there are some, polls the sockets without waiting.
+    fn wait(&self, poller: &mut Poller) {
+        let Poller { selector, busy_poller } = poller;
         if self.has_ready() {
-            return self.ask(system, Some(Duration::ZERO));
+            return self.poll_sockets(selector, Some(Duration::ZERO));
         }
         busy_poller.busy_poll(|| {
-            self.ask(system, Some(Duration::ZERO));
+            self.poll_sockets(selector, Some(Duration::ZERO));
             self.has_ready()
         });
         if self.has_ready() {
             return;
         }
-        self.asleep.store(true, Ordering::SeqCst);
-        // Whoever has made something ready before it could see that this thread sleeps did not ring.
+        self.parked.store(true, Ordering::SeqCst);
+        // A task enqueued before `parked` was set has woken no thread.
         let timeout = self.has_ready().then_some(Duration::ZERO);
-        self.ask(system, timeout);
-        self.asleep.store(false, Ordering::SeqCst);
+        self.poll_sockets(selector, timeout);
+        self.parked.store(false, Ordering::SeqCst);
     }
 
-    /// Whether somebody else could be read now.
+    /// Whether the run queue has tasks.
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.lock().is_empty()
     }
 
-    /// Asks the system which sockets have something, and tells those who wait for it.
-    fn ask(&self, system: &mut System, timeout: Option<Duration>) {
-        if let Err(error) = system.poll.poll(&mut system.events, timeout) {
+    /// Polls the system for socket events, and wakes the tasks that wait for them.
+    fn poll_sockets(&self, selector: &mut Selector, timeout: Option<Duration>) {
+        if let Err(error) = selector.poll.poll(&mut selector.events, timeout) {
             if error.kind() != io::ErrorKind::Interrupted {
-                tracing::error!(%error, "the system can't say which connections have something");
+                tracing::error!(%error, "could not poll the system for socket events; retrying");
                 std::thread::sleep(PAUSE_AFTER_ERROR);
             }
             return;
         }
-        for event in &system.events {
+        for event in &selector.events {
             let readiness = self.sockets.lock().get(&event.token()).cloned();
             if let Some(readiness) = readiness {
-                readiness.tell(event);
+                readiness.record(event);
             }
         }
     }

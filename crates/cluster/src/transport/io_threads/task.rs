@@ -1,4 +1,4 @@
-//! A task of the threads that read connections.
+//! A task of the I/O threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -11,20 +11,20 @@ use tokio::runtime::Handle;
 
 use super::IoThreads;
 
-/// Something that goes on whenever it is woken.
-pub(super) struct Task {
+/// A future that the I/O threads poll.
+pub(super) struct IoTask {
     io_threads: &'static IoThreads,
     handle: Handle,
-    /// None when it is over. Locked while it is run, which for one task at a time may take long.
+    /// None when it has completed. Locked during a poll, which takes long for at most one task at a time.
     future: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
-    /// It is among those that are ready.
+    /// Whether it is in the run queue.
     queued: AtomicBool,
-    /// It was ready while another thread ran it.
+    /// Whether it was woken while another thread polled it.
     missed: AtomicBool,
 }
 
-impl Task {
-    /// A task that is ready.
+impl IoTask {
+    /// A task that is ready, to be enqueued by the caller.
     pub(super) fn new(
         io_threads: &'static IoThreads,
         handle: Handle,
@@ -39,27 +39,27 @@ impl Task {
         })
     }
 
-    /// Goes on with it. If another thread is still at it, that one does.
+    /// Polls it. If another thread is still polling it, that one wakes it again.
     pub(super) fn run(self: Arc<Self>) {
-        // From now on it can be woken again.
+        // Cleared first, so that wakes during the poll enqueue it again.
         self.queued.store(false, Ordering::SeqCst);
         let future = self.future.try_lock().or_else(|| {
             self.missed.store(true, Ordering::SeqCst);
-            // The other thread may have come to its end before it could see that.
+            // The other thread may have checked `missed` before it was set.
             self.future.try_lock()
         });
         let Some(mut future) = future else { return };
-        if let Some(going_on) = future.as_mut() {
+        if let Some(running) = future.as_mut() {
             let waker = Waker::from(Arc::clone(&self));
             let _within = self.handle.enter();
             let polled = catch_unwind(AssertUnwindSafe(|| {
-                going_on.as_mut().poll(&mut Context::from_waker(&waker))
+                running.as_mut().poll(&mut Context::from_waker(&waker))
             }));
             match polled {
                 Ok(polled) if polled.is_pending() => {}
                 Ok(_) => *future = None,
                 Err(_) => {
-                    tracing::error!("a panic has ended the task that reads a connection");
+                    tracing::error!("the task that reads a connection panicked");
                     *future = None;
                 }
             }
@@ -71,7 +71,7 @@ impl Task {
     }
 }
 
-impl Wake for Task {
+impl Wake for IoTask {
     fn wake(self: Arc<Self>) {
         if !self.queued.swap(true, Ordering::SeqCst) {
             let io_threads = self.io_threads;

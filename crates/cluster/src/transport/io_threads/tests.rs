@@ -27,16 +27,16 @@ async fn a_panic_ends_its_task_and_no_other() {
 
 #[tokio::test]
 async fn a_task_goes_on_whenever_it_is_woken_from_elsewhere() {
-    let (to_task, mut task_hears) = mpsc::unbounded_channel();
-    let (to_test, mut test_hears) = mpsc::unbounded_channel();
+    let (to_task, mut task_receiver) = mpsc::unbounded_channel();
+    let (to_test, mut test_receiver) = mpsc::unbounded_channel();
     spawn(async move {
-        while let Some(number) = task_hears.recv().await {
+        while let Some(number) = task_receiver.recv().await {
             to_test.send(number).unwrap();
         }
     });
     for number in 0..1_000 {
         to_task.send(number).unwrap();
-        assert_eq!(in_time("an answer", test_hears.recv()).await, Some(number));
+        assert_eq!(in_time("an answer", test_receiver.recv()).await, Some(number));
         if number % 100 == 0 {
             // Long enough that nobody looks any more: the leader sleeps, and has to be woken.
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -22,9 +22,9 @@ async fn nodes_with_certificates_of_one_authority_talk() {
     let (mut near, mut far) = pair_secured(one, other).await;
     let large = "x".repeat(1 << 20);
     near.sends(2, &large);
-    far.hears(frame_from(1, &large)).await;
+    far.receives(frame_from(1, &large)).await;
     far.sends(1, "answer");
-    near.hears(frame_from(2, "answer")).await;
+    near.receives(frame_from(2, "answer")).await;
 }
 
 /// Whether a node that dials another gets through.
@@ -32,29 +32,32 @@ async fn gets_through(dialler: Security, acceptor: Security) -> bool {
     let mut near = Node::start_secured(1, false, dialler).await;
     let mut far = Node::start_secured(2, true, acceptor).await;
     near.transport.learn_address(NodeId(2), far.address.unwrap());
-    let first = timeout(Duration::from_secs(10), near.heard.recv()).await.unwrap();
+    let first = timeout(Duration::from_secs(10), near.received.recv()).await.unwrap();
     let through = first == Some(Received::Up(NodeId(2)));
     if through {
-        far.hears(Received::Up(NodeId(1))).await;
+        far.receives(Received::Up(NodeId(1))).await;
     } else {
-        assert!(far.heard.try_recv().is_err(), "the other end was told of a stranger");
+        assert!(
+            far.received.try_recv().is_err(),
+            "the other end was notified of a untrusted"
+        );
     }
     through
 }
 
 #[tokio::test]
-async fn strangers_get_nowhere() {
+async fn untrusted_peers_are_refused() {
     let ours = Authority::create("test").unwrap();
     let theirs = Authority::create("test").unwrap();
     let node = || certificates(&ours, "test", true);
-    let stranger = || certificates(&theirs, "test", true);
+    let untrusted = || certificates(&theirs, "test", true);
     let client = || certificates(&ours, "test", false);
     let secret = Secret::generate();
     let knowing = || Security::Secret(secret.clone());
     assert!(gets_through(client(), node()).await, "a client may dial a node");
     assert!(!gets_through(node(), client()).await, "a client is no node");
-    assert!(!gets_through(stranger(), node()).await);
-    assert!(!gets_through(node(), stranger()).await);
+    assert!(!gets_through(untrusted(), node()).await);
+    assert!(!gets_through(node(), untrusted()).await);
     assert!(!gets_through(Security::Trusting, node()).await);
     assert!(!gets_through(node(), Security::Trusting).await);
     assert!(gets_through(knowing(), knowing()).await);
@@ -72,7 +75,7 @@ async fn client(id: u64, security: &Security, node: &Node) -> Node {
 impl Node {
     /// It is cut off: it finds out after the greeting, which says who it is.
     async fn is_cut_off(&mut self) {
-        while self.heard.recv().await != Some(Received::Down(NodeId(2))) {}
+        while self.received.recv().await != Some(Received::Down(NodeId(2))) {}
     }
 }
 
@@ -85,9 +88,9 @@ async fn a_clients_certificate_does_not_speak_for_a_node() {
     let mut impostor = client(3, &certificates(&authority, "test", false), &node).await;
     timeout(Duration::from_secs(10), impostor.is_cut_off()).await.unwrap();
     impostor.transport.close();
-    // Somebody else gets through, and nobody was heard of before.
+    // Somebody else gets through, and nobody was received of before.
     let _client = client(4, &certificates(&authority, "test", false), &node).await;
-    node.hears(Received::Up(NodeId(4))).await;
+    node.receives(Received::Up(NodeId(4))).await;
 }
 
 #[tokio::test]
@@ -101,22 +104,22 @@ async fn nobody_takes_the_place_of_a_client_with_another_certificate() {
 
     // Before it is known whose certificate it is, somebody else may be there.
     let mut impostor = client(1, &other, &node).await;
-    node.hears(Received::Up(NodeId(1))).await;
+    node.receives(Received::Up(NodeId(1))).await;
     node.transport
         .learn_certificate(NodeId(1), &own.own_certificate().unwrap());
-    node.hears(Received::Down(NodeId(1))).await;
-    impostor.hears(Received::Up(NodeId(2))).await;
+    node.receives(Received::Down(NodeId(1))).await;
+    impostor.receives(Received::Up(NodeId(2))).await;
     timeout(Duration::from_secs(10), impostor.is_cut_off()).await.unwrap();
 
     let mut client = client(1, &own, &node).await;
-    client.hears(Received::Up(NodeId(2))).await;
-    node.hears(Received::Up(NodeId(1))).await;
+    client.receives(Received::Up(NodeId(2))).await;
+    node.receives(Received::Up(NodeId(1))).await;
     // The impostor dials again and again; the client is not disturbed.
     for _ in 0..2 {
         timeout(Duration::from_secs(10), impostor.is_cut_off()).await.unwrap();
         client.sends(2, "ask");
-        node.hears(frame_from(1, "ask")).await;
+        node.receives(frame_from(1, "ask")).await;
         node.sends(1, "answer");
-        client.hears(frame_from(2, "answer")).await;
+        client.receives(frame_from(2, "answer")).await;
     }
 }

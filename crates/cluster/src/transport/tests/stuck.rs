@@ -30,7 +30,7 @@ impl Stuck {
         };
         let (mut reader, mut writer) = stream.split();
         handshake::accept(&mut reader, &mut writer, &identity).await.unwrap();
-        near.hears(Received::Up(NodeId(id))).await;
+        near.receives(Received::Up(NodeId(id))).await;
         (listener, Some(stream))
     }
 }
@@ -60,14 +60,14 @@ async fn a_peer_that_is_stuck_holds_up_no_other() {
             let text = number.to_string();
             let _ = near.transport.send(NodeId(2), class, &payload);
             near.sends(3, &text);
-            quick.hears(frame_from(1, &text)).await;
+            quick.receives(frame_from(1, &text)).await;
             quick.sends(1, &text);
             // A peer that does not greet in time is given up, which is no frame.
-            let mut heard = near.heard.recv().await;
-            if heard == Some(Received::Down(NodeId(2))) {
-                heard = near.heard.recv().await;
+            let mut received = near.received.recv().await;
+            if received == Some(Received::Down(NodeId(2))) {
+                received = near.received.recv().await;
             }
-            assert_eq!(heard, Some(frame_from(3, &text)), "{stuck:?}");
+            assert_eq!(received, Some(frame_from(3, &text)), "{stuck:?}");
         }
         assert!(
             began.elapsed() < Duration::from_secs(10),

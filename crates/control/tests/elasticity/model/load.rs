@@ -1,13 +1,13 @@
-//! What clients ask of actors, and what that uses of servers, as a formula instead of single calls.
+//! The load of clients on actors and servers, as a formula instead of single calls.
 
 use std::collections::BTreeMap;
 
 use elastin_types::{ActorId, Method, NodeId};
 
-/// CPU time that each side of a call between two servers spends on sending it, in milliseconds.
+/// CPU time that each side of a remote call spends on sending it, in milliseconds.
 const REMOTE_MS: f64 = 0.2;
 
-/// How long a call between two servers is on the way, there and back, in milliseconds.
+/// Round-trip delay of a remote call, in milliseconds.
 const REMOTE_DELAY_MS: f64 = 1.0;
 
 /// A kind of request: a client calls an actor, which calls others.
@@ -19,9 +19,9 @@ pub(crate) struct Flow {
     pub(crate) cpu_ms: f64,
     /// Bytes over the network per request, in and out.
     pub(crate) net_bytes: f64,
-    /// Whom the called actor calls: each is called in this part of the requests.
+    /// Calls that the called actor makes, each in this fraction of the requests.
     pub(crate) nested: Vec<Nested>,
-    /// How often it is requested: part of all requests of clients that wait for replies, else requests per second.
+    /// Frequency: the fraction of all requests under closed load, else requests per second.
     pub(crate) weight: f64,
 }
 
@@ -34,16 +34,16 @@ pub(crate) struct Nested {
     pub(crate) part: f64,
 }
 
-/// How requests come.
+/// The arrival model of requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Load {
-    /// So many clients, each with one request at a time.
+    /// Closed loop: this many clients, each with one request at a time.
     Closed { clients: f64, think_ms: f64 },
-    /// Requests come at the rates that the flows name, whatever happens to them.
+    /// Open loop: requests arrive at the rates of the flows, regardless of their completion.
     Open,
 }
 
-/// What happens per second.
+/// Rates per second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates {
     pub(crate) actor_cpu: BTreeMap<ActorId, f64>,
@@ -51,7 +51,7 @@ pub(crate) struct Rates {
     pub(crate) server_cpu: BTreeMap<NodeId, f64>,
     pub(crate) server_demand: BTreeMap<NodeId, f64>,
     pub(crate) client_calls: BTreeMap<(ActorId, Method), f64>,
-    /// From, to, function.
+    /// Keyed by caller, callee and function.
     pub(crate) calls: BTreeMap<(ActorId, ActorId, Method), f64>,
     /// Requests served per second.
     pub(crate) served: f64,
@@ -89,7 +89,7 @@ fn cost(flow: &Flow, place: &BTreeMap<ActorId, NodeId>) -> Cost {
     cost
 }
 
-/// What happens per second while actors are where they are. A server has `capacity` CPU milliseconds per second.
+/// The rates for the current placement. A server has `capacity` CPU milliseconds per second.
 pub(crate) fn rates(
     load: &Load,
     flows: &[Flow],
@@ -121,7 +121,7 @@ pub(crate) fn rates(
         let demand = rates.server_demand.get(node).copied().unwrap_or(0.0);
         demand / capacity.get(node).copied().unwrap_or(f64::INFINITY)
     };
-    // Clients that wait for replies all wait for the slowest server in the end; others only where their request goes.
+    // Closed-loop clients eventually all wait for the slowest server; open-loop ones only for their own.
     let slowest = rates.server_demand.keys().map(fullness).fold(1.0, f64::max);
     let served: Vec<f64> = wanted
         .iter()
@@ -135,7 +135,8 @@ pub(crate) fn rates(
     for ((flow, cost), served) in flows.iter().zip(&costs).zip(served) {
         rates.served += served;
         if let Load::Closed { .. } = load {
-            // Clients that wait do not ask for more than they get; their few waiting requests are no backlog to speak of.
+            // Closed-loop clients do not demand more than they get; their few waiting requests are a negligible
+            // backlog.
             for (node, ms) in &cost.by_server {
                 *arrived.entry(*node).or_default() += ms * served;
             }

@@ -1,5 +1,5 @@
-//! A small model of a cluster: servers with a capacity, actors with a demand, messages that take time, a provisioner. It
-//! runs the managers unchanged.
+//! A small cluster model: servers with a capacity, actors with a demand, message delays and a provisioner. It runs the
+//! managers unchanged.
 
 mod load;
 
@@ -28,7 +28,7 @@ const MEMORY: f64 = 4e9;
 const DELAY: Duration = Duration::from_millis(2);
 const MOVE_TIME: Duration = Duration::from_millis(30);
 
-/// What a recorded manager was told, in order.
+/// The events of a recorded manager, in order.
 pub(crate) type Recording = Vec<(Time, LemEvent)>;
 
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ struct Host {
     lem: Lem,
     state: ServerState,
     capacity: f64,
-    /// What has been used since the last period's end.
+    /// CPU use since the end of the last period.
     cpu: f64,
     net: f64,
     demand: f64,
@@ -70,23 +70,23 @@ struct Counted {
     calls_out: BTreeMap<(ActorId, elastin_types::Method), f64>,
 }
 
-/// An actor's own, as far as rules can see it.
+/// The properties of an actor that rules can see.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ActorModel {
     pub(crate) references: Vec<References>,
     pub(crate) state_bytes: f64,
 }
 
-/// Whether to lose a message, by its number and content.
+/// Whether to drop a message, by its number and content.
 type Loses = dyn Fn(u64, &ControlMessage) -> bool;
 
 /// The faults of a run.
 pub(crate) struct Faults {
-    /// Whether to lose a message, by how many were sent before it.
+    /// Whether to drop a message, given the number of messages sent before it.
     pub(crate) loses: Box<Loses>,
-    /// Whether to let a move fail, by how many were tried before it.
+    /// Whether to fail a move, given the number of moves tried before it.
     pub(crate) fails_move: Box<dyn Fn(u64) -> bool>,
-    /// The provisioner gives nothing.
+    /// Whether the provisioner refuses all requests.
     pub(crate) no_servers: bool,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Model {
     hosts: BTreeMap<NodeId, Host>,
     gems: BTreeMap<NodeId, Gem>,
     pub(crate) place: BTreeMap<ActorId, NodeId>,
-    /// What happens per second, as long as nothing changes.
+    /// Current rates, valid until the cluster or the load changes.
     rates: Option<Rates>,
     since: BTreeMap<ActorId, Time>,
     actors: BTreeMap<ActorId, ActorModel>,
@@ -123,11 +123,11 @@ pub(crate) struct Model {
     tried: u64,
     pub(crate) faults: Faults,
     provision_delay: Duration,
-    /// By how much a measurement may be wrong, as a part of it.
+    /// Maximum relative error of a measurement.
     pub(crate) noise: f64,
     pub(crate) drawn: u64,
     next_node: u64,
-    /// The last record of each decision, and all records in order.
+    /// The latest record of each decision, and all records in order.
     pub(crate) decisions: BTreeMap<DecisionId, Decision>,
     pub(crate) records: Vec<(Time, Decision)>,
     pub(crate) moves: Vec<(Time, ActorId, NodeId, NodeId)>,
@@ -184,7 +184,7 @@ impl Model {
         }
     }
 
-    /// Sets other limits, before anything has happened.
+    /// Replaces the settings before the run starts.
     pub(crate) fn restrict(&mut self, settings: Settings) {
         assert_eq!(self.now, Time::ZERO);
         self.settings = settings;
@@ -202,7 +202,7 @@ impl Model {
         }
     }
 
-    /// Adds a server with one core. Its periods end at another time than those of the others.
+    /// Adds a server with one core. Its periods are out of phase with those of the others.
     pub(crate) fn add_server(&mut self) -> NodeId {
         let node = NodeId(self.next_node);
         self.next_node += 1;
@@ -219,7 +219,7 @@ impl Model {
         self.rates = None;
         self.hosts.insert(node, host);
         self.announce();
-        // It makes itself known at once, with a first, short period.
+        // A first, short period makes the server known immediately.
         let phase = self.settings.period * u32::try_from(node.0 * 7 % 16).expect("small") / 64;
         self.schedule(DELAY * 2 + phase, Happening::Period(node));
         node
@@ -238,7 +238,7 @@ impl Model {
         self.actors.insert(actor, model);
     }
 
-    /// Places a new actor as the manager of the caller's server says.
+    /// Creates an actor on the server that a global manager places it on.
     pub(crate) fn create(&mut self, actor: ActorId, caller: Option<&ActorId>, model: ActorModel) -> NodeId {
         let caller_node = caller.and_then(|caller| self.place.get(caller).copied());
         let new = NewActor {
@@ -253,7 +253,7 @@ impl Model {
         node
     }
 
-    /// A server dies; its actors are used again at once, and activated elsewhere.
+    /// Kills a server. Its actors are called again immediately and reactivated on other servers.
     pub(crate) fn kill(&mut self, node: NodeId) {
         self.rates = None;
         self.hosts.remove(&node);
@@ -288,13 +288,13 @@ impl Model {
         &mut self.hosts.get_mut(&node).expect("the server is there").lem
     }
 
-    /// An operator empties a server.
+    /// Drains a server, as an operator would.
     pub(crate) fn drain(&mut self, node: NodeId) {
         self.hosts.get_mut(&node).expect("the server is there").state = ServerState::Draining;
         self.announce();
     }
 
-    /// An operator applies another policy.
+    /// Applies another policy, as an operator would.
     pub(crate) fn change_policy(&mut self, policy: Arc<Policy>) {
         self.policy = Arc::clone(&policy);
         for node in self.servers() {
@@ -321,7 +321,7 @@ impl Model {
             .collect()
     }
 
-    /// The servers that are dedicated to actors, as their managers last reported it.
+    /// The dedicated servers, as their managers last reported them.
     pub(crate) fn reserved(&self) -> Vec<(NodeId, ActorId)> {
         self.reservations
             .iter()
@@ -334,12 +334,12 @@ impl Model {
         self.rates().served
     }
 
-    /// The use of a server's CPU in percent, at this moment.
+    /// The current CPU use of a server, in percent.
     pub(crate) fn cpu(&self, node: NodeId) -> f64 {
         100.0 * self.rates().server_cpu.get(&node).copied().unwrap_or(0.0) / self.hosts[&node].capacity
     }
 
-    /// What was done or is being done, in one line each, in order.
+    /// The decisions that are done or in progress, one line each, in order.
     pub(crate) fn story(&self) -> Vec<String> {
         let changed =
             |decision: &&Decision| matches!(decision.outcome, Outcome::Done | Outcome::Started | Outcome::Failed(_));
@@ -356,7 +356,7 @@ impl Model {
             .collect()
     }
 
-    /// Runs for so many periods.
+    /// Runs for this many periods.
     pub(crate) fn run(&mut self, periods: u32) {
         self.run_for(self.settings.period * periods);
     }
@@ -419,7 +419,7 @@ impl Model {
         }
     }
 
-    /// Counts what happens until then.
+    /// Accumulates usage until the given time.
     fn pass(&mut self, until: Time) {
         let seconds = until.since(self.now).as_secs_f64();
         self.now = until;
@@ -479,7 +479,7 @@ impl Model {
                 let event = if self.faults.no_servers {
                     GemEvent::ProvisionFailed {
                         request,
-                        reason: "the provisioner has none".into(),
+                        reason: "the provisioner has no servers".into(),
                     }
                 } else {
                     let nodes = (0..count).map(|_| self.add_server()).collect();
@@ -547,7 +547,7 @@ impl Model {
         }
     }
 
-    /// A factor around one, by which all that is measured at once is wrong.
+    /// A factor around one that distorts all values measured together.
     fn noise(&mut self) -> f64 {
         self.drawn = self
             .drawn
@@ -622,7 +622,7 @@ impl Model {
         let timer = host.lem.next_timer();
         self.set_timer(timer);
         for command in out {
-            self.carry_out(node, command);
+            self.execute(node, command);
         }
     }
 
@@ -641,7 +641,7 @@ impl Model {
                     count,
                     for_reserve,
                 } => {
-                    // Coordination lets one change of size through per period, besides those for reserved actors.
+                    // The coordinator admits one size change per period, besides those for reserved actors.
                     let changed = self.size_changed.filter(|at| now.since(*at) < self.settings.period);
                     if !for_reserve && changed.is_some() {
                         let reason = "the size was just changed".to_owned();
@@ -685,7 +685,7 @@ impl Model {
         }
     }
 
-    fn carry_out(&mut self, node: NodeId, command: LemCommand) {
+    fn execute(&mut self, node: NodeId, command: LemCommand) {
         match command {
             LemCommand::Send { to, message } => self.send(node, to, message),
             LemCommand::SendToHost { actor, message } => {
@@ -716,7 +716,7 @@ impl Model {
 
     fn send(&mut self, from: NodeId, to: NodeId, message: ControlMessage) {
         self.sent += 1;
-        // It goes through bytes, as between processes.
+        // Encode and decode each message, as between processes.
         let bytes = postcard::to_stdvec(&message).expect("messages are plain data");
         let message: ControlMessage = postcard::from_bytes(&bytes).expect("messages are plain data");
         if let ControlMessage::Report(report) = &message {

@@ -1,10 +1,10 @@
-//! What the coordination service says: answers to requests, and news of what is watched.
+//! Handlers for the coordination service's answers and watch batches.
 
 use std::time::Duration;
 
 use elastin_types::{NodeId, Time};
 
-use super::{Asked, Membership, RETRY_AFTER};
+use super::{Membership, RETRY_AFTER, RequestKind};
 use crate::membership::{CLUSTER_PREFIX, MemberRecord, MembershipCommand, MembershipEnd, WatchId};
 use crate::store::{
     Change, CoordinationError, CoordinationReply, CoordinationRequest, Entry, RANGE_LIMIT_MAX, Revision, WatchBatch,
@@ -15,12 +15,12 @@ impl Membership {
     pub(super) fn on_answer(
         &mut self,
         now: Time,
-        asked: Asked,
+        kind: RequestKind,
         result: Result<CoordinationReply, CoordinationError>,
         out: &mut Vec<MembershipCommand>,
     ) {
-        match (asked, result) {
-            (Asked::Grant { at }, Ok(CoordinationReply::Granted { lease, ttl })) => {
+        match (kind, result) {
+            (RequestKind::Grant { at }, Ok(CoordinationReply::Granted { lease, ttl })) => {
                 #[cfg_attr(not(feature = "planted-bugs"), expect(unused_mut, reason = "only a bug changes it"))]
                 let mut life = Lease::new(at, ttl);
                 #[cfg(feature = "planted-bugs")]
@@ -30,18 +30,22 @@ impl Membership {
                 self.record.lease_ttl = ttl;
                 self.lease = Some((lease, life));
             }
-            (Asked::Enter, Ok(CoordinationReply::Committed { revision })) => self.entered(NodeId(revision.0), out),
-            (Asked::Enter, Err(CoordinationError::ConditionFailed { current, .. })) => self.is_taken(now, current, out),
-            (Asked::Enter, Err(CoordinationError::LeaseUnknown)) => self.lease = None,
-            (Asked::KeepAlive(number), Ok(CoordinationReply::KeptAlive { ttl })) => {
+            (RequestKind::Enter, Ok(CoordinationReply::Committed { revision })) => {
+                self.on_joined(NodeId(revision.0), out)
+            }
+            (RequestKind::Enter, Err(CoordinationError::ConditionFailed { current, .. })) => {
+                self.on_name_taken(now, current, out)
+            }
+            (RequestKind::Enter, Err(CoordinationError::LeaseUnknown)) => self.lease = None,
+            (RequestKind::KeepAlive(number), Ok(CoordinationReply::KeptAlive { ttl })) => {
                 self.lease_answered(now, number, Some(ttl), out);
             }
-            (Asked::KeepAlive(number), Err(CoordinationError::LeaseUnknown)) => {
+            (RequestKind::KeepAlive(number), Err(CoordinationError::LeaseUnknown)) => {
                 self.lease_answered(now, number, None, out);
             }
-            (Asked::KeepAlive(_), _) => {}
+            (RequestKind::KeepAlive(_), _) => {}
             (
-                Asked::Read,
+                RequestKind::Read,
                 Ok(CoordinationReply::Entries {
                     entries,
                     revision,
@@ -50,29 +54,29 @@ impl Membership {
             ) => {
                 self.on_entries(entries, revision, more, out);
             }
-            (Asked::Publish | Asked::PendingWrite(_), Ok(CoordinationReply::Committed { revision })) => {
+            (RequestKind::Publish | RequestKind::PendingWrite(_), Ok(CoordinationReply::Committed { revision })) => {
                 self.committed = self.committed.max(revision);
-                if let Asked::PendingWrite(node) = asked {
+                if let RequestKind::PendingWrite(node) = kind {
                     self.pending_writes.answered(node);
                 }
             }
-            (Asked::PendingWrite(node), result) => {
+            (RequestKind::PendingWrite(node), result) => {
                 self.pending_writes.answered(node);
                 if result.is_err() {
                     self.retry_at = Some(now + RETRY_AFTER);
                 }
             }
-            (Asked::Farewell, _) => {
-                let (lease, _) = self.lease.as_ref().expect("it was said under the lease");
-                self.submit(Asked::Revoke, CoordinationRequest::Revoke { lease: *lease }, out);
+            (RequestKind::MarkStopped, _) => {
+                let (lease, _) = self.lease.as_ref().expect("only a member with a lease leaves");
+                self.submit(RequestKind::Revoke, CoordinationRequest::Revoke { lease: *lease }, out);
             }
-            // If it was not given back it runs out.
-            (Asked::Revoke, _) => self.end(MembershipEnd::Left, out),
-            (Asked::Grant { .. } | Asked::Enter, Err(error)) if now >= self.join_until => {
+            // A lease that was not revoked expires.
+            (RequestKind::Revoke, _) => self.end(MembershipEnd::Left, out),
+            (RequestKind::Grant { .. } | RequestKind::Enter, Err(error)) if now >= self.join_until => {
                 self.end(MembershipEnd::Coordination(error), out);
             }
             (_, Err(_)) => self.retry_at = Some(now + RETRY_AFTER),
-            (asked, Ok(other)) => unreachable!("{asked:?} is not answered by {other:?}"),
+            (kind, Ok(other)) => unreachable!("{kind:?} is not answered by {other:?}"),
         }
     }
 
@@ -91,21 +95,21 @@ impl Membership {
         if until > before && self.joined.is_some() {
             out.push(MembershipCommand::MayActUntil(until));
         }
-        self.carry_out(commands, out);
+        self.execute(commands, out);
     }
 
-    fn entered(&mut self, me: NodeId, out: &mut Vec<MembershipCommand>) {
+    fn on_joined(&mut self, me: NodeId, out: &mut Vec<MembershipCommand>) {
         self.joined = Some(me);
-        let (_, lease) = self.lease.as_ref().expect("it entered under the lease");
+        let (_, lease) = self.lease.as_ref().expect("the record is bound to the lease");
         out.push(MembershipCommand::Joined { node: me });
         out.push(MembershipCommand::MayActUntil(lease.good_until()));
     }
 
-    /// There is a record of this name: this node's own, if an earlier request was carried out and its answer lost.
-    fn is_taken(&mut self, now: Time, current: Option<Entry>, out: &mut Vec<MembershipCommand>) {
+    /// A record of this name exists. It is this node's own if an earlier request was applied and its answer lost.
+    fn on_name_taken(&mut self, now: Time, current: Option<Entry>, out: &mut Vec<MembershipCommand>) {
         let mine = self.lease.as_ref().map(|(lease, _)| *lease);
         match current {
-            Some(entry) if entry.lease == mine => self.entered(NodeId(entry.created.0), out),
+            Some(entry) if entry.lease == mine => self.on_joined(NodeId(entry.created.0), out),
             Some(_) if now >= self.join_until => self.end(MembershipEnd::NameTaken(self.record.name.clone()), out),
             _ => self.retry_at = Some(now + RETRY_AFTER),
         }
@@ -120,8 +124,8 @@ impl Membership {
         if more {
             return self.read(out);
         }
-        // What came with a later page is watched again, which does no harm.
-        self.follows = true;
+        // The watch repeats changes that a later page already contained, which is harmless.
+        self.watching = true;
         self.changed = true;
         self.last_watch += 1;
         out.push(MembershipCommand::Watch {
@@ -136,13 +140,13 @@ impl Membership {
             after: self.entries.keys().next_back().cloned(),
             limit: RANGE_LIMIT_MAX,
         };
-        self.submit(Asked::Read, range, out);
+        self.submit(RequestKind::Read, range, out);
     }
 
     pub(super) fn on_watched(&mut self, now: Time, batch: Result<WatchBatch, CoordinationError>) {
         let Ok(WatchBatch { changes, revision }) = batch else {
-            // Changes were missed: everything is read again.
-            self.follows = false;
+            // The watch missed changes: read everything again.
+            self.watching = false;
             self.retry_at = Some(now + RETRY_AFTER);
             return;
         };
@@ -151,7 +155,7 @@ impl Membership {
             match change {
                 _ if known >= Some(change.revision()) => {}
                 Change::Put(entry) => {
-                    // Looked at here, because the record may go with the same batch.
+                    // Checked here, because the same batch may delete the record.
                     let stopped = MemberRecord::decode(&entry).filter(|(_, record)| record.stopped);
                     self.stopped.extend(stopped.map(|(node, _)| node));
                     self.entries.insert(entry.key.clone(), entry);
@@ -161,7 +165,7 @@ impl Membership {
         }
         self.changed = true;
         self.revision = self.revision.max(revision);
-        // Whatever failed may have failed because of what was not known.
+        // An earlier failure may have been caused by stale entries.
         self.retry_at = None;
     }
 }

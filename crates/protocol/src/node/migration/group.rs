@@ -1,6 +1,7 @@
-//! Actors that move away from here together: nothing of a group is frozen before all of it is taken, nothing leaves before
-//! all of it is frozen, and if either fails all of it goes on. From then on each move is decided for itself, because each
-//! actor has a directory slot of its own.
+//! Groups of actors that move away together.
+//!
+//! No member is frozen before all are accepted, and no image leaves before all are frozen. If either fails, all members
+//! stay. From then on each move is decided independently, because each actor has its own directory slot.
 
 use elastin_types::ActorId;
 
@@ -10,7 +11,7 @@ use crate::node::Node;
 use crate::{Command, MoveError, MoveId, PlannedMove};
 
 impl Node {
-    /// Somebody wants actors moved together.
+    /// Starts the moves of a group.
     pub(in crate::node) fn on_move_together(&mut self, moves: Vec<PlannedMove>) {
         let Some(group) = moves.first().map(|first| first.id) else {
             return;
@@ -45,11 +46,11 @@ impl Node {
     fn moving_of(&mut self, actor: &ActorId) -> &mut MoveOut {
         match self.hosted.get_mut(actor).and_then(Hosted::phase_mut) {
             Some(Phase::MovingOut(out)) => out,
-            _ => unreachable!("what is in a group moves away"),
+            _ => unreachable!("members of a group are moving out"),
         }
     }
 
-    /// A target takes one of a group: if all are taken, all are frozen.
+    /// Freezes a group if all its members have been accepted by their targets.
     pub(in crate::node) fn freeze_group(&mut self, group: MoveId) {
         let actors = self.groups[&group].clone();
         if actors
@@ -62,7 +63,7 @@ impl Node {
         }
     }
 
-    /// One of a group is frozen: if all are, they are no longer held up by each other.
+    /// Dissolves a group if all its members are frozen, and begins to send their images.
     pub(in crate::node) fn stage_group(&mut self, group: MoveId) {
         let actors = self.groups[&group].clone();
         if actors
@@ -86,10 +87,10 @@ impl Node {
         }
     }
 
-    /// One of a group can't move, so all stay. Whoever is being frozen goes on as soon as it is.
+    /// Cancels the moves of a group because one member cannot move. Members that are being frozen resume afterwards.
     pub(in crate::node) fn group_fails(&mut self, group: MoveId, why: MoveError) {
         for actor in self.groups.remove(&group).unwrap_or_default() {
-            // The one that failed has been dealt with, and is in no group any more.
+            // The failed member has been handled, and is in no group any more.
             let Some(Phase::MovingOut(out)) = self.hosted.get_mut(&actor).and_then(Hosted::phase_mut) else {
                 continue;
             };
@@ -103,7 +104,7 @@ impl Node {
                 OutStep::Frozen(_) => self.call_off(&actor, true, why),
                 OutStep::Offered | OutStep::Taken => self.call_off(&actor, false, why),
                 OutStep::Staging { .. } | OutStep::Deciding | OutStep::Aborting(_) => {
-                    unreachable!("the group is over when images leave")
+                    unreachable!("the group is dissolved before images leave")
                 }
             }
         }

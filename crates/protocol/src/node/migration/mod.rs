@@ -1,4 +1,4 @@
-//! Migration of activations: a source stages the state at a target, commits in the directory and forwards the rest.
+//! Migration of activations: the source stages the state at the target, the directory commits, and the queue follows.
 
 mod group;
 pub(super) mod queue;

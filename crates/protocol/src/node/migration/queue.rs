@@ -1,4 +1,4 @@
-//! Many moves away from this node: they wait for their turn, and each ends for itself.
+//! Queue of moves away from this node. Each of them ends independently.
 
 use elastin_types::NodeId;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use crate::node::Node;
 use crate::timers::Due;
 use crate::{Command, MoveError, PlannedMove};
 
-/// How long to wait before a target that has too much to do is asked again: some moves take about that long.
+/// Delay before an overloaded target is asked again: roughly the duration of some moves.
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// A move that waits to begin.
+/// A move queued to begin.
 #[derive(Debug)]
 pub(in crate::node) struct WaitingMove {
     planned: PlannedMove,
@@ -19,7 +19,7 @@ pub(in crate::node) struct WaitingMove {
 }
 
 impl Node {
-    /// Somebody wants many actors moved.
+    /// Queues moves.
     pub(in crate::node) fn on_moves(&mut self, moves: Vec<PlannedMove>) {
         for planned in moves {
             if self.moves_waiting.len() < self.sessions.limits.moves_waiting {
@@ -31,7 +31,7 @@ impl Node {
         }
     }
 
-    /// A target has too much to do now.
+    /// Requeues a move whose target is overloaded.
     pub(in crate::node) fn move_later(&mut self, planned: PlannedMove, tries: u32) {
         self.moves_waiting.push_back(WaitingMove { planned, tries });
         let paused_until = self.sessions.now + AGAIN_AFTER;
@@ -39,7 +39,7 @@ impl Node {
         self.sessions.timers.set(paused_until, Due::MovesAgain);
     }
 
-    /// Begins as many of the waiting moves as may be under way. What can't begin has ended.
+    /// Begins as many queued moves as the limits allow. A move that cannot begin ends with an error.
     pub(in crate::node) fn begin_waiting_moves(&mut self) {
         if self.moves_paused_until.is_some_and(|until| self.sessions.now < until) {
             return;
@@ -60,7 +60,7 @@ impl Node {
         self.moving_out.len() < limits.moves_out && self.bytes_moving_out() < limits.move_bytes
     }
 
-    /// The bytes of images that are on their way from here.
+    /// Image bytes in flight from this node.
     fn bytes_moving_out(&self) -> usize {
         let bytes = self.moving_out.iter().map(|actor| match self.hosted[actor].phase() {
             Phase::MovingOut(out) => out.image_bytes,
@@ -69,7 +69,7 @@ impl Node {
         bytes.sum()
     }
 
-    /// The bytes of images that have come here for actors that are not active yet.
+    /// Image bytes received for actors that are not active yet.
     pub(in crate::node) fn bytes_moving_in(&self) -> usize {
         let bytes = self.moving_in.iter().map(|actor| match self.hosted[actor].phase() {
             Phase::MovingIn(incoming) => incoming.image.len(),
@@ -78,7 +78,7 @@ impl Node {
         bytes.sum()
     }
 
-    /// A node died: what was to go there stays.
+    /// Fails the queued moves to a node that died.
     pub(in crate::node) fn waiting_moves_lost_with(&mut self, node: NodeId) {
         let (lost, waiting) = std::mem::take(&mut self.moves_waiting)
             .into_iter()

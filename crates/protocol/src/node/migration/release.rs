@@ -1,5 +1,5 @@
-//! The end of a move away from this node: the directory has decided, and the queue follows the actor. See `moving_out` for
-//! the picture.
+//! The end of a move away from this node: the directory has decided, and the queue follows the actor. `source` has the
+//! sequence diagram.
 
 use std::sync::Arc;
 
@@ -14,12 +14,15 @@ use crate::timers::Due;
 use crate::{Body, Command, MoveBody, MoveStep};
 
 impl Node {
-    /// The directory has decided for the move: the runtime gives the activation up.
+    /// Has the runtime release an activation whose move the directory has committed.
     pub(in crate::node) fn begin_release(&mut self, actor: &ActorId, to: NodeId, to_epoch: ActivationEpoch) {
-        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let hosted = self
+            .hosted
+            .get_mut(actor)
+            .expect("the caller checked that it is hosted");
         let epoch = hosted.epoch();
         let Phase::MovingOut(out) = hosted.phase() else {
-            unreachable!("only called for an actor that moves away");
+            unreachable!("the actor is moving out");
         };
         let (id, attempt, deadline) = (out.id, out.attempt, out.deadline);
         let is_lost = to != out.to;
@@ -40,7 +43,7 @@ impl Node {
         self.sessions.command(Command::Release { actor, epoch });
     }
 
-    /// The runtime has given up the activation and its queue: both it and what has come since follow the actor.
+    /// Forwards the queue of a released activation, and the messages held since, to the new host.
     pub(in crate::node) fn on_released(
         &mut self,
         actor: ActorId,
@@ -65,8 +68,8 @@ impl Node {
         }
         self.requests.forget_actor(&actor);
         if is_lost {
-            // Its new place is lost already. Nothing of the queue has run or will, and that is what its callers hear: sent
-            // on from here it could come after what they have sent since.
+            // The new activation is lost already. Nothing in the queue has run or will, and the callers learn exactly
+            // that: forwarded from here, the messages could arrive after later ones of the same senders.
             self.remove_hosted(&actor);
             for message in queue {
                 self.turn_away(message, CallError::NotDelivered(NotDelivered::NotHere));
@@ -106,7 +109,7 @@ impl Node {
         }
         let mut parts = in_parts(queue, self.sessions.limits.chunk_bytes, |message| message.body.len());
         if parts.is_empty() {
-            // The last part says that there is nothing more, also of an empty queue.
+            // The last part marks the end, even of an empty queue.
             parts.push(Vec::new());
         }
         let mut parts = parts.into_iter().peekable();
@@ -122,7 +125,7 @@ impl Node {
         }
     }
 
-    /// The target has everything.
+    /// Handles the target's confirmation that it has the whole queue.
     pub(in crate::node) fn on_arrived(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
         if let Some(hosted) = self.hosted.get_mut(actor)
             && hosted.epoch() == epoch

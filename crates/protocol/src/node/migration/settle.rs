@@ -1,5 +1,7 @@
-//! When a moved actor may run at its new host: as soon as everything that it sent from here has a place in its receivers'
-//! queues, so that what it sends from there can't come before.
+//! Decides when a moved actor may run at its new host.
+//!
+//! It may run once every message that it sent from here has a place in its receiver's queue. Otherwise messages sent
+//! from the new host could overtake them.
 
 use elastin_types::{ActivationEpoch, ActorId, Caller, Message, NodeId};
 
@@ -7,24 +9,24 @@ use crate::bug::Bug;
 use crate::node::Node;
 use crate::{Body, MoveBody, MoveStep};
 
-/// A move away from here after which the actor may not run yet, because what it sent from here has not settled.
+/// A completed move whose actor may not run yet, because messages that it sent from here have not settled.
 #[derive(Debug)]
 pub(in crate::node) struct SettlingMove {
     to: NodeId,
     epoch: ActivationEpoch,
     attempt: u32,
-    /// Something of it that had not settled when it was last looked for: until it has, nothing else need be looked for.
+    /// One unsettled message found by the last search. No other search is needed until it settles.
     awaits: Option<Unsettled>,
 }
 
-/// Where something that an actor has sent is on its way.
+/// Location of an unsettled message.
 #[derive(Debug)]
 enum Unsettled {
-    /// In a frame to this peer that is not acknowledged; the last such one.
+    /// In an unacknowledged frame to this peer; the last such frame.
     Frame(NodeId, u64),
-    /// Held at this node on the path to this actor, or known to be kept or passed on elsewhere.
+    /// Held here on the route to this actor, or known to be kept or forwarded elsewhere.
     Route(ActorId),
-    /// Held at this node, for this actor that is to come or has just gone.
+    /// Held here for this actor, which is about to arrive or has just left.
     Held(ActorId),
 }
 
@@ -49,7 +51,7 @@ fn is_from(sender: &ActorId, message: &Message) -> bool {
 }
 
 impl Node {
-    /// Tells the new hosts of those whose own messages have all found their place that they may run.
+    /// Notifies the new hosts of actors whose messages have all settled that these actors may run.
     pub(in crate::node) fn tell_settled(&mut self) {
         if self.settling.is_empty() {
             return;
@@ -94,7 +96,7 @@ impl Node {
         hosted.is_some_and(|hosted| hosted.held().any(|held| is_from(sender, &held.message)))
     }
 
-    /// Something that an actor sent from here and that has no place in its receiver's queue, if there is anything.
+    /// Finds an unsettled message that an actor sent from here.
     fn find_unsettled(&self, sender: &ActorId) -> Option<Unsettled> {
         let is_its = |body: &Body| matches!(body, Body::Message { message, .. } if is_from(sender, message));
         for (peer, mut bodies) in self.sessions.unacknowledged() {
@@ -113,7 +115,7 @@ impl Node {
         route.map(|actor| Unsettled::Route(actor.clone()))
     }
 
-    /// Asks everybody to whom messages are on their way to acknowledge at once.
+    /// Asks all peers with messages in flight to acknowledge at once.
     pub(in crate::node) fn hurry_settling(&mut self) {
         let is_message = |body: &Body| matches!(body, Body::Message { .. });
         let peers: Vec<NodeId> = self

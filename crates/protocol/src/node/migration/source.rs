@@ -3,7 +3,7 @@
 //! ```text
 //!   source                      target                      directory
 //!     │ Offer ──────────────────► │
-//!     │ ◄─────────────────Accept  │    (what the target's callers have sent is at the source)
+//!     │ ◄─────────────────Accept  │    (messages of the target's callers have reached the source)
 //!   freeze                        │
 //!     │ Stage … Stage(last) ────► │ Commit ─────────────────► │
 //!     │ ◄───────────────────────────────────────────Decided  │
@@ -13,8 +13,9 @@
 //!     │ ◄────────────────Arrived  │
 //! ```
 //!
-//! Until the last part of the image has left, the source can call the move off by itself. After that only the directory
-//! can: the source asks it to, stays frozen until it answers, and goes on or releases, whatever the answer says.
+//! Until the last chunk of the image has left, the source can abort the move by itself. After that only the directory
+//! can. The source then asks the directory and stays frozen until the answer, which decides whether it resumes or
+//! releases.
 
 use bytes::Bytes;
 use elastin_types::{ActivationEpoch, ActorId, NodeId, Time};
@@ -25,18 +26,17 @@ use crate::node::Node;
 use crate::timers::Due;
 use crate::{Body, Command, DirectoryBody, MoveBody, MoveError, MoveId, MoveStep, PlannedMove};
 
-/// Parts of a large image that may be on their way at once: enough to keep a connection busy, few enough that calls get
-/// through between them.
+/// Chunks of an image in flight at once: enough to keep a connection busy, few enough that calls get through.
 const CHUNKS_UNDER_WAY: usize = 2;
-/// An image so many times as large as one that leaves in one go is on its way for long. Its parts are half as large as others, so
-/// that calls wait less for each of them; a shorter one had better be over soon.
+/// An image this many times larger than one chunk takes long to send. Its chunks are half as large, so that calls wait
+/// less behind each; shorter images are better finished quickly.
 const LONG_IMAGE: usize = 8;
-/// How often one of many moves is begun before its target's refusal counts: with [`Limits::moves_in`](crate::Limits) moves
-/// at a time even the last of a large server gets its turn much earlier.
+/// Bound on the starts of a queued move before its target's refusal counts. With [`Limits::moves_in`](crate::Limits)
+/// moves at a time, even the last actor of a large server starts much earlier.
 const TRIES_MAX: u32 = 100_000;
 
 impl Node {
-    /// Somebody wants an actor moved.
+    /// Handles a request to move an actor.
     pub(in crate::node) fn on_move(&mut self, id: MoveId, actor: ActorId, to: NodeId) {
         if let Err(error) = self.begin_move(id, &actor, to, None) {
             self.sessions.command(Command::MoveEnded { id, result: Err(error) });
@@ -85,11 +85,11 @@ impl Node {
         Ok(())
     }
 
-    /// Says something to the target of a move that is not decided.
+    /// Sends a step of an undecided move to its target.
     pub(in crate::node) fn tell_target(&mut self, actor: &ActorId, step: MoveStep) -> u64 {
         let hosted = &self.hosted[actor];
         let Phase::MovingOut(out) = hosted.phase() else {
-            unreachable!("only called for an actor that moves away");
+            unreachable!("the actor is moving out");
         };
         let body = MoveBody {
             actor: actor.clone(),
@@ -100,7 +100,7 @@ impl Node {
         self.sessions.send(out.to, Body::Move(body))
     }
 
-    /// The target takes the actor.
+    /// Handles the target's acceptance.
     pub(in crate::node) fn on_accept(&mut self, from: NodeId, actor: ActorId, epoch: ActivationEpoch, attempt: u32) {
         let Some(out) = self.move_out_of(&actor, epoch, attempt) else {
             return;
@@ -114,12 +114,15 @@ impl Node {
         }
     }
 
-    /// Has the runtime freeze an actor that its target takes.
+    /// Has the runtime freeze an actor that its target has accepted.
     pub(in crate::node) fn freeze(&mut self, actor: &ActorId) {
-        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let hosted = self
+            .hosted
+            .get_mut(actor)
+            .expect("the caller checked that it is hosted");
         let epoch = hosted.epoch();
         let Some(Phase::MovingOut(out)) = hosted.phase_mut() else {
-            unreachable!("only called for an actor that moves away");
+            unreachable!("the actor is moving out");
         };
         out.step = OutStep::Freezing(None);
         let actor = actor.clone();
@@ -129,7 +132,7 @@ impl Node {
         self.sessions.command(Command::Freeze { actor, epoch, deadline });
     }
 
-    /// The target does not take the actor.
+    /// Handles the target's refusal.
     pub(in crate::node) fn on_refuse(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, why: MoveError) {
         if let Some(out) = self.move_out_of(actor, epoch, attempt)
             && matches!(out.step, OutStep::Offered)
@@ -164,25 +167,28 @@ impl Node {
         }
     }
 
-    /// The actor stays: everything is as before the move.
+    /// Ends a failed move: the actor stays and everything is as before.
     pub(in crate::node) fn move_failed(&mut self, actor: &ActorId, why: MoveError) {
         let (id, result) = (self.end_move_out(actor), Err(why));
         self.sessions.command(Command::MoveEnded { id, result });
     }
 
-    /// The actor is active here again, and its move forgotten.
+    /// Makes the actor active here again and forgets its move.
     fn end_move_out(&mut self, actor: &ActorId) -> MoveId {
-        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let hosted = self
+            .hosted
+            .get_mut(actor)
+            .expect("the caller checked that it is hosted");
         let Phase::MovingOut(out) = hosted.set_phase(Phase::Active) else {
-            unreachable!("only called for an actor that moves away");
+            unreachable!("the actor is moving out");
         };
         self.moving_out.remove(actor);
-        self.requests.stays(actor);
+        self.requests.move_cancelled(actor);
         self.sessions.timers.unset(out.deadline, Due::Move(actor.clone()));
         out.id
     }
 
-    /// Calls a move off that the directory can't have decided, and has the actor go on.
+    /// Aborts a move that the directory cannot have decided, and resumes the actor.
     pub(in crate::node) fn call_off(&mut self, actor: &ActorId, frozen: bool, why: MoveError) {
         self.tell_target(actor, MoveStep::Cancel);
         self.move_failed(actor, why);
@@ -192,7 +198,7 @@ impl Node {
         }
     }
 
-    /// The runtime has stopped the actor at a turn boundary, or could not.
+    /// Handles the runtime's answer to `Freeze`: the actor stopped at a turn boundary, or could not be frozen.
     pub(in crate::node) fn on_frozen(&mut self, actor: ActorId, epoch: ActivationEpoch, image: Option<Bytes>) {
         let Some(hosted) = self.hosted.get_mut(&actor).filter(|hosted| hosted.epoch() == epoch) else {
             return;
@@ -223,13 +229,13 @@ impl Node {
         }
     }
 
-    /// The image of a frozen actor begins to leave.
+    /// Begins to send the image of a frozen actor.
     pub(in crate::node) fn begin_staging(&mut self, actor: &ActorId) {
         let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut) else {
-            unreachable!("only called for an actor that moves away");
+            unreachable!("the actor is moving out");
         };
         let OutStep::Frozen(image) = &mut out.step else {
-            unreachable!("only called for an actor that is frozen");
+            unreachable!("the actor is frozen");
         };
         let (image, under_way) = (std::mem::take(image), Default::default());
         out.step = OutStep::Staging { image, under_way };
@@ -238,7 +244,7 @@ impl Node {
         self.stage(actor);
     }
 
-    /// Sends as much of the image as may be on its way.
+    /// Sends as many chunks of the image as may be in flight.
     pub(in crate::node) fn stage(&mut self, actor: &ActorId) {
         let limits = &self.sessions.limits;
         let (now, burst_bytes, pause) = (self.sessions.now, limits.burst_bytes, limits.stage_pause);
@@ -263,7 +269,7 @@ impl Node {
                     self.sessions.timers.set(out.pauses_until, Due::Stage(actor.clone()));
                     return;
                 }
-                // In the second half of its time a move hurries.
+                // In the second half of its time a move no longer yields to calls.
                 let has_time = now + move_deadline / 2 < out.deadline;
                 if has_time && self.sessions.carries_calls(out.to) {
                     out.pauses_until = now + pause;
@@ -287,14 +293,14 @@ impl Node {
         }
     }
 
-    /// A target has handled more: the next parts of images may leave.
+    /// Resumes the image transfers that waited for acknowledgements of this peer.
     pub(in crate::node) fn stages_go_on(&mut self, peer: NodeId) {
         for actor in self.stages_waiting.remove(&peer).unwrap_or_default() {
             self.stage(&actor);
         }
     }
 
-    /// The deadline of a move has come.
+    /// Handles the deadline of a move.
     pub(in crate::node) fn move_is_late(&mut self, actor: &ActorId, at: Time) {
         let Some(Phase::MovingOut(out)) = self.hosted.get(actor).map(Hosted::phase) else {
             return;
@@ -304,7 +310,7 @@ impl Node {
         }
     }
 
-    /// The move can't or must not go on: it is called off here if that is possible, else by the directory.
+    /// Gives up a move: aborts it locally if possible, otherwise through the directory.
     fn give_up_move(&mut self, actor: &ActorId, why: MoveError) {
         let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut) else {
             return;
@@ -340,7 +346,7 @@ impl Node {
         }
     }
 
-    /// The actor ended by itself while it was to be moved.
+    /// Handles the end of an activation that was to be moved.
     pub(in crate::node) fn move_out_ended_by_itself(&mut self, actor: &ActorId) {
         if let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut) {
             let group = out.group.take();
@@ -349,7 +355,7 @@ impl Node {
         }
     }
 
-    /// The directory says where the actor is now.
+    /// Handles the directory's decision on the source's side.
     pub(in crate::node) fn on_decided_out(
         &mut self,
         actor: &ActorId,
@@ -368,7 +374,7 @@ impl Node {
         }
     }
 
-    /// A target died.
+    /// Handles the death of a target.
     pub(in crate::node) fn moves_out_lost_with(&mut self, node: NodeId) {
         self.stages_waiting.remove(&node);
         self.settling.retain(|_, settling| !settling.goes_to(node));
@@ -382,7 +388,7 @@ impl Node {
         self.hosted.retain(|hosted| !went_there(hosted));
     }
 
-    /// Slots have new owners: the new one must hear what the old one has not answered.
+    /// Repeats unanswered abort requests to the new slot owners.
     pub(in crate::node) fn moves_out_follow_owners(&mut self, changed: impl Fn(&ActorId) -> bool) {
         let concerned: Vec<ActorId> = self.moving_out.iter().filter(|actor| changed(actor)).cloned().collect();
         for actor in concerned {

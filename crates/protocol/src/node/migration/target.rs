@@ -1,4 +1,4 @@
-//! Moves to this node. See `moving_out` for the picture.
+//! Moves to this node. `source` has the sequence diagram.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::route::{Path, Place};
 use crate::{Body, DirectoryBody, MoveBody, MoveError, MoveStep, MovedRequest, StateSource};
 
 impl Node {
-    /// The other side of a move says something.
+    /// Handles a step from the other side of a move.
     pub(in crate::node) fn on_move_body(&mut self, from: NodeId, body: MoveBody) {
         let MoveBody {
             actor,
@@ -36,7 +36,7 @@ impl Node {
         }
     }
 
-    /// Another node wants to move an actor to here.
+    /// Handles an offer to move an actor here.
     fn on_offer(&mut self, from: NodeId, actor: ActorId, epoch: ActivationEpoch, attempt: u32) {
         if let Err(why) = self.may_take() {
             let step = MoveStep::Refuse(why);
@@ -45,7 +45,7 @@ impl Node {
         let held = match self.hosted.get(&actor).map(Hosted::phase) {
             None => VecDeque::new(),
             Some(Phase::Expected) => self.remove_hosted(&actor),
-            // An offer of an earlier activation than the one that went from here is late.
+            // An offer of an activation older than the one that left here is stale.
             Some(Phase::Departed(departed)) if departed.to_epoch <= epoch => self.remove_hosted(&actor),
             Some(_) => {
                 let step = MoveStep::Refuse(MoveError::TargetUnfit);
@@ -61,7 +61,7 @@ impl Node {
             released: false,
         };
         self.insert_hosted(actor.clone(), epoch, Phase::MovingIn(Box::new(incoming)));
-        *self.hosted.get_mut(&actor).expect("it was inserted").held_mut() = held;
+        *self.hosted.get_mut(&actor).expect("inserted above").held_mut() = held;
         self.moving_in.insert(actor.clone());
         self.own_messages_settled(&actor);
     }
@@ -88,8 +88,8 @@ impl Node {
         self.sessions.send(to, Body::Move(body));
     }
 
-    /// The path of callers here to this actor has changed: if the actor is to come here, and everything that they have
-    /// sent is at its present host, it may.
+    /// Accepts a pending offer for this actor if all messages of local callers are at its present host. Called whenever
+    /// their path to the actor changes.
     pub(in crate::node) fn own_messages_settled(&mut self, actor: &ActorId) {
         let Some(hosted) = self.hosted.get_mut(actor) else {
             return;
@@ -105,11 +105,11 @@ impl Node {
         let path = self.routes.get(actor).map(|route| (&route.path, route.is_quiet()));
         let clear = match path {
             None => true,
-            // What was sent to the source is there before the acceptance is.
+            // Messages sent to the source arrive there before the acceptance does.
             Some((Path::Direct { node, epoch: known, .. }, true)) if *node == from && *known == epoch => true,
-            // When everything sent to another place is accounted for, this is called again.
+            // Called again when everything sent to the other place is accounted for.
             Some((Path::Direct { .. }, _)) => return self.leave_path(actor, Place::Host(from, epoch)),
-            // Likewise when the message on its way through the directory has landed, or was lost.
+            // Likewise when the message on its way through the directory has landed or was lost.
             Some((Path::Asking(_) | Path::Blocked, _)) => false,
         };
         let clear = clear || self.sessions.planted.is(Bug::AcceptTooEarly);
@@ -127,15 +127,15 @@ impl Node {
         }
     }
 
-    /// What the actor knows of requests came.
+    /// Takes over the actor's deduplication records.
     fn on_requests(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, mut requests: Vec<MovedRequest>) {
         requests.retain(|moved| !self.sessions.is_dead(moved.id.origin));
         if self.move_in_of(actor, epoch, attempt).is_some() {
-            self.requests.come_with(actor, requests, &self.sessions.limits);
+            self.requests.take_over(actor, requests, &self.sessions.limits);
         }
     }
 
-    /// A part of the image came.
+    /// Handles a chunk of the image.
     fn on_stage(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, chunk: Bytes, last: bool) {
         let Some(incoming) = self.move_in_of(actor, epoch, attempt) else {
             return;
@@ -148,9 +148,9 @@ impl Node {
             incoming.step = InStep::Committing;
             self.ask_to_commit(actor);
         } else {
-            // The source sends the next part when it hears of this one.
+            // The source sends the next chunk when this one is acknowledged.
             let from = incoming.from;
-            self.sessions.acknowledge_soon(from);
+            self.sessions.request_acknowledgement(from);
         }
     }
 
@@ -168,7 +168,7 @@ impl Node {
         }
     }
 
-    /// The directory says where the actor is now.
+    /// Handles the directory's decision on the target's side.
     pub(in crate::node) fn on_decided_in(
         &mut self,
         actor: &ActorId,
@@ -195,14 +195,14 @@ impl Node {
         }
     }
 
-    /// The move is off.
+    /// Handles the source's cancellation.
     fn on_cancel(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32) {
         if self.move_in_of(actor, epoch, attempt).is_some() {
             self.drop_move_in(actor);
         }
     }
 
-    /// The actor does not come: what waited for it finds it elsewhere.
+    /// Drops a move to this node, and routes the messages held for the actor elsewhere.
     pub(in crate::node) fn drop_move_in(&mut self, actor: &ActorId) {
         self.moving_in.remove(actor);
         self.requests.forget_actor(actor);
@@ -210,7 +210,7 @@ impl Node {
         self.send_elsewhere(held, None);
     }
 
-    /// A part of the queue came, which also proves that the move is decided.
+    /// Handles a part of the queue, which also proves that the move is decided.
     #[expect(clippy::too_many_arguments, reason = "they are the fields of one frame")]
     fn on_release(
         &mut self,
@@ -223,7 +223,7 @@ impl Node {
         last: bool,
     ) {
         let Some(incoming) = self.move_in_of(actor, epoch, attempt) else {
-            // Only possible if this node has given up on a source that it took for dead; then these are lost with it.
+            // Only possible if this node gave up on a source that it considered dead; these messages are lost with it.
             return;
         };
         if incoming.from != from || !matches!(incoming.step, InStep::Committing | InStep::Committed(_)) {
@@ -234,7 +234,7 @@ impl Node {
             let (actor, call, epoch) = (actor.clone(), message.header.call, to_epoch);
             self.sessions.send(call.origin, Body::Landed { actor, call, epoch });
             if !self.sessions.is_dead(call.origin) {
-                self.requests.comes_queued(message);
+                self.requests.take_over_queued(message);
             }
         }
         if let Some(incoming) = self.move_in_of(actor, epoch, attempt) {
@@ -248,7 +248,7 @@ impl Node {
         }
     }
 
-    /// What the actor has sent from its old host has settled: now it may run here.
+    /// Handles the report that all messages sent by the actor from its old host have settled: the actor may run.
     fn on_settled(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32) {
         if let Some(incoming) = self.move_in_of(actor, epoch, attempt)
             && incoming.released
@@ -258,12 +258,15 @@ impl Node {
         }
     }
 
-    /// All that will come is here: the queue first, then what came straight to here.
+    /// Activates the actor. The transferred queue precedes messages that were sent directly to this node.
     fn arrive(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
         self.moving_in.remove(actor);
-        let hosted = self.hosted.get_mut(actor).expect("the caller has it");
+        let hosted = self
+            .hosted
+            .get_mut(actor)
+            .expect("the caller checked that it is hosted");
         let Some(Phase::MovingIn(incoming)) = hosted.phase_mut() else {
-            unreachable!("only called for an actor that moves here");
+            unreachable!("the actor is moving in");
         };
         let image = std::mem::take(&mut incoming.image).freeze();
         let queue = std::mem::take(&mut incoming.queue);
@@ -281,8 +284,8 @@ impl Node {
         self.activate(actor.clone(), source);
     }
 
-    /// A source died. If it was asked before the directory decided, the answer will still come: the image is complete,
-    /// and nobody else has a newer one.
+    /// Handles the death of a source. A commit request sent before still gets an answer: the image is complete, and no
+    /// other node has a newer one.
     pub(in crate::node) fn moves_in_lost_with(&mut self, node: NodeId) {
         let concerned: BTreeSet<ActorId> = self.moving_in.clone();
         for actor in concerned {
@@ -300,7 +303,7 @@ impl Node {
         }
     }
 
-    /// Slots have new owners: the new one must hear what the old one has not answered.
+    /// Repeats unanswered commit requests to the new slot owners.
     pub(in crate::node) fn moves_in_follow_owners(&mut self, changed: impl Fn(&ActorId) -> bool) {
         let concerned: Vec<ActorId> = self.moving_in.iter().filter(|actor| changed(actor)).cloned().collect();
         for actor in concerned {

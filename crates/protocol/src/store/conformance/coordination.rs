@@ -1,4 +1,4 @@
-//! Scripts for coordination, and how they run.
+//! Script runner for coordination.
 
 use elastin_types::Time;
 
@@ -9,7 +9,7 @@ use crate::store::{
     WatchBatch, Write,
 };
 
-/// A story that coordination must go through as told. Each has keys of its own.
+/// A conformance script for coordination. Each uses its own keys.
 #[derive(Clone, Debug)]
 pub struct CoordinationScript {
     /// Its name.
@@ -21,21 +21,21 @@ pub struct CoordinationScript {
 /// One step of a script. Revisions and leases are names.
 #[derive(Clone, Debug)]
 pub enum CoordinationStep {
-    /// A request ends in a certain way. A time to live that is expected is the shortest that may be answered.
+    /// Sends a request and checks its result. An expected time to live is a lower bound.
     Ask {
         /// The request.
         request: CoordinationRequest,
-        /// How it ends.
+        /// The expected result.
         expected: Result<CoordinationReply, CoordinationError>,
     },
-    /// A watch starts; watches are numbered from 0.
+    /// Starts a watch; watches are numbered from 0.
     Watch {
-        /// What its keys start with.
+        /// Prefix of its keys.
         prefix: String,
         /// The revision that it starts after.
         after: Revision,
     },
-    /// A watch gets these changes next, in any number of batches.
+    /// Expects a watch to deliver these changes next, in any number of batches.
     Await {
         /// The watch.
         watch: usize,
@@ -46,22 +46,22 @@ pub enum CoordinationStep {
 
 /// An implementation under test.
 pub trait CoordinationSubject {
-    /// Carries out one request.
+    /// Executes one request.
     fn request(&mut self, request: CoordinationRequest) -> Result<CoordinationReply, CoordinationError>;
 
     /// Starts a watch. Watches are numbered from 0 within a script.
     fn watch(&mut self, prefix: &str, from: Revision);
 
-    /// What a watch gets next; `None` if it gets nothing for much longer than any lease of the scripts lives.
+    /// The next batch of a watch; `None` if nothing arrives for much longer than any lease of the scripts lives.
     fn next(&mut self, watch: usize) -> Option<Result<WatchBatch, CoordinationError>>;
 
-    /// Ends all watches: the script is over.
+    /// Ends all watches at the end of a script.
     fn end(&mut self);
 }
 
-/// What the numbers of a script stand for.
+/// Bindings of a script's symbolic revisions and leases.
 #[derive(Default)]
-struct Meaning {
+struct Bindings {
     revisions: Names,
     leases: Names,
 }
@@ -69,9 +69,9 @@ struct Meaning {
 impl CoordinationScript {
     /// Runs the script over an implementation.
     pub fn run(&self, subject: &mut dyn CoordinationSubject) -> Result<(), Mismatch> {
-        let mut meaning = Meaning::default();
+        let mut bindings = Bindings::default();
         let outcome = self.steps.iter().enumerate().try_for_each(|(index, step)| {
-            step.run(&mut meaning, subject).map_err(|(expected, actual)| Mismatch {
+            step.run(&mut bindings, subject).map_err(|(expected, actual)| Mismatch {
                 script: self.name,
                 step: index + 1,
                 expected,
@@ -84,14 +84,14 @@ impl CoordinationScript {
 }
 
 impl CoordinationStep {
-    fn run(&self, meaning: &mut Meaning, subject: &mut dyn CoordinationSubject) -> Result<(), (String, String)> {
+    fn run(&self, bindings: &mut Bindings, subject: &mut dyn CoordinationSubject) -> Result<(), (String, String)> {
         match self {
             CoordinationStep::Ask { request, expected } => {
-                let actual = subject.request(meaning.request(request.clone()));
-                meaning.compare(expected.clone(), actual)
+                let actual = subject.request(bindings.request(request.clone()));
+                bindings.compare(expected.clone(), actual)
             }
             CoordinationStep::Watch { prefix, after } => {
-                let after = Revision(meaning.revisions.number(after.0));
+                let after = Revision(bindings.revisions.number(after.0));
                 subject.watch(prefix, after.next());
                 Ok(())
             }
@@ -103,7 +103,7 @@ impl CoordinationStep {
                         ended => return Err((format!("{changes:?}"), format!("{actual:?}, then {ended:?}"))),
                     }
                 }
-                meaning.compare(changes.clone(), actual)
+                bindings.compare(changes.clone(), actual)
             }
         }
     }
@@ -111,9 +111,9 @@ impl CoordinationStep {
 
 /// A reply or a change, with revisions and leases inside.
 trait Numbered: Clone + PartialEq + std::fmt::Debug {
-    fn each_number(&mut self, visit: &mut dyn FnMut(Number<'_>));
+    fn each_number(&mut self, apply: &mut dyn FnMut(Number<'_>));
 
-    /// Evens out what may differ: a time to live may be longer than expected.
+    /// Adopts allowed deviations from `actual`: a time to live may be longer than expected.
     fn allow(&mut self, _actual: &Self) {}
 }
 
@@ -122,9 +122,9 @@ enum Number<'a> {
     Lease(&'a mut LeaseId),
 }
 
-impl Meaning {
+impl Bindings {
     fn compare<N: Numbered>(&mut self, mut expected: N, actual: N) -> Result<(), (String, String)> {
-        let told = format!("{expected:?}");
+        let expected_text = format!("{expected:?}");
         expected.allow(&actual);
         let (revisions, leases) = numbers(&mut actual.clone());
         let (revision_names, lease_names) = numbers(&mut expected);
@@ -135,7 +135,7 @@ impl Meaning {
                 return Ok(());
             }
         }
-        Err((told, format!("{actual:?}")))
+        Err((expected_text, format!("{actual:?}")))
     }
 
     fn replace(&self, number: Number<'_>) {
@@ -178,21 +178,21 @@ fn numbers(numbered: &mut impl Numbered) -> (Vec<u64>, Vec<u64>) {
 }
 
 impl Numbered for Result<CoordinationReply, CoordinationError> {
-    fn each_number(&mut self, visit: &mut dyn FnMut(Number<'_>)) {
+    fn each_number(&mut self, apply: &mut dyn FnMut(Number<'_>)) {
         match self {
-            Ok(CoordinationReply::Granted { lease, .. }) => visit(Number::Lease(lease)),
-            Ok(CoordinationReply::Committed { revision }) => visit(Number::Revision(revision)),
+            Ok(CoordinationReply::Granted { lease, .. }) => apply(Number::Lease(lease)),
+            Ok(CoordinationReply::Committed { revision }) => apply(Number::Revision(revision)),
             Ok(CoordinationReply::Got { entry, revision }) => {
-                entry.iter_mut().for_each(|entry| each_number(entry, visit));
-                visit(Number::Revision(revision));
+                entry.iter_mut().for_each(|entry| each_number(entry, apply));
+                apply(Number::Revision(revision));
             }
             Ok(CoordinationReply::Entries { entries, revision, .. }) => {
-                entries.iter_mut().for_each(|entry| each_number(entry, visit));
-                visit(Number::Revision(revision));
+                entries.iter_mut().for_each(|entry| each_number(entry, apply));
+                apply(Number::Revision(revision));
             }
             Err(CoordinationError::ConditionFailed {
                 current: Some(entry), ..
-            }) => each_number(entry, visit),
+            }) => each_number(entry, apply),
             _ => {}
         }
     }
@@ -211,20 +211,20 @@ impl Numbered for Result<CoordinationReply, CoordinationError> {
 }
 
 impl Numbered for Vec<Change> {
-    fn each_number(&mut self, visit: &mut dyn FnMut(Number<'_>)) {
+    fn each_number(&mut self, apply: &mut dyn FnMut(Number<'_>)) {
         for change in self {
             match change {
-                Change::Put(entry) => each_number(entry, visit),
-                Change::Deleted { revision, .. } => visit(Number::Revision(revision)),
+                Change::Put(entry) => each_number(entry, apply),
+                Change::Deleted { revision, .. } => apply(Number::Revision(revision)),
             }
         }
     }
 }
 
-fn each_number(entry: &mut crate::store::Entry, visit: &mut dyn FnMut(Number<'_>)) {
-    visit(Number::Revision(&mut entry.created));
-    visit(Number::Revision(&mut entry.modified));
-    entry.lease.iter_mut().for_each(|lease| visit(Number::Lease(lease)));
+fn each_number(entry: &mut crate::store::Entry, apply: &mut dyn FnMut(Number<'_>)) {
+    apply(Number::Revision(&mut entry.created));
+    apply(Number::Revision(&mut entry.modified));
+    entry.lease.iter_mut().for_each(|lease| apply(Number::Lease(lease)));
 }
 
 /// The model itself, in virtual time.
@@ -308,7 +308,7 @@ mod tests {
 
     type Fault = fn(&mut CoordinationModelSubject, CoordinationRequest) -> Result<CoordinationReply, CoordinationError>;
 
-    /// The model with a fault: what the scripts are there to find.
+    /// The model with an injected fault that the scripts must detect.
     struct Broken {
         good: CoordinationModelSubject,
         fault: Fault,

@@ -8,9 +8,9 @@ use crate::store::{
     KeyState, LeaseId, Revision,
 };
 
-/// How long a lease lives that is to end by itself: long enough to bind a key to it on a busy machine.
+/// Time to live of a lease that expires during a script: long enough to bind a key to it on a busy machine.
 const SHORT: Duration = Duration::from_secs(1);
-/// How long a lease lives that must not end during a script.
+/// Time to live of a lease that must not expire during a script.
 const LONG: Duration = Duration::from_secs(600);
 
 /// All scripts for coordination.
@@ -20,11 +20,14 @@ pub fn coordination_scripts() -> Vec<CoordinationScript> {
         script("a commit happens only if its conditions hold", conditions()),
         script("a commit is one revision", a_commit_is_one_revision()),
         script("a range is ordered and limited", a_range_is_ordered()),
-        script("a lease takes its keys along", a_lease_takes_its_keys_along()),
-        script("a lease ends by itself", a_lease_ends_by_itself()),
+        script("revoking a lease deletes its keys", revoking_a_lease_deletes_its_keys()),
+        script("a lease expires", a_lease_expires()),
         script("a key changes its lease", a_key_changes_its_lease()),
-        script("a watch sees everything after its start", a_watch_sees_everything()),
-        script("what is not valid is refused", invalid()),
+        script(
+            "a watch delivers every change after its start",
+            a_watch_delivers_every_change(),
+        ),
+        script("invalid requests are rejected", invalid()),
     ]
 }
 
@@ -208,7 +211,7 @@ fn a_range_is_ordered() -> Vec<CoordinationStep> {
     ]
 }
 
-fn a_lease_takes_its_keys_along() -> Vec<CoordinationStep> {
+fn revoking_a_lease_deletes_its_keys() -> Vec<CoordinationStep> {
     let unknown = || Err(CoordinationError::LeaseUnknown);
     let (a, b, c) = ("lease/a", "lease/b", "lease/c");
     vec![
@@ -222,7 +225,7 @@ fn a_lease_takes_its_keys_along() -> Vec<CoordinationStep> {
         ),
         watch("lease/", 2),
         ask(revoke(1), Ok(CoordinationReply::Revoked)),
-        // All keys of the lease go in one revision.
+        // All keys of the lease are deleted in one revision.
         await_changes(0, vec![deleted(a, 3), deleted(b, 3)]),
         ask(get(a), got(None, 3)),
         ask(get(c), got(Some(entry(c, "3", 2, 2, None)), 3)),
@@ -232,12 +235,12 @@ fn a_lease_takes_its_keys_along() -> Vec<CoordinationStep> {
         ask(get(c), got(Some(entry(c, "3", 2, 2, None)), 3)),
         ask(grant(LONG), granted(2, LONG)),
         ask(revoke(2), Ok(CoordinationReply::Revoked)),
-        // A lease without keys comes and goes without a revision.
+        // A lease without keys creates no revision.
         ask(get(a), got(None, 3)),
     ]
 }
 
-fn a_lease_ends_by_itself() -> Vec<CoordinationStep> {
+fn a_lease_expires() -> Vec<CoordinationStep> {
     let key = "ends/a";
     vec![
         ask(get(key), got(None, 1)),
@@ -270,7 +273,7 @@ fn a_key_changes_its_lease() -> Vec<CoordinationStep> {
     ]
 }
 
-fn a_watch_sees_everything() -> Vec<CoordinationStep> {
+fn a_watch_delivers_every_change() -> Vec<CoordinationStep> {
     let (a, b) = ("watch/a", "watch/b");
     let first = || Change::Put(entry(a, "1", 1, 1, None));
     let second = || Change::Put(entry(a, "2", 1, 3, None));

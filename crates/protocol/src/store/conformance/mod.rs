@@ -1,8 +1,8 @@
-//! What any implementation of the traits must do, as data: scripts of requests and expected replies.
+//! Conformance suite for implementations of the store traits: scripts of requests and expected replies, as data.
 //!
-//! The versions, revisions and leases in a script are names, not numbers: the first reply that carries one binds it, and
-//! from then on the implementation must mean the same by it. Names that grow stand for numbers that grow. So a script
-//! runs over a store that gives out its own numbers and has been used before.
+//! Versions, revisions and leases in a script are symbolic names: the first reply that carries one binds it to the
+//! implementation's number. Later uses must match that binding, and growing names stand for growing numbers. So a
+//! script runs over a store that assigns its own numbers and has been used before.
 
 mod coordination;
 mod coordination_scripts;
@@ -15,7 +15,7 @@ pub use coordination_scripts::coordination_scripts;
 pub use state::{StateModelSubject, StateScript, StateStep, StateSubject};
 pub use state_scripts::state_scripts;
 
-/// An implementation did not do what a script says.
+/// An implementation deviated from a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("script `{script}`, step {step}: expected {expected}, got {actual}")]
 pub struct Mismatch {
@@ -23,8 +23,8 @@ pub struct Mismatch {
     pub script: &'static str,
     /// The step, counted from 1.
     pub step: usize,
-    /// What the script says.
+    /// The result the script expects.
     pub expected: String,
-    /// What happened.
+    /// The actual result.
     pub actual: String,
 }

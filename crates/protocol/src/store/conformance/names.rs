@@ -1,4 +1,4 @@
-//! What the numbers of a script stand for.
+//! Bindings of a script's symbolic names.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Names {
         }
     }
 
-    /// Whether a name may stand for this number, which it does from then on.
+    /// Binds a name to a number. Returns false if that contradicts an earlier binding.
     pub(super) fn bind(&mut self, name: u64, number: u64) -> bool {
         if let Some(bound) = self.bound.get(&name) {
             return *bound == number;
@@ -36,7 +36,7 @@ impl Names {
         fits
     }
 
-    /// Binds a whole list of names; whether all fit.
+    /// Binds a list of names. Returns whether all fit.
     pub(super) fn bind_all(&mut self, names: &[u64], numbers: &[u64]) -> bool {
         names.len() == numbers.len()
             && names

@@ -1,4 +1,4 @@
-//! Scripts for state stores, and how they run.
+//! Script runner for state stores.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::store::{
     Expected, MemoryTables, StateError, StateModel, StateReply, StateRequest, ValueKey, Version, Versioned,
 };
 
-/// How often a script tries to get a lock: more often only if the store names times that are too short.
+/// How often a script tries to acquire a lock. A store needs more only if it reports remaining times that are too short.
 const LOCK_TRIES_MAX: usize = 100;
 
-/// A story that a state store must go through as told. Each has actors and names of its own.
+/// A conformance script for state stores. Each uses its own actors and value names.
 #[derive(Clone, Debug)]
 pub struct StateScript {
     /// Its name.
@@ -25,18 +25,18 @@ pub struct StateScript {
 /// One step of a script. Versions are names.
 #[derive(Clone, Debug)]
 pub enum StateStep {
-    /// A request ends in a certain way. A `remaining` that is expected is the longest that may be answered.
+    /// Sends a request and checks its result. An expected `remaining` is an upper bound.
     Ask {
         /// The request.
         request: StateRequest,
-        /// How it ends.
+        /// The expected result.
         expected: Result<StateReply, StateError>,
     },
-    /// A lock is taken as soon as its holder's time is over.
+    /// Acquires a lock once its holder's time has expired.
     Await {
         /// The lock.
         key: ValueKey,
-        /// For how long it is taken.
+        /// Time to live of the acquired lock.
         ttl: Duration,
         /// The name of the token.
         token: Version,
@@ -45,7 +45,7 @@ pub enum StateStep {
 
 /// An implementation under test.
 pub trait StateSubject {
-    /// Carries out one request.
+    /// Executes one request.
     fn request(&mut self, request: StateRequest) -> Result<StateReply, StateError>;
 
     /// Lets this much time pass.
@@ -96,7 +96,7 @@ fn compare(
     mut expected: Result<StateReply, StateError>,
     mut actual: Result<StateReply, StateError>,
 ) -> Result<(), (String, String)> {
-    let told = format!("{expected:?}");
+    let expected_text = format!("{expected:?}");
     if let (Err(StateError::LockHeld { remaining: most }), Err(StateError::LockHeld { remaining })) =
         (&mut expected, &actual)
         && *remaining <= *most
@@ -111,7 +111,7 @@ fn compare(
             return Ok(());
         }
     }
-    Err((told, format!("{actual:?}")))
+    Err((expected_text, format!("{actual:?}")))
 }
 
 fn versions(result: &mut Result<StateReply, StateError>) -> Vec<u64> {
@@ -120,13 +120,13 @@ fn versions(result: &mut Result<StateReply, StateError>) -> Vec<u64> {
     versions
 }
 
-fn each_version(result: &mut Result<StateReply, StateError>, visit: &mut dyn FnMut(&mut Version)) {
+fn each_version(result: &mut Result<StateReply, StateError>, apply: &mut dyn FnMut(&mut Version)) {
     match result {
         Ok(StateReply::Value(Some(Versioned { version, .. })))
         | Ok(StateReply::Swapped { version })
         | Ok(StateReply::Locked { token: version })
-        | Err(StateError::Conflict { current: Some(version) }) => visit(version),
-        Ok(StateReply::Rows { rows, .. }) => rows.iter_mut().for_each(|(_, row)| visit(&mut row.version)),
+        | Err(StateError::Conflict { current: Some(version) }) => apply(version),
+        Ok(StateReply::Rows { rows, .. }) => rows.iter_mut().for_each(|(_, row)| apply(&mut row.version)),
         _ => {}
     }
 }
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Changes some replies of the model: what the scripts are there to find.
+    /// The model with an injected fault that the scripts must detect.
     struct Broken {
         good: StateModelSubject,
         fault: fn(&mut StateModelSubject, StateRequest) -> Result<StateReply, StateError>,

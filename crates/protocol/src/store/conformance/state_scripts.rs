@@ -11,9 +11,9 @@ use crate::store::{
     Version, Versioned,
 };
 
-/// How long a lock is held that is to run out.
+/// Time to live of a lock that expires during a script.
 const SHORT: Duration = Duration::from_millis(200);
-/// How long a lock is held that must not run out during a script.
+/// Time to live of a lock that must not expire during a script.
 const LONG: Duration = Duration::from_secs(600);
 /// The tenant whose values the scripts use.
 const SPACE: Space = Space::Tenant(TenantId(7));
@@ -32,8 +32,8 @@ pub fn state_scripts() -> Vec<StateScript> {
         script("values are swapped by version", values_are_swapped()),
         script("a scan is ordered and limited", a_scan_is_ordered()),
         script("a lock has one holder", a_lock_has_one_holder()),
-        script("a lock runs out", a_lock_runs_out()),
-        script("what is too large is refused", too_large()),
+        script("a lock expires", a_lock_expires()),
+        script("oversized requests are rejected", too_large()),
     ]
 }
 
@@ -134,7 +134,7 @@ fn a_claim_can_be_repeated() -> Vec<StateStep> {
         ask(save(&actor, first, "mine"), Ok(StateReply::Saved)),
         ask(claim(&actor, first, 1), claimed(Some("mine"))),
         ask(claim(&actor, first, 2), fenced(first)),
-        // Nobody has claimed the epoch that a write brought, so nobody can repeat its claim.
+        // A write raised the epoch without a claim, so there is no claim to repeat.
         ask(save(&actor, first.next(), "unclaimed"), Ok(StateReply::Saved)),
         ask(claim(&actor, first.next(), 1), fenced(first.next())),
     ]
@@ -227,7 +227,7 @@ fn values_are_swapped() -> Vec<StateStep> {
         ask(swap(&counter, at(3), None), swapped(4)),
         ask(get.clone(), Ok(StateReply::Value(None))),
         ask(swap(&counter, at(3), Some("x")), conflict(None)),
-        // A value that was deleted and written again is another one.
+        // A value that was deleted and written again has a new version.
         ask(swap(&counter, Expected::Absent, Some("1")), swapped(5)),
         ask(swap(&counter, at(1), Some("x")), conflict(Some(5))),
         ask(StateRequest::Get { key: system }, Ok(StateReply::Value(None))),
@@ -349,7 +349,7 @@ fn a_lock_has_one_holder() -> Vec<StateStep> {
     ]
 }
 
-fn a_lock_runs_out() -> Vec<StateStep> {
+fn a_lock_expires() -> Vec<StateStep> {
     let door = key("lapse/door");
     let renew = StateRequest::Renew {
         lock: token(&door, 1),

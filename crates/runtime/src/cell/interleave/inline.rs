@@ -1,85 +1,87 @@
-//! Turns that share their actor, and take turns where they wait.
+//! Interleaved turns that run on their caller's thread, and the transitions between exclusive and shared.
 //!
 //! ```text
-//!   idle, or next in the mailbox                       begins beside them:
-//!        │ lend                                        ├─ the next in the mailbox, if it shares too
+//!   idle, or next in the mailbox                       starts beside them:
+//!        │ share                                       ├─ the next message, if it shares the actor too
 //!        ▼                                             └─ a call that one of them waits for
-//!   shared by turns that have begun  ◀─────────────────┘
-//!        │ the last one is over, everything is saved
+//!   shared by the turns in progress  ◀─────────────────┘
+//!        │ the last one has finished, everything is saved
 //!        ▼
-//!   given back: settle
+//!   exclusive again: settle
 //! ```
 
 use elastin_actor::{Finished, Handlers, Join, Posted, Scope, Share, SharedInstance};
 use elastin_types::{ActorId, CallError, Caller};
 
-use crate::cell::flags::Mark;
-use crate::cell::interleave::state::{Interleaved, InterleavedTurn, Remains};
+use crate::cell::flags::Flag;
+use crate::cell::interleave::state::{Interleaved, InterleavedTurn, Unfinished};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::run::saves_each_turn;
 use crate::cell::state::CellGuard;
-use crate::cell::{ActorCell, FREEZE, MAIL, REPORT, drop_contained};
+use crate::cell::{ActorCell, FREEZE, MESSAGES, REPORT, drop_contained};
 use crate::scheduler::WakeMode;
 
 impl<A: Handlers> ActorCell<A> {
-    /// Whether the next message in the mailbox may begin beside turns that share the actor, and nobody is about to look.
+    /// Whether the next message in the mailbox may start interleaved, and no thread is polling the turns already.
     #[inline]
-    pub(in crate::cell) fn may_begin_shared(&self, mailbox: &mut CellGuard<'_, A>) -> bool {
+    pub(in crate::cell) fn may_begin_shared(&self, guard: &mut CellGuard<'_, A>) -> bool {
         if !A::SHARES || self.attention() & FREEZE != 0 {
             return false;
         }
-        mailbox.rest_if_any().is_some_and(|rest| {
-            let front = || rest.queue.front().is_some_and(|turn| turn.shared());
-            let sharing = rest.sharing.as_ref();
-            sharing.is_some_and(|sharing| !sharing.polled && sharing.has_room() && front())
+        guard.cold_if_any().is_some_and(|cold| {
+            let front = || cold.mailbox.front().is_some_and(|turn| turn.shared());
+            let interleaved = cold.interleaved.as_ref();
+            interleaved.is_some_and(|interleaved| !interleaved.polled && interleaved.has_room() && front())
         })
     }
 
-    /// Something has changed that may let turns that share the actor go on.
-    pub(in crate::cell) fn poll_interleaved(&self, mut mailbox: CellGuard<'_, A>) {
-        let was_woken = mailbox.is(Mark::Woken);
-        let sharing = mailbox.rest_if_any().and_then(|rest| rest.sharing.as_ref());
-        let has_work = sharing.is_some_and(|sharing| !sharing.polled && (was_woken || sharing.has_work()));
-        if has_work || self.may_begin_shared(&mut mailbox) {
-            self.schedule(mailbox, WakeMode::Later);
+    /// Schedules the cell if interleaved turns can make progress.
+    pub(in crate::cell) fn poll_interleaved(&self, mut guard: CellGuard<'_, A>) {
+        let was_woken = guard.is(Flag::Woken);
+        let interleaved = guard.cold_if_any().and_then(|cold| cold.interleaved.as_ref());
+        let has_work =
+            interleaved.is_some_and(|interleaved| !interleaved.polled && (was_woken || interleaved.has_work()));
+        if has_work || self.may_begin_shared(&mut guard) {
+            self.schedule(guard, WakeMode::Later);
         }
     }
 
-    /// A call that a turn of this actor waits for: it begins beside that turn, if both share the actor.
+    /// Enqueues a call of a chain that a turn of this actor waits for. It interleaves with that turn if both share the
+    /// actor; otherwise it would deadlock.
     #[cold]
     pub(in crate::cell) fn push_into_cycle(
         &self,
-        mut mailbox: CellGuard<'_, A>,
+        mut guard: CellGuard<'_, A>,
         call: &mut dyn Posted<A>,
     ) -> Result<(), CallError> {
-        let rest = mailbox.rest();
+        let cold = guard.cold();
         let caller = call.message_context().caller();
         let is_earlier = |turn: &AnyTurn<A>| {
             turn.message_context()
                 .is_some_and(|message_context| message_context.caller() == caller)
         };
-        let may_join = call.shared() && !rest.queue.iter().any(is_earlier);
-        match &mut rest.sharing {
-            Some(sharing) if may_join && sharing.has_room() => {
-                sharing.join(call.boxed());
-                self.poll_interleaved(mailbox);
+        let may_join = call.shared() && !cold.mailbox.iter().any(is_earlier);
+        match &mut cold.interleaved {
+            Some(interleaved) if may_join && interleaved.has_room() => {
+                interleaved.join(call.boxed());
+                self.poll_interleaved(guard);
                 Ok(())
             }
             _ => Err(CallError::CallCycle),
         }
     }
 
-    /// Whether a call may run right here, inside the poll of a turn that shares the actor.
+    /// Whether a call may run inline, inside the poll of an interleaved turn.
     pub(in crate::cell) fn may_join(&self, depth: u32, sender: &ActorId) -> Join {
-        if self.attention() & MAIL != 0 {
-            let mut mailbox = self.lock();
+        if self.attention() & MESSAGES != 0 {
+            let mut guard = self.lock();
             let is_senders = |caller: &Caller| matches!(caller, Caller::Actor(actor) if actor == sender);
             let is_earlier = |turn: &AnyTurn<A>| {
                 turn.message_context()
                     .is_some_and(|message_context| is_senders(message_context.caller()))
             };
-            let rest = mailbox.rest_if_any();
-            if rest.is_some_and(|rest| rest.queue.iter().any(is_earlier)) {
+            let cold = guard.cold_if_any();
+            if cold.is_some_and(|cold| cold.mailbox.iter().any(is_earlier)) {
                 return Join::Refused(CallError::CallCycle);
             }
         }
@@ -89,7 +91,7 @@ impl<A: Handlers> ActorCell<A> {
         }
     }
 
-    /// A turn that ran on its caller's thread waits for something.
+    /// Suspends a turn that ran on its caller's thread.
     pub(in crate::cell) fn suspend_interleaved(
         &self,
         shared: SharedInstance,
@@ -97,52 +99,52 @@ impl<A: Handlers> ActorCell<A> {
         scope: Box<Scope>,
         share: Share,
     ) {
-        let mut mailbox = self.lock();
-        if mailbox.is(Mark::Orphan) {
+        let mut guard = self.lock();
+        if guard.is(Flag::Orphan) {
             match share {
-                Share::First => self.drop_shared(mailbox, shared),
-                Share::Joined => drop(mailbox),
+                Share::First => self.drop_shared(guard, shared),
+                Share::Joined => drop(guard),
             }
-            return self.tell_lost(turn);
+            return self.fail_lost(turn);
         }
-        let sharing = sharing(&mut mailbox, &shared);
-        let place = sharing.reserve();
+        let interleaved = interleaved_or_new(&mut guard, &shared);
+        let slot = interleaved.reserve();
         // It was polled with the actor's own waker.
         let waker = None;
-        let refused = self.put_interleaved(&mut mailbox, place, InterleavedTurn { turn, scope, waker });
+        let refused = self.put_interleaved(&mut guard, slot, InterleavedTurn { turn, scope, waker });
         match share {
-            Share::First => self.leave_sharing(mailbox, shared),
-            Share::Joined => drop(mailbox),
+            Share::First => self.leave_interleaving(guard, shared),
+            Share::Joined => drop(guard),
         }
-        refuse(refused);
+        fail_cycles(refused);
     }
 
-    /// A turn that ran on its caller's thread is over.
+    /// Finishes a turn that ran on its caller's thread.
     pub(in crate::cell) fn finish_interleaved(
         &self,
         shared: SharedInstance,
         over: Option<AnyTurn<A>>,
         share: Share,
     ) -> Finished {
-        let mut mailbox = self.lock();
-        if mailbox.is(Mark::Orphan) {
+        let mut guard = self.lock();
+        if guard.is(Flag::Orphan) {
             match share {
-                Share::First => self.drop_shared(mailbox, shared),
-                Share::Joined => drop(mailbox),
+                Share::First => self.drop_shared(guard, shared),
+                Share::Joined => drop(guard),
             }
-            over.into_iter().for_each(|turn| self.tell_lost(turn));
+            over.into_iter().for_each(|turn| self.fail_lost(turn));
             return Finished::Lost;
         }
         let is_broken = shared.is_broken();
         let mut over = over;
         if !is_broken && let Some(turn) = over.take() {
-            // There may be nobody else; it still takes the one way to save.
-            sharing(&mut mailbox, &shared);
-            over = self.hold_unsaved(&mut mailbox, turn);
+            // Even a lone turn is saved the same way as interleaved ones.
+            interleaved_or_new(&mut guard, &shared);
+            over = self.hold_unsaved(&mut guard, turn);
         }
         match share {
-            Share::First => self.leave_sharing(mailbox, shared),
-            Share::Joined => self.save_shared(mailbox),
+            Share::First => self.leave_interleaving(guard, shared),
+            Share::Joined => self.save_shared(guard),
         }
         if let Some(mut turn) = over {
             match is_broken {
@@ -150,87 +152,94 @@ impl<A: Handlers> ActorCell<A> {
                 false => drop(self.reply(turn)),
             }
         }
-        match (is_broken, self.shared.scheduler.is_fenced()) {
+        match (is_broken, self.runtime.scheduler.is_fenced()) {
             (true, _) => Finished::Broken,
             (false, true) => Finished::Hold,
             (false, false) => Finished::Reply,
         }
     }
 
-    /// Keeps a turn that waits for something. Gives calls in the mailbox that would wait for themselves.
+    /// Stores a suspended turn. Returns queued calls that would deadlock with it.
     pub(in crate::cell) fn put_interleaved(
         &self,
-        mailbox: &mut CellGuard<'_, A>,
-        place: usize,
+        guard: &mut CellGuard<'_, A>,
+        slot: usize,
         interleaved_turn: InterleavedTurn<A>,
     ) -> Vec<AnyTurn<A>> {
-        let rest = mailbox.rest();
-        let sharing = rest.sharing.as_mut().expect("who polls keeps it there");
+        let cold = guard.cold();
+        let interleaved = cold
+            .interleaved
+            .as_mut()
+            .expect("the polling thread keeps the interleaved turns");
         let chain = interleaved_turn.scope.chain();
-        let is_new = sharing.put(place, interleaved_turn);
+        let is_new = interleaved.put(slot, interleaved_turn);
         match chain.filter(|_| is_new) {
-            Some(chain) => rest.take_cycles(chain),
+            Some(chain) => cold.take_cycles(chain),
             None => Vec::new(),
         }
     }
 
-    /// Keeps a turn that is over if it may have seen what is not saved yet; else gives it back.
-    pub(in crate::cell) fn hold_unsaved(&self, mailbox: &mut CellGuard<'_, A>, turn: AnyTurn<A>) -> Option<AnyTurn<A>> {
+    /// Holds back a finished turn that may have seen unsaved changes; otherwise returns it.
+    pub(in crate::cell) fn hold_unsaved(&self, guard: &mut CellGuard<'_, A>, turn: AnyTurn<A>) -> Option<AnyTurn<A>> {
         if !saves_each_turn::<A>() {
             return Some(turn);
         }
-        let sharing = mailbox.rest().sharing.as_mut().expect("who polls keeps it there");
-        match &mut sharing.saving {
-            _ if sharing.shared.is_changed() => sharing.unsaved.push(turn),
+        let interleaved = guard
+            .cold()
+            .interleaved
+            .as_mut()
+            .expect("the polling thread keeps the interleaved turns");
+        match &mut interleaved.saving {
+            _ if interleaved.shared.is_changed() => interleaved.unsaved.push(turn),
             Some((_, waiting)) => waiting.push(turn),
             None => return Some(turn),
         }
         None
     }
 
-    /// Whoever polled a turn is done with that: others may go on, or the actor is whole again.
-    pub(in crate::cell) fn leave_sharing(&self, mut mailbox: CellGuard<'_, A>, shared: SharedInstance) {
-        let Some(sharing) = mailbox.rest().sharing.as_mut() else {
-            unreachable!("an actor that others have a share of keeps track of them");
+    /// Ends the polling of interleaved turns: others may proceed, or the actor becomes exclusive again.
+    pub(in crate::cell) fn leave_interleaving(&self, mut guard: CellGuard<'_, A>, shared: SharedInstance) {
+        let Some(interleaved) = guard.cold().interleaved.as_mut() else {
+            unreachable!("a shared instance has interleaved turns");
         };
-        sharing.polled = false;
-        if sharing.lost.is_some() || shared.is_broken() {
-            return self.lose_shared(mailbox, shared);
+        interleaved.polled = false;
+        if interleaved.lost.is_some() || shared.is_broken() {
+            return self.lose_shared(guard, shared);
         }
         if self.attention() & REPORT != 0 {
             self.lower(REPORT);
             self.note(&shared.instance::<A>().state);
         }
-        if sharing.is_over() {
-            mailbox.rest().sharing = None;
+        if interleaved.is_over() {
+            guard.cold().interleaved = None;
             let Ok(instance) = shared.give_back() else {
-                unreachable!("a turn that is over has given its share back");
+                unreachable!("a finished turn has dropped its reference");
             };
-            return self.settle(mailbox, instance);
+            return self.settle(guard, instance);
         }
-        // Under the lock: whoever ends the last turn gets the actor back only if nobody else has a share.
+        // Under the lock: the last turn recovers the instance only if no other reference to it is left.
         drop(shared);
-        self.save_shared(mailbox);
+        self.save_shared(guard);
     }
 
-    /// Nobody may rely on the actor any longer: it starts again from what was saved.
-    pub(in crate::cell) fn lose_shared(&self, mut mailbox: CellGuard<'_, A>, shared: SharedInstance) {
-        let rest = mailbox.rest();
-        let sharing = rest.sharing.take().expect("a shared actor is lost");
-        let error = sharing.lost.clone().unwrap_or(CallError::Panicked);
-        let Remains {
+    /// Drops a shared instance that can no longer be trusted; the actor restarts from its last saved state.
+    pub(in crate::cell) fn lose_shared(&self, mut guard: CellGuard<'_, A>, shared: SharedInstance) {
+        let cold = guard.cold();
+        let interleaved = cold.interleaved.take().expect("only a shared instance is lost here");
+        let error = interleaved.lost.clone().unwrap_or(CallError::Panicked);
+        let Unfinished {
             waiting,
             unsaved,
             joining,
-        } = sharing.into_remains();
+        } = interleaved.into_unfinished();
         for turn in joining.into_iter().rev() {
-            rest.queue.push_front(turn);
+            cold.mailbox.push_front(turn);
         }
-        drop(mailbox);
-        unsaved.into_iter().for_each(|turn| self.not_saved(turn));
+        drop(guard);
+        unsaved.into_iter().for_each(|turn| self.fail_unsaved(turn));
         for mut turn in waiting {
             let error = error.clone();
-            self.shared.when_unfenced(move || {
+            self.runtime.when_unfenced(move || {
                 turn.as_mut().fail(error);
                 drop_contained(turn);
             });
@@ -239,24 +248,27 @@ impl<A: Handlers> ActorCell<A> {
         self.lose(None);
     }
 
-    /// The turn that was polled was the last of a discarded activation.
-    pub(in crate::cell) fn drop_shared(&self, mut mailbox: CellGuard<'_, A>, shared: SharedInstance) {
-        match self.orphan_is_gone(&mut mailbox) {
-            Some(next) => self.settle(mailbox, next),
-            None => drop(mailbox),
+    /// Drops the instance after the last turn of a discarded activation.
+    pub(in crate::cell) fn drop_shared(&self, mut guard: CellGuard<'_, A>, shared: SharedInstance) {
+        match self.clear_orphan(&mut guard) {
+            Some(next) => self.settle(guard, next),
+            None => drop(guard),
         }
         drop_contained(shared);
     }
 }
 
-/// The turns that share an actor, of whom one is just being polled.
-fn sharing<'a, A: Handlers>(mailbox: &'a mut CellGuard<'_, A>, shared: &SharedInstance) -> &'a mut Interleaved<A> {
-    let known = &mut mailbox.rest().sharing;
+/// The interleaved turns, created on first use by the thread that is polling.
+fn interleaved_or_new<'a, A: Handlers>(
+    guard: &'a mut CellGuard<'_, A>,
+    shared: &SharedInstance,
+) -> &'a mut Interleaved<A> {
+    let known = &mut guard.cold().interleaved;
     known.get_or_insert_with(|| Box::new(Interleaved::new(shared.clone(), true)))
 }
 
-/// Ends calls that would wait for themselves.
-pub(in crate::cell) fn refuse<A>(calls: Vec<AnyTurn<A>>) {
+/// Fails calls that would deadlock.
+pub(in crate::cell) fn fail_cycles<A>(calls: Vec<AnyTurn<A>>) {
     for mut call in calls {
         call.as_mut().fail(CallError::CallCycle);
     }

@@ -1,4 +1,4 @@
-//! The turns that share an actor: each borrows it as `&self`, and while one waits for something others run.
+//! Interleaved turns of an actor: each borrows it as `&self`, and while one is suspended others run.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -8,48 +8,47 @@ use elastin_types::{CallError, ChainId};
 
 use crate::cell::mailbox::AnyTurn;
 
-/// How many turns share an actor at most; the rest waits in the mailbox. As many as a mailbox holds: an actor with more under
-/// way at once should be several actors.
+/// How many turns may interleave; the others wait in the mailbox. As many as a mailbox holds: an actor with more in
+/// flight should be several actors.
 pub(crate) const INTERLEAVED_MAX: usize = 1024;
 
-/// The turns that share an actor, for as long as there are any.
+/// The interleaved turns of an actor, as long as there are any.
 ///
-/// INVARIANT: whoever polls one of them has set `polled`, and nobody else polls another meanwhile. So turns of an actor
-/// interleave where they wait, but never run at the same time.
+/// INVARIANT: the thread that polls one of them has set `polled`, and no other thread polls meanwhile. So turns of an
+/// actor interleave where they suspend, but never run concurrently.
 pub(crate) struct Interleaved<A> {
     pub(crate) shared: SharedInstance,
     pub(crate) polled: bool,
-    places: Vec<Place<A>>,
-    /// The places that nobody has.
+    slots: Vec<Slot<A>>,
+    /// Unused slots.
     free: Vec<usize>,
-    /// The places whose turns were woken, oldest first.
+    /// Slots whose turns were woken, oldest first.
     woken: VecDeque<usize>,
-    /// Calls that turns in here wait for themselves: they begin before anything in the mailbox.
+    /// Calls that turns in here wait for: they begin before anything in the mailbox.
     joining: VecDeque<AnyTurn<A>>,
-    /// Turns that are over and may have seen what is not saved yet.
+    /// Finished turns that may have seen unsaved changes.
     pub(crate) unsaved: Vec<AnyTurn<A>>,
-    /// The number of the save that is under way, and the turns whose replies wait for it.
+    /// The number of the save in flight, and the turns whose replies wait for it.
     pub(crate) saving: Option<(u64, Vec<AnyTurn<A>>)>,
-    /// Nobody may rely on the actor any longer: what the turns that are not over get.
+    /// Set when the instance can no longer be trusted: the error for turns that have not finished.
     pub(crate) lost: Option<CallError>,
 }
 
-/// A turn that waits for something.
+/// A suspended turn.
 pub(crate) struct InterleavedTurn<A> {
     pub(crate) turn: AnyTurn<A>,
     pub(crate) scope: Box<Scope>,
-    /// Wakes this turn alone. Without one it is woken by the actor's own waker, which is enough for a turn that has nobody
-    /// beside it.
+    /// Wakes this turn alone. Without it the turn is woken by the actor's own waker, which suffices while it is alone.
     pub(crate) waker: Option<Waker>,
 }
 
-struct Place<A> {
-    /// `None` while the turn is polled, and when nobody has the place.
+struct Slot<A> {
+    /// `None` while the turn is polled, and while the slot is unused.
     interleaved_turn: Option<InterleavedTurn<A>>,
     chain: Option<ChainId>,
-    /// Whether it is in the list of those that were woken.
+    /// Whether the slot is in the list of woken ones.
     is_woken: bool,
-    /// The waker of this place while its turn does not have it.
+    /// The waker of this slot while its turn does not hold it.
     waker: Option<Waker>,
 }
 
@@ -58,7 +57,7 @@ impl<A> Interleaved<A> {
         Self {
             shared,
             polled,
-            places: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
             woken: VecDeque::new(),
             joining: VecDeque::new(),
@@ -68,9 +67,9 @@ impl<A> Interleaved<A> {
         }
     }
 
-    /// How many turns have begun and are not over.
+    /// How many turns have begun and not finished.
     pub(crate) fn begun(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
     /// Whether there is room for another turn.
@@ -78,17 +77,17 @@ impl<A> Interleaved<A> {
         self.begun() + self.joining.len() < INTERLEAVED_MAX
     }
 
-    /// Whether nothing is left to be done before the actor is whole again.
+    /// Whether the actor can become exclusive again.
     pub(crate) fn is_over(&self) -> bool {
         self.begun() == 0 && self.joining.is_empty() && self.unsaved.is_empty() && self.saving.is_none()
     }
 
     /// Whether a turn that has begun belongs to this chain of calls.
     pub(crate) fn belongs(&self, chain: ChainId) -> bool {
-        self.places.iter().any(|place| place.chain == Some(chain))
+        self.slots.iter().any(|slot| slot.chain == Some(chain))
     }
 
-    /// A call that a turn in here waits for begins as soon as it can.
+    /// Admits a call that a turn in here waits for.
     pub(crate) fn join(&mut self, turn: AnyTurn<A>) {
         self.joining.push_back(turn);
     }
@@ -102,59 +101,59 @@ impl<A> Interleaved<A> {
         !self.woken.is_empty() || !self.joining.is_empty()
     }
 
-    /// Finds a place for a turn.
+    /// Reserves a slot for a turn.
     pub(crate) fn reserve(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place {
+            self.slots.push(Slot {
                 interleaved_turn: None,
                 chain: None,
                 is_woken: false,
                 waker: None,
             });
-            self.places.len() - 1
+            self.slots.len() - 1
         })
     }
 
-    /// The waker of a place, for a turn that is about to be polled; `None` if the actor's own waker is enough.
-    pub(crate) fn waker(&mut self, place: usize, make: impl FnOnce() -> Waker) -> Option<Waker> {
-        let known = self.places[place].waker.take();
+    /// The waker of a slot, for a turn about to be polled; `None` if the actor's own waker suffices.
+    pub(crate) fn waker(&mut self, slot: usize, make: impl FnOnce() -> Waker) -> Option<Waker> {
+        let known = self.slots[slot].waker.take();
         match known {
             None if self.begun() > 1 => Some(make()),
             known => known,
         }
     }
 
-    /// Takes in a turn that waits. Says whether its chain was not known before.
-    pub(crate) fn put(&mut self, place: usize, interleaved_turn: InterleavedTurn<A>) -> bool {
+    /// Stores a suspended turn. Returns whether its chain was not known before.
+    pub(crate) fn put(&mut self, slot: usize, interleaved_turn: InterleavedTurn<A>) -> bool {
         let chain = interleaved_turn.scope.chain();
-        let place = &mut self.places[place];
-        place.interleaved_turn = Some(interleaved_turn);
-        std::mem::replace(&mut place.chain, chain) != chain
+        let slot = &mut self.slots[slot];
+        slot.interleaved_turn = Some(interleaved_turn);
+        std::mem::replace(&mut slot.chain, chain) != chain
     }
 
-    /// The turn that had a place is over.
-    pub(crate) fn release(&mut self, place: usize, waker: Option<Waker>) {
-        self.free.push(place);
-        let place = &mut self.places[place];
-        place.chain = None;
-        place.waker = waker.or(place.waker.take());
+    /// Frees the slot of a finished turn.
+    pub(crate) fn release(&mut self, slot: usize, waker: Option<Waker>) {
+        self.free.push(slot);
+        let slot = &mut self.slots[slot];
+        slot.chain = None;
+        slot.waker = waker.or(slot.waker.take());
     }
 
-    /// The turn at a place was woken. A waker may be older than the turn: that is polled once for nothing.
-    pub(crate) fn wake(&mut self, place: usize) {
-        if let Some(known) = self.places.get_mut(place)
+    /// Wakes the turn in a slot. A waker may outlive its turn; the slot's next turn is then polled once spuriously.
+    pub(crate) fn wake(&mut self, slot: usize) {
+        if let Some(known) = self.slots.get_mut(slot)
             && !std::mem::replace(&mut known.is_woken, true)
         {
-            self.woken.push_back(place);
+            self.woken.push_back(slot);
         }
     }
 
-    /// The turns without wakers of their own were woken.
-    pub(crate) fn wake_for_injected(&mut self) {
-        for place in 0..self.places.len() {
-            if matches!(&self.places[place].interleaved_turn, Some(interleaved_turn) if interleaved_turn.waker.is_none())
+    /// Wakes the turns that have no waker of their own.
+    pub(crate) fn wake_turns_without_waker(&mut self) {
+        for slot in 0..self.slots.len() {
+            if matches!(&self.slots[slot].interleaved_turn, Some(interleaved_turn) if interleaved_turn.waker.is_none())
             {
-                self.wake(place);
+                self.wake(slot);
             }
         }
     }
@@ -162,20 +161,20 @@ impl<A> Interleaved<A> {
     /// Takes out a turn that was woken.
     pub(crate) fn next_woken(&mut self) -> Option<(usize, InterleavedTurn<A>)> {
         while let Some(woken) = self.woken.pop_front() {
-            let place = &mut self.places[woken];
-            place.is_woken = false;
-            if let Some(interleaved_turn) = place.interleaved_turn.take() {
+            let slot = &mut self.slots[woken];
+            slot.is_woken = false;
+            if let Some(interleaved_turn) = slot.interleaved_turn.take() {
                 return Some((woken, interleaved_turn));
             }
         }
         None
     }
 
-    /// Takes it all apart.
-    pub(crate) fn into_remains(self) -> Remains<A> {
-        let waiting = self.places.into_iter().filter_map(|place| place.interleaved_turn);
+    /// Splits it into the turns that are left.
+    pub(crate) fn into_unfinished(self) -> Unfinished<A> {
+        let waiting = self.slots.into_iter().filter_map(|slot| slot.interleaved_turn);
         let saving = self.saving.into_iter().flat_map(|(_, turns)| turns);
-        Remains {
+        Unfinished {
             waiting: waiting.map(|interleaved_turn| interleaved_turn.turn).collect(),
             unsaved: saving.chain(self.unsaved).collect(),
             joining: self.joining,
@@ -183,11 +182,11 @@ impl<A> Interleaved<A> {
     }
 }
 
-/// What is left when an actor is no longer shared before its turns are over.
-pub(crate) struct Remains<A> {
-    /// Turns that have begun and wait for something.
+/// The turns left over when interleaving ends before they finish.
+pub(crate) struct Unfinished<A> {
+    /// Suspended turns.
     pub(crate) waiting: Vec<AnyTurn<A>>,
-    /// Turns that are over and whose effect may not be saved.
+    /// Finished turns whose effect may not be saved.
     pub(crate) unsaved: Vec<AnyTurn<A>>,
     /// Calls that have not begun.
     pub(crate) joining: VecDeque<AnyTurn<A>>,

@@ -1,4 +1,4 @@
-//! Turns that share their actor and that workers run.
+//! Interleaved turns that workers run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use elastin_actor::{Handlers, Invoke, Scope, SharedInstance};
 use elastin_types::CallError;
 
 use crate::cell::batch_run::BatchRun;
-use crate::cell::flags::Mark;
-use crate::cell::interleave::inline::refuse;
+use crate::cell::flags::Flag;
+use crate::cell::interleave::inline::fail_cycles;
 use crate::cell::interleave::state::{Interleaved, InterleavedTurn};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::CellGuard;
 use crate::cell::{ActorCell, FREEZE, drop_contained};
 use crate::scheduler::WakeMode;
 
-/// What is to be done next for the turns that share an actor.
+/// Next step for the interleaved turns of an actor.
 enum Step<A> {
-    /// A turn begins. Who waits for room in the mailbox is woken.
+    /// Start a turn, and wake senders that wait for room in the mailbox.
     Begin(AnyTurn<A>, Option<Waker>, Vec<Waker>),
-    /// A turn was woken.
+    /// Resume a woken turn.
     Resume(InterleavedTurn<A>),
 }
 
-/// What became of a turn that was polled.
-enum Ran<A> {
-    Over(AnyTurn<A>, Option<Waker>),
-    Waits(InterleavedTurn<A>),
-    /// It did not run, or it panicked: there is nothing left of it.
+/// Result of polling an interleaved turn.
+enum StepOutcome<A> {
+    Done(AnyTurn<A>, Option<Waker>),
+    Pending(InterleavedTurn<A>),
+    /// Did not run, or panicked: nothing is left of it.
     Gone(Option<Waker>),
 }
 
-/// Wakes one of the turns that share an actor.
+/// Waker of one interleaved turn.
 struct InterleavedWaker<A: Handlers> {
     cell: Arc<ActorCell<A>>,
-    place: usize,
+    slot: usize,
 }
 
 impl<A: Handlers> Wake for InterleavedWaker<A> {
@@ -44,132 +44,140 @@ impl<A: Handlers> Wake for InterleavedWaker<A> {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut mailbox = self.cell.lock();
-        let Some(sharing) = mailbox.rest_if_any().and_then(|rest| rest.sharing.as_mut()) else {
+        let mut guard = self.cell.lock();
+        let Some(interleaved) = guard.cold_if_any().and_then(|cold| cold.interleaved.as_mut()) else {
             return;
         };
-        sharing.wake(self.place);
-        if !sharing.polled {
-            self.cell.schedule(mailbox, WakeMode::Later);
+        interleaved.wake(self.slot);
+        if !interleaved.polled {
+            self.cell.schedule(guard, WakeMode::Later);
         }
     }
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// Begins to share the actor, whose next message does; runs turns for a while.
-    pub(in crate::cell) fn begin_sharing<'a>(&'a self, mut mailbox: CellGuard<'a, A>) {
-        let instance = mailbox.take_waiting().expect("an actor that waits for a worker");
-        let rest = mailbox.rest();
-        let first = rest.queue.front().expect("a message that shares the actor");
-        rest.sharing = Some(Box::new(Interleaved::new(first.lend(instance), false)));
-        self.run_interleaved(mailbox);
+    /// Starts interleaving, because the next message shares the actor, and runs a batch.
+    pub(in crate::cell) fn begin_interleaving<'a>(&'a self, mut guard: CellGuard<'a, A>) {
+        let instance = guard.take_waiting().expect("the caller checked for a waiting instance");
+        let cold = guard.cold();
+        let first = cold.mailbox.front().expect("the caller checked the first message");
+        cold.interleaved = Some(Box::new(Interleaved::new(first.share_instance(instance), false)));
+        self.run_interleaved(guard);
     }
 
-    /// A worker's visit: polls turns that were woken, and lets others begin.
-    pub(in crate::cell) fn run_interleaved<'a>(&'a self, mut mailbox: CellGuard<'a, A>) {
-        let Some(sharing) = mailbox.rest().sharing.as_mut().filter(|sharing| !sharing.polled) else {
+    /// Runs a batch of interleaved turns: polls woken ones and starts new ones.
+    pub(in crate::cell) fn run_interleaved<'a>(&'a self, mut guard: CellGuard<'a, A>) {
+        let Some(interleaved) = guard
+            .cold()
+            .interleaved
+            .as_mut()
+            .filter(|interleaved| !interleaved.polled)
+        else {
             return;
         };
-        sharing.polled = true;
-        let shared = sharing.shared.clone();
-        let mut visit = BatchRun::begin(usize::MAX, false);
+        interleaved.polled = true;
+        let shared = interleaved.shared.clone();
+        let mut run = BatchRun::begin(usize::MAX, false);
         let (mut begun, mut spare) = (0, None);
-        while let Some((place, step)) = self.next_step(&mut mailbox) {
-            drop(mailbox);
+        while let Some((slot, step)) = self.next_step(&mut guard) {
+            drop(guard);
             begun += u64::from(matches!(step, Step::Begin(..)));
-            let ran = self.run_step(&shared, step);
-            visit.turns += 1;
-            mailbox = self.lock();
-            if mailbox.is(Mark::Orphan) {
-                self.drop_shared(mailbox, shared);
-                return self.bury_ran(ran);
+            let outcome = self.run_step(&shared, step);
+            run.turns += 1;
+            guard = self.lock();
+            if guard.is(Flag::Orphan) {
+                self.drop_shared(guard, shared);
+                return self.reap_step(outcome);
             }
-            let (over, refused) = self.settle_step(&mut mailbox, place, ran);
+            let (over, refused) = self.settle_step(&mut guard, slot, outcome);
             if over.is_some() || !refused.is_empty() {
-                drop(mailbox);
-                refuse(refused);
+                drop(guard);
+                fail_cycles(refused);
                 spare = over.and_then(|turn| self.reply(turn));
-                mailbox = self.lock();
-                if mailbox.is(Mark::Orphan) {
-                    return self.drop_shared(mailbox, shared);
+                guard = self.lock();
+                if guard.is(Flag::Orphan) {
+                    return self.drop_shared(guard, shared);
                 }
             }
             if let Some(spare) = spare.take() {
-                mailbox.rest().queue.keep(spare);
+                guard.cold().mailbox.keep(spare);
             }
-            if visit.is_long(|| self.shared.clock.now()) && self.shared.scheduler.others_wait() {
+            if run.is_long(|| self.runtime.clock.now()) && self.runtime.scheduler.has_other_work() {
                 break;
             }
         }
         self.count_turns(begun);
-        self.leave_sharing(mailbox, shared);
+        self.leave_interleaving(guard, shared);
     }
 
-    /// What is to be done next, and the place of the turn.
-    fn next_step(&self, mailbox: &mut CellGuard<'_, A>) -> Option<(usize, Step<A>)> {
-        if self.shared.scheduler.look_whether_fenced() {
+    /// The next step, and the slot of its turn.
+    fn next_step(&self, guard: &mut CellGuard<'_, A>) -> Option<(usize, Step<A>)> {
+        if self.runtime.scheduler.is_fenced_now() {
             return None;
         }
-        let common = mailbox.set(Mark::Woken, false);
-        let rest = mailbox.rest();
-        let sharing = rest.sharing.as_mut().expect("who visits knows that it is there");
-        if common {
-            sharing.wake_for_injected();
+        let actor_woken = guard.set(Flag::Woken, false);
+        let cold = guard.cold();
+        let interleaved = cold
+            .interleaved
+            .as_mut()
+            .expect("a running batch has interleaved turns");
+        if actor_woken {
+            interleaved.wake_turns_without_waker();
         }
-        if sharing.lost.is_some() || sharing.shared.is_broken() {
+        if interleaved.lost.is_some() || interleaved.shared.is_broken() {
             return None;
         }
-        if let Some(turn) = sharing.next_joining() {
-            let (place, waker) = self.reserve(sharing);
-            return Some((place, Step::Begin(turn, waker, Vec::new())));
+        if let Some(turn) = interleaved.next_joining() {
+            let (slot, waker) = self.reserve(interleaved);
+            return Some((slot, Step::Begin(turn, waker, Vec::new())));
         }
-        if let Some((place, mut interleaved_turn)) = sharing.next_woken() {
+        if let Some((slot, mut interleaved_turn)) = interleaved.next_woken() {
             if interleaved_turn.waker.is_none() {
-                interleaved_turn.waker = sharing.waker(place, || self.interleaved_waker(place));
+                interleaved_turn.waker = interleaved.waker(slot, || self.interleaved_waker(slot));
             }
-            return Some((place, Step::Resume(interleaved_turn)));
+            return Some((slot, Step::Resume(interleaved_turn)));
         }
-        let may_begin = self.attention() & FREEZE == 0 && sharing.has_room();
-        if !may_begin || !rest.queue.front().is_some_and(|turn| turn.shared()) {
+        let may_begin = self.attention() & FREEZE == 0 && interleaved.has_room();
+        if !may_begin || !cold.mailbox.front().is_some_and(|turn| turn.shared()) {
             return None;
         }
-        let turn = rest.queue.pop_front().expect("it was just seen");
-        let room = std::mem::take(&mut rest.room);
-        let (place, waker) = self.reserve(sharing);
-        Some((place, Step::Begin(turn, waker, room)))
+        let turn = cold.mailbox.pop_front().expect("the mailbox was just checked");
+        let room_waiters = std::mem::take(&mut cold.room_waiters);
+        let (slot, waker) = self.reserve(interleaved);
+        Some((slot, Step::Begin(turn, waker, room_waiters)))
     }
 
-    /// A place for a turn that is about to begin, and its waker.
-    fn reserve(&self, sharing: &mut Interleaved<A>) -> (usize, Option<Waker>) {
-        let place = sharing.reserve();
-        (place, sharing.waker(place, || self.interleaved_waker(place)))
+    /// A slot and a waker for a turn that is about to start.
+    fn reserve(&self, interleaved: &mut Interleaved<A>) -> (usize, Option<Waker>) {
+        let slot = interleaved.reserve();
+        (slot, interleaved.waker(slot, || self.interleaved_waker(slot)))
     }
 
-    fn interleaved_waker(&self, place: usize) -> Waker {
+    fn interleaved_waker(&self, slot: usize) -> Waker {
         let cell = self.arc();
-        Waker::from(Arc::new(InterleavedWaker { cell, place }))
+        Waker::from(Arc::new(InterleavedWaker { cell, slot }))
     }
 
-    fn run_step(&self, shared: &SharedInstance, step: Step<A>) -> Ran<A> {
-        let common = shared.instance::<A>().waker();
+    fn run_step(&self, shared: &SharedInstance, step: Step<A>) -> StepOutcome<A> {
+        let actor_waker = shared.instance::<A>().waker();
         let (mut turn, waker, polled) = match step {
-            Step::Begin(mut turn, waker, room) => {
-                room.into_iter().for_each(Waker::wake);
+            Step::Begin(mut turn, waker, room_waiters) => {
+                room_waiters.into_iter().for_each(Waker::wake);
                 let Some(message_context) = turn.as_mut().open() else {
-                    return Ran::Gone(waker);
+                    return StepOutcome::Gone(waker);
                 };
-                if message_context.has_expired(|| self.shared.clock.now()) {
+                if message_context.has_expired(|| self.runtime.clock.now()) {
                     turn.as_mut().fail(CallError::DeadlineExceeded);
-                    return Ran::Gone(waker);
+                    return StepOutcome::Gone(waker);
                 }
                 Scope::enter_shared_message::<A>(shared, message_context, || turn.arguments_size());
-                let mut cx = Context::from_waker(waker.as_ref().unwrap_or(common));
+                let mut cx = Context::from_waker(waker.as_ref().unwrap_or(actor_waker));
                 let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start_shared(shared, &mut cx)));
                 (turn, waker, polled)
             }
             Step::Resume(InterleavedTurn { mut turn, scope, waker }) => {
                 scope.resume();
-                let mut cx = Context::from_waker(waker.as_ref().unwrap_or(common));
+                let mut cx = Context::from_waker(waker.as_ref().unwrap_or(actor_waker));
                 let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut None, &mut cx)));
                 (turn, waker, polled)
             }
@@ -177,11 +185,11 @@ impl<A: Handlers> ActorCell<A> {
         match polled {
             Ok(Poll::Ready(())) => {
                 Scope::end_shared(shared, || turn.method());
-                Ran::Over(turn, waker)
+                StepOutcome::Done(turn, waker)
             }
             Ok(Poll::Pending) => {
                 let scope = Scope::leave();
-                Ran::Waits(InterleavedTurn { turn, scope, waker })
+                StepOutcome::Pending(InterleavedTurn { turn, scope, waker })
             }
             Err(_) => {
                 drop(Scope::leave());
@@ -191,36 +199,40 @@ impl<A: Handlers> ActorCell<A> {
                 turn.as_mut().fail(CallError::Panicked);
                 drop_contained(turn);
                 self.count_panic();
-                Ran::Gone(waker)
+                StepOutcome::Gone(waker)
             }
         }
     }
 
-    /// Takes in what became of a turn. Gives the turn if its reply may leave, and calls that would wait for themselves.
+    /// Stores the result of a step. Returns the turn if its reply may be sent, and calls that would deadlock.
     fn settle_step(
         &self,
-        mailbox: &mut CellGuard<'_, A>,
-        place: usize,
-        ran: Ran<A>,
+        guard: &mut CellGuard<'_, A>,
+        slot: usize,
+        outcome: StepOutcome<A>,
     ) -> (Option<AnyTurn<A>>, Vec<AnyTurn<A>>) {
-        let sharing = mailbox.rest().sharing.as_mut().expect("who polls keeps it there");
-        match ran {
-            Ran::Waits(interleaved_turn) => (None, self.put_interleaved(mailbox, place, interleaved_turn)),
-            Ran::Gone(waker) => {
-                sharing.release(place, waker);
+        let interleaved = guard
+            .cold()
+            .interleaved
+            .as_mut()
+            .expect("the polling thread keeps the interleaved turns");
+        match outcome {
+            StepOutcome::Pending(interleaved_turn) => (None, self.put_interleaved(guard, slot, interleaved_turn)),
+            StepOutcome::Gone(waker) => {
+                interleaved.release(slot, waker);
                 (None, Vec::new())
             }
-            Ran::Over(turn, waker) => {
-                sharing.release(place, waker);
-                (self.hold_unsaved(mailbox, turn), Vec::new())
+            StepOutcome::Done(turn, waker) => {
+                interleaved.release(slot, waker);
+                (self.hold_unsaved(guard, turn), Vec::new())
             }
         }
     }
 
-    fn bury_ran(&self, ran: Ran<A>) {
-        match ran {
-            Ran::Over(turn, _) | Ran::Waits(InterleavedTurn { turn, .. }) => self.tell_lost(turn),
-            Ran::Gone(_) => {}
+    fn reap_step(&self, outcome: StepOutcome<A>) {
+        match outcome {
+            StepOutcome::Done(turn, _) | StepOutcome::Pending(InterleavedTurn { turn, .. }) => self.fail_lost(turn),
+            StepOutcome::Gone(_) => {}
         }
     }
 }
