@@ -62,13 +62,8 @@ impl Counter for Addr<Count> {
             Kind::Now => self.do_send(Add),
             kind => self.do_send(AddLater(kind)),
         }
-<<<<<<< bench/local/src/with_actix.rs
         // Without this the actor, on the same thread, would never run and its mailbox never end.
         if RECEIVED.fetch_add(1, Ordering::Relaxed).is_multiple_of(MAILBOX) {
-=======
-        // Without this the actor, on the same thread, would never run and its mailbox would grow without bound.
-        if RECEIVED.fetch_add(1, Ordering::Relaxed).is_multiple_of(MAILBOX) {
->>>>>>> /tmp/p/base/bench/local/src/with_actix.rs
             tokio::task::yield_now().await;
         }
     }

@@ -58,15 +58,9 @@ async fn compare_with(peers: Vec<Box<dyn Contestant>>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-<<<<<<< bench/remote/src/calls.rs
-/// One contestant and one number of calls in flight, for a profiler to look at: prints what it reaches.
-pub(crate) async fn alone(contestant: &str, in_flight: &str) -> Result<()> {
-    let mut contestant: Box<dyn Contestant> = match contestant {
-=======
 /// Runs one contestant with a fixed number of calls in flight, for a profiler, and prints the result.
 pub(crate) async fn alone(name: &str, in_flight: &str) -> Result<()> {
     let mut contestant: Box<dyn Contestant> = match name {
->>>>>>> /tmp/p/base/bench/remote/src/calls.rs
         "ours" => Box::new(ours::connect().await?),
         "encrypted" => Box::new(ours::connect_encrypted().await?),
         "floor" => Box::new(floor::connect().await?),

@@ -75,17 +75,10 @@ async fn call_in_order(client: Client, caller: u32, over: Arc<AtomicBool>) -> Re
     for round in 0.. {
         for key in mine.clone() {
             let counter = client.actor::<Counter>(key);
-<<<<<<< bench/remote/src/losses.rs
-            let (sent, called) = (2 * round + 1, 2 * round + 2);
-            counter.next(caller, sent).tell().await?;
-            let before = counter.next(caller, called).await?;
-            ensure!(before == sent, "actor {key} had {before} before {called}");
-=======
             let (tell_number, call_number) = (2 * round + 1, 2 * round + 2);
             counter.next(caller, tell_number).tell().await?;
             let before = counter.next(caller, call_number).await?;
             ensure!(before == tell_number, "actor {key} had {before} before {call_number}");
->>>>>>> /tmp/p/base/bench/remote/src/losses.rs
             calls += 2;
             if round > 0 && over.load(Ordering::Relaxed) {
                 return Ok(calls);

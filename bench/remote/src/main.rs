@@ -30,11 +30,7 @@ fn main() -> ExitCode {
         ["spin"] => spinner::spin(),
         ["serve", name] => block_on(serve(name)),
         [] => block_on(measure("calls tls moves claims interleaving drain crash")),
-<<<<<<< bench/remote/src/main.rs
-        ["alone", contestant, in_flight] => block_on(calls::alone(contestant, in_flight)),
-=======
         ["alone", name, in_flight] => block_on(calls::alone(name, in_flight)),
->>>>>>> /tmp/p/base/bench/remote/src/main.rs
         ["only", parts] => block_on(measure(parts)),
         other => Err(anyhow::anyhow!("unknown arguments: {}", other.join(" "))),
     };

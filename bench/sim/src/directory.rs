@@ -88,13 +88,8 @@ pub fn bytes_per_actor() -> f64 {
     sizes.entry_bytes as f64 / sizes.entries as f64 - ID_BYTES as f64
 }
 
-<<<<<<< bench/sim/src/directory.rs
-/// The seconds that an owner of so many actors takes to hand four slots over.
-pub fn slots_change_owner(actors: usize) -> f64 {
-=======
 /// The seconds that an owner of this many actors takes to hand four slots over.
 pub fn hand_over_slots(actors: usize) -> f64 {
->>>>>>> /tmp/p/base/bench/sim/src/directory.rs
     let (mut node, view) = owner_of(actors);
     let table = view.slots.handing_over(OWNER, NodeId(NODES), SLOTS_MOVED);
     let next = View {

@@ -37,13 +37,8 @@ fn main() -> Result<()> {
         events.add(events_per_second);
         simulated.add(seconds_per_second);
         bytes.add(directory::bytes_per_actor());
-<<<<<<< bench/sim/src/main.rs
-        few.add(directory::slots_change_owner(4_000) * 1e6);
-        many.add(directory::slots_change_owner(1_000_000) * 1e6);
-=======
         few.add(directory::hand_over_slots(4_000) * 1e6);
         many.add(directory::hand_over_slots(1_000_000) * 1e6);
->>>>>>> /tmp/p/base/bench/sim/src/main.rs
     }
     let (in_simulated, in_real) = drain_server(ROUNDS)?;
     emptied.add(in_simulated);
