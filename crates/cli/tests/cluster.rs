@@ -102,7 +102,7 @@ fn a_cluster_is_set_up_inspected_changed_and_drained() {
         &etcd.endpoints().join(","),
     ]));
     assert!(
-        untrusted.contains("say how members of the cluster know each other"),
+        untrusted.contains("no credentials: pass `--certificates`"),
         "{untrusted}"
     );
 

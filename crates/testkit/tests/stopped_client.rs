@@ -81,7 +81,7 @@ async fn a_client_stopped_for_longer_than_its_lease_continues() {
         sleeper.resume();
         wait_for("the client to join again", || {
             let words = elastin.words_of(CLIENT);
-            words.matches("this client has joined its cluster again").count() >= times
+            words.matches("this client has rejoined its cluster").count() >= times
         })
         .await;
     }

@@ -36,7 +36,8 @@ async fn a_certificate_of_another_authority_is_refused() {
     theirs.issue("untrusted", true, directory.path()).unwrap();
     elastin.add_untrusted_server("untrusted", directory.path()).unwrap();
     wait_for("the untrusted to end", || elastin.has_ended("untrusted")).await;
-    let refused = "the servers of this cluster know each other by certificates of the authority ";
+    let refused =
+        "the servers of this cluster would reject this process: they authenticate with certificates of the authority ";
     let words = elastin.words_of("untrusted");
     assert!(words.contains(refused), "{words}");
     assert_eq!(cluster.server_names(), ["a"]);

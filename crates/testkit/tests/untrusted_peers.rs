@@ -384,7 +384,7 @@ async fn frames_that_a_role_does_not_permit_are_ignored() {
         stream.write_all(&words).await.unwrap();
     }
     acknowledges(&mut stream, count).await;
-    served.logs("a peer says what only servers say").await;
+    served.logs("ignoring a server-only frame from a client").await;
     served.caller.goes_on().await;
 
     // A slot that is none: the last one, with its number changed to one that is as long.

@@ -69,7 +69,7 @@ fn stage_families(text: &mut Text, driver: &NodeDriverMeasures) {
     text.single(
         "elastin_receive_refused_total",
         "counter",
-        "Frames of processes that are no servers, with what only servers say.",
+        "Server-only frames received from processes that are no servers.",
         driver.node.refused,
     );
     stage(text, "send", "written", &transport.sent);
