@@ -1,5 +1,4 @@
-//! Any text goes through the formatter: formatting twice changes nothing more, and the policy means what it meant, down
-//! to the last comment.
+//! Formats arbitrary text: formatting is idempotent and preserves the meaning and every comment.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -8,9 +7,9 @@ use elastin_policy::{Compiled, Syntax, compile, format, parse_schema};
 use elastin_types::Schema;
 use libfuzzer_sys::fuzz_target;
 
-/// The types that the seeds speak of.
+/// The types that the seeds use.
 static SCHEMA: LazyLock<Schema> =
-    LazyLock::new(|| parse_schema(include_str!("../schema.json")).expect("the schema is fine"));
+    LazyLock::new(|| parse_schema(include_str!("../schema.json")).expect("the schema is valid"));
 
 fuzz_target!(|source: &str| {
     let Ok(formatted) = format("fuzz.epl", source) else {
@@ -19,16 +18,20 @@ fuzz_target!(|source: &str| {
     assert_eq!(
         format("fuzz.epl", &formatted).as_ref(),
         Ok(&formatted),
-        "formatting twice"
+        "formatting is idempotent"
     );
-    assert_eq!(words(source), words(&formatted), "the words");
-    assert_eq!(comments(source), comments(&formatted), "the comments");
+    assert_eq!(words(source), words(&formatted), "words are preserved");
+    assert_eq!(comments(source), comments(&formatted), "comments are preserved");
     let before = compile("fuzz.epl", source, &SCHEMA);
     let after = compile("fuzz.epl", &formatted, &SCHEMA);
-    assert_eq!(before.map(meaning).ok(), after.map(meaning).ok(), "the meaning");
+    assert_eq!(
+        before.map(meaning).ok(),
+        after.map(meaning).ok(),
+        "the meaning is preserved"
+    );
 });
 
-/// Everything but punctuation, which has several spellings, and what stands between.
+/// All tokens but trivia and punctuation, which has several spellings.
 fn words(source: &str) -> Vec<String> {
     let syntax = Syntax::parse(source);
     let tokens = syntax.tokens().iter().filter(|token| !token.kind.is_trivia());
@@ -47,7 +50,7 @@ fn comments(source: &str) -> Vec<String> {
         .collect()
 }
 
-/// What the rules do, without how and where they were written.
+/// The rules without their spelling and location.
 fn meaning(compiled: Compiled) -> String {
     let rules = compiled.policy.rules().iter();
     let rules = rules.map(|rule| {

@@ -1,17 +1,17 @@
-//! Any bytes as what a peer sends, in any pieces, read as a connection is: refused or understood, the same however the bytes
-//! arrive, and what is understood is the same when it is encoded and decoded again.
+//! Reads arbitrary bytes in arbitrary pieces as the input of a connection: they are rejected or decoded, independent of
+//! the pieces, and every decoded frame survives encoding and decoding.
 #![no_main]
 
 use elastin_cluster::{Class, FRAME_BYTES_MAX, FrameError, Frames, Taken, fuzzing};
 use elastin_protocol::Frame;
 use libfuzzer_sys::fuzz_target;
 
-/// What a connection brought until its end.
+/// The frames of a connection, and the error that ended it.
 type Read = (Vec<(Class, Vec<u8>)>, Option<FrameError>);
 
 fuzz_target!(|bytes: &[u8]| {
     let whole = read([bytes], usize::MAX);
-    // However the bytes arrive, and however many frames are taken in together, they are the same.
+    // Neither the pieces nor the number of frames decoded at once change the result.
     let mut random = Random::of(bytes);
     let at_once = 1 + random.below(4);
     let (mut pieces, mut rest) = (Vec::new(), bytes);
@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// What is read and written by hand is what postcard reads and writes.
+/// The hand-written codec agrees with postcard.
 fn check(payload: &[u8]) {
     let frame = postcard::from_bytes::<Frame>(payload);
     assert_eq!(fuzzing::decode(payload), frame);
@@ -39,7 +39,7 @@ fn check(payload: &[u8]) {
     assert_eq!(fuzzing::decode(&again), Ok(frame));
 }
 
-/// Numbers that depend on the input alone, so that what fails fails again.
+/// A generator seeded by the input, so that failures are reproducible.
 struct Random(u64);
 
 impl Random {
@@ -57,7 +57,7 @@ impl Random {
     }
 }
 
-/// All frames of a connection, up to the first that is none: it ends there.
+/// Reads the frames of a connection up to the first invalid one.
 fn read<'a>(arriving: impl IntoIterator<Item = &'a [u8]>, at_once: usize) -> Read {
     let (mut input, mut received) = (Vec::new(), Vec::new());
     for piece in arriving {

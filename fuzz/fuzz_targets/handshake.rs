@@ -1,4 +1,4 @@
-//! Any bytes as a greeting, and as the answer to one: refused or understood, and never welcome without the secret.
+//! Handles arbitrary bytes as a greeting and as its answer: they are never accepted without the secret.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -9,24 +9,24 @@ use libfuzzer_sys::fuzz_target;
 
 static SECRET: LazyLock<Secret> = LazyLock::new(Secret::generate);
 
-fuzz_target!(|said: &[u8]| {
-    let accepted = fuzzing::accept(said, None);
+fuzz_target!(|bytes: &[u8]| {
+    let accepted = fuzzing::accept(bytes, None);
     if let Ok((_, version)) = accepted {
         assert!((WIRE_VERSIONS.0..=WIRE_VERSIONS.1).contains(&version));
     }
     // The proof cannot be guessed, not even by a peer whose greeting is otherwise valid.
-    let greeted = fuzzing::accept(said, Some(&SECRET));
-    assert!(greeted.is_err());
+    let authenticated = fuzzing::accept(bytes, Some(&SECRET));
+    assert!(authenticated.is_err());
     if accepted.is_err() {
         assert_eq!(
             accepted.map_err(|error| error.to_string()).err(),
-            greeted.map_err(|error| error.to_string()).err(),
-            "the secret matters only to peers that are welcome otherwise"
+            authenticated.map_err(|error| error.to_string()).err(),
+            "the secret matters only after an otherwise valid greeting"
         );
     }
-    let dialled = fuzzing::dial(said, Some(&SECRET));
+    let dialled = fuzzing::dial(bytes, Some(&SECRET));
     assert!(dialled.is_err());
-    if fuzzing::dial(said, None).is_ok() {
+    if fuzzing::dial(bytes, None).is_ok() {
         assert!(matches!(dialled, Err(HandshakeError::Refused(Refusal::Secret))));
     }
 });

@@ -1,5 +1,5 @@
-//! Any frames from any peers, of which one is a client and one is too new for the view, into a node that lives: it hosts, calls
-//! and moves actors, owns slots, and sees views change. It must never panic, whatever peers say.
+//! Feeds arbitrary frames to a running node, which hosts, calls and moves actors, owns slots, and sees views change.
+//! One peer is a client, and one is newer than the view. The node must never panic.
 #![no_main]
 
 mod world;
@@ -13,11 +13,11 @@ fuzz_target!(|bytes: &[u8]| {
     let mut world = World::start(input.byte());
     while !input.0.is_empty() {
         match input.byte() % 9 {
-            // A frame that is the next one of its peer, and one with numbers of its own.
-            what @ (0 | 1) => {
+            // The next frame of its peer, or a frame with an arbitrary number.
+            kind @ (0 | 1) => {
                 let (peer, payload) = (input.byte(), input.piece());
                 if let Ok(frame) = postcard::from_bytes::<Frame>(payload) {
-                    world.receives(peer, frame, what == 0);
+                    world.receives(peer, frame, kind == 0);
                 }
             }
             2 => world.runtime_answers(input.byte()),
@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// What is left of the input; nothing but zeros follows it.
+/// The rest of the input, followed by zeros.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -41,7 +41,7 @@ impl<'a> Input<'a> {
         *first
     }
 
-    /// Bytes behind two that say how many.
+    /// Bytes prefixed by a length of two bytes.
     fn piece(&mut self) -> &'a [u8] {
         let length = usize::from(u16::from_le_bytes([self.byte(), self.byte()]));
         let (piece, rest) = self.0.split_at(self.0.len().min(length));

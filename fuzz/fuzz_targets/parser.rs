@@ -1,4 +1,4 @@
-//! Any bytes go through the decoder and the parser: the tree has all of the text, and everything in it has its place there.
+//! Decodes and parses arbitrary bytes: the tree contains the whole text, and every name has a location in it.
 #![no_main]
 
 use elastin_policy::{Syntax, decode};
@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     let text: String = syntax.tokens().iter().map(|token| token.span.text(&source)).collect();
     assert_eq!(text, source, "the tree is lossless");
     for mention in syntax.mentions() {
-        assert!(!mention.span.text(&source).is_empty(), "a name has its place");
+        assert!(!mention.span.text(&source).is_empty(), "a name has a location");
     }
     let report = syntax.report("fuzz.epl");
     assert_eq!(report.is_empty(), syntax.diagnostics().is_empty());

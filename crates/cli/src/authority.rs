@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use elastin::Authority;
 
-use crate::output::say;
+use crate::output::print;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Make the authority of a new cluster. Its key can make members: keep it away from servers
+    /// Make the authority of a new cluster. Its key can issue certificates for members: keep it away from servers
     Init {
         /// The directory to write it to
         directory: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Init { directory, cluster } => {
             Authority::create(cluster)?.write(directory)?;
-            say(&format!("the authority of `{cluster}` is in {}\n", directory.display()));
+            print(&format!("the authority of `{cluster}` is in {}\n", directory.display()));
         }
         Command::Issue {
             authority,
@@ -45,7 +45,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
             client,
         } => {
             Authority::read(authority)?.issue(name, !client, directory)?;
-            say(&format!("the certificate of `{name}` is in {}\n", directory.display()));
+            print(&format!("the certificate of `{name}` is in {}\n", directory.display()));
         }
     }
     Ok(())

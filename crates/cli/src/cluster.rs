@@ -7,11 +7,11 @@ use clap::Args;
 use elastin::{Cluster, ClusterAddress, Elastin, ServerStatus};
 use elastin_types::{ActorId, ActorType, Key};
 
-use crate::output::{print_json, say};
+use crate::output::{print, print_json};
 
 /// Selects the cluster.
 #[derive(Args)]
-pub(crate) struct Where {
+pub(crate) struct ClusterArgs {
     #[command(flatten)]
     address: ClusterAddress,
     /// The cluster's name, which is its application's
@@ -19,52 +19,52 @@ pub(crate) struct Where {
     cluster: String,
 }
 
-/// Shows how the servers of a cluster are.
-pub(crate) fn status(place: &Where, json: bool) -> anyhow::Result<()> {
-    with_cluster(place, async |cluster| {
+/// Shows the status of a cluster's servers.
+pub(crate) fn status(args: &ClusterArgs, json: bool) -> anyhow::Result<()> {
+    with_cluster(args, async |cluster| {
         let servers = cluster.status().await?;
         if json {
             return print_json(&servers);
         }
-        say(&table(&servers));
+        print(&table(&servers));
         Ok(())
     })
 }
 
 /// Moves an actor to a server.
-pub(crate) fn move_actor(place: &Where, actor: &str, server: &str) -> anyhow::Result<()> {
+pub(crate) fn move_actor(args: &ClusterArgs, actor: &str, server: &str) -> anyhow::Result<()> {
     let id = actor_id(actor)?;
-    with_cluster(place, async |cluster| {
+    with_cluster(args, async |cluster| {
         cluster.move_actor(&id, server).await?;
-        say(&format!("{actor} is on {server}\n"));
+        print(&format!("{actor} is on {server}\n"));
         Ok(())
     })
 }
 
 /// Drains a server, which then leaves the cluster.
-pub(crate) fn drain(place: &Where, server: &str) -> anyhow::Result<()> {
-    with_cluster(place, async |cluster| {
+pub(crate) fn drain(args: &ClusterArgs, server: &str) -> anyhow::Result<()> {
+    with_cluster(args, async |cluster| {
         cluster.drain(server).await?;
-        say(&format!("{server} is empty and has left\n"));
+        print(&format!("{server} was drained and has left\n"));
         Ok(())
     })
 }
 
-fn with_cluster(place: &Where, work: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn with_cluster(args: &ClusterArgs, work: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let app = Elastin::app().name(&place.cluster);
+        let app = Elastin::app().name(&args.cluster);
         // Two operators at the same time need different names.
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let name = format!("operator-{}-{}", std::process::id(), now.as_nanos());
-        let cluster = Cluster::connect(&app, &place.address, &name).await?;
+        let cluster = Cluster::connect(&app, &args.address, &name).await?;
         let done = work(&cluster).await;
         cluster.leave().await;
         done
     })
 }
 
-/// An actor as people name it: its type and its key, such as `Folder/7` or `Folder/letters`.
+/// Parses an actor's type and key, such as `Folder/7` or `Folder/letters`.
 fn actor_id(text: &str) -> anyhow::Result<ActorId> {
     let (kind, key) = text
         .split_once('/')

@@ -32,28 +32,28 @@ enum Command {
     /// Show the servers of a running cluster
     Status {
         #[command(flatten)]
-        place: cluster::Where,
-        /// As JSON
+        args: cluster::ClusterArgs,
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Move an actor of a running cluster to a server; no policy is asked
+    /// Move an actor of a running cluster to a server; policies are not consulted
     Move {
         /// The actor: its type and its key, such as Folder/7
         actor: String,
         /// The name of the server
         server: String,
         #[command(flatten)]
-        place: cluster::Where,
+        args: cluster::ClusterArgs,
     },
     /// Drain a server of a running cluster: move its actors away, then let it leave
     Drain {
         /// The name of the server
         server: String,
         #[command(flatten)]
-        place: cluster::Where,
+        args: cluster::ClusterArgs,
     },
-    /// Make the certificates by which the members of a cluster know each other
+    /// Make the certificates that the members of a cluster authenticate each other with
     #[command(subcommand)]
     Ca(authority::Command),
     /// Run a server of the demo's cluster
@@ -78,9 +78,9 @@ fn main() -> ExitCode {
         }
         Command::Policy(command) => policy::run(&command),
         Command::Sim(command) => sim::run(&command),
-        Command::Status { place, json } => cluster::status(&place, json),
-        Command::Move { actor, server, place } => cluster::move_actor(&place, &actor, &server),
-        Command::Drain { server, place } => cluster::drain(&place, &server),
+        Command::Status { args, json } => cluster::status(&args, json),
+        Command::Move { actor, server, args } => cluster::move_actor(&args, &actor, &server),
+        Command::Drain { server, args } => cluster::drain(&args, &server),
         Command::Ca(command) => authority::run(&command),
         Command::ChaosServer { arguments } => return demo::chaos::app().run(arguments),
         Command::DemoServer { arguments } => return metadata_server::app().run(arguments),

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use elastin_policy::{Compiled, Diagnostics, Index, Policy, Scenarios, Scope, compile, decode, format, parse_schema};
 use elastin_types::Schema;
 
-use crate::output::{print_json, say};
+use crate::output::{print, print_json};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Compile {
         #[command(flatten)]
         checked: Checked,
-        /// Where the compiled policy goes; without it to standard output
+        /// The file for the compiled policy; standard output by default
         #[arg(long, short)]
         output: Option<PathBuf>,
     },
@@ -55,7 +55,7 @@ pub(crate) enum Command {
 pub(crate) struct Checked {
     /// The policy
     policy: PathBuf,
-    /// The application's actor types, as its program's `schema` prints them; files of test cases may bring their own
+    /// The application's actor types, as its program's `schema` command prints them; files of test cases may include their own
     #[arg(long)]
     schema: Option<PathBuf>,
     /// Print JSON
@@ -68,7 +68,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
         Command::Check(checked) => {
             checked.compile(checked.schema()?)?;
             if !checked.json {
-                say(&format!("{} is fine\n", checked.policy.display()));
+                print(&format!("{} is fine\n", checked.policy.display()));
             }
             Ok(())
         }
@@ -78,7 +78,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
             match output {
                 Some(file) => std::fs::write(file, policy.to_file()).with_context(|| file.display().to_string()),
                 None => {
-                    say(&policy.to_file());
+                    print(&policy.to_file());
                     Ok(())
                 }
             }
@@ -99,24 +99,26 @@ impl Checked {
     /// Compiles the policy, and prints its diagnostics.
     fn compile(&self, schema: Option<Schema>) -> anyhow::Result<Policy> {
         let Some(schema) = schema else {
-            bail!("a policy is checked against actors: name them with --schema FILE (a program's `schema` prints it)");
+            bail!(
+                "no schema: pass the application's actor types with --schema FILE (its program's `schema` command prints them)"
+            );
         };
         let name = self.policy.display().to_string();
         let bytes = std::fs::read(&self.policy).with_context(|| name.clone())?;
         let compiled = decode(&name, &bytes).and_then(|source| compile(&name, &source, &schema));
         match compiled {
             Ok(Compiled { policy, warnings }) => {
-                self.tell(&warnings)?;
+                self.report(&warnings)?;
                 Ok(policy)
             }
             Err(diagnostics) => {
-                self.tell(&diagnostics)?;
+                self.report(&diagnostics)?;
                 bail!("{name} can't be used");
             }
         }
     }
 
-    fn tell(&self, diagnostics: &Diagnostics) -> anyhow::Result<()> {
+    fn report(&self, diagnostics: &Diagnostics) -> anyhow::Result<()> {
         if self.json {
             print_json(&diagnostics.located().collect::<Vec<_>>())
         } else {
@@ -133,7 +135,7 @@ impl Checked {
         }
     }
 
-    /// The cases of a file with the actor types that count for them, and the policy compiled for these.
+    /// The cases of a file, the schema that applies to them, and the policy compiled against it.
     fn with_cases(&self, file: &Path) -> anyhow::Result<(Scenarios, Schema, Policy)> {
         let named = || file.display().to_string();
         let cases = Scenarios::parse(&read(file)?).with_context(named)?;
@@ -179,7 +181,7 @@ fn explain(checked: &Checked, file: &Path) -> anyhow::Result<()> {
         if checked.json {
             explanations.push(explanation);
         } else {
-            say(&format!("{}\n{}\n", case.name, explanation.render(&schema)));
+            print(&format!("{}\n{}\n", case.name, explanation.render(&schema)));
         }
     }
     if checked.json {
@@ -199,19 +201,19 @@ fn test(checked: &Checked, file: &Path) -> anyhow::Result<()> {
         print_json(&results)?;
     } else {
         for result in &results {
-            say(&format!(
+            print(&format!(
                 "{} {}\n",
                 if result.passed() { "ok    " } else { "FAILED" },
                 result.name
             ));
             for action in &result.missing {
-                say(&format!("         expected, not proposed: {action}\n"));
+                print(&format!("         expected, not proposed: {action}\n"));
             }
             for action in &result.unexpected {
-                say(&format!("         proposed, not expected: {action}\n"));
+                print(&format!("         proposed, not expected: {action}\n"));
             }
         }
-        say(&format!("{} passed, {failed} failed\n", results.len() - failed));
+        print(&format!("{} passed, {failed} failed\n", results.len() - failed));
     }
     if failed == 0 {
         Ok(())

@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use elastin_sim::{Options, Report, options_of_seed, run as simulate, run_traced};
 
-use crate::output::say;
+use crate::output::print;
 
 /// How much of the log around a violation is shown.
 const LINES_SHOWN: usize = 60;
@@ -17,7 +17,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Run the cluster's protocols in worlds with random faults, and check every promise
+    /// Run the cluster's protocols in worlds with random faults, and check every invariant
     Protocol(Protocol),
 }
 
@@ -32,10 +32,10 @@ pub(crate) struct Protocol {
     /// How many servers, instead of the number that the seed decides
     #[arg(long)]
     nodes: Option<usize>,
-    /// Worlds that take a quarter of the time and have faults four times as often
+    /// Simulate a quarter of the time, with faults four times as often
     #[arg(long)]
     short: bool,
-    /// Show everything that happened
+    /// Print the full trace
     #[arg(long)]
     trace: bool,
 }
@@ -54,8 +54,8 @@ impl Sweep {
         self.worlds += 1;
         self.events += report.events;
         self.simulated += report.simulated;
-        for (what, times) in &report.counters {
-            *self.counters.entry(what).or_default() += times;
+        for (name, count) in &report.counters {
+            *self.counters.entry(name).or_default() += count;
         }
     }
 
@@ -69,8 +69,8 @@ impl Sweep {
             self.events as f64 / took.as_secs_f64(),
             self.simulated.as_secs_f64() / took.as_secs_f64(),
         );
-        for (what, times) in &self.counters {
-            text += &format!("  {times:>10}  {what}\n");
+        for (name, count) in &self.counters {
+            text += &format!("  {count:>10}  {name}\n");
         }
         text
     }
@@ -79,26 +79,26 @@ impl Sweep {
 pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
     let Command::Protocol(protocol) = command;
     let began = Instant::now();
-    let mut said = Duration::ZERO;
+    let mut reported_at = Duration::ZERO;
     let mut sweep = Sweep::default();
     for seed in protocol.seed..protocol.seed.saturating_add(protocol.seeds) {
         let options = protocol.options(seed)?;
         let report = simulate(seed, &options);
         if protocol.trace {
-            say(&format!("{}\n", run_traced(seed, &options).whole()));
+            print(&format!("{}\n", run_traced(seed, &options).whole()));
         }
         if !report.violations.is_empty() {
-            say(&protocol.failure(&report, &options));
-            bail!("seed {seed} breaks {} promises", report.violations.len());
+            print(&protocol.failure(&report, &options));
+            bail!("seed {seed} violates {} invariants", report.violations.len());
         }
         sweep.add(&report);
-        if began.elapsed() > said + PROGRESS_EVERY {
-            said = began.elapsed();
+        if began.elapsed() > reported_at + PROGRESS_EVERY {
+            reported_at = began.elapsed();
             eprintln!("{} of {} worlds", sweep.worlds, protocol.seeds);
         }
     }
-    say(&sweep.show(began.elapsed()));
-    say("no promise was broken\n");
+    print(&sweep.show(began.elapsed()));
+    print("no invariant was violated\n");
     Ok(())
 }
 
@@ -126,8 +126,8 @@ impl Protocol {
         let mut text = run_traced(seed, options).around(&report.violations[0], LINES_SHOWN);
         text += "\n\n";
         for violation in &report.violations {
-            text += &format!("BROKEN {}: {}\n", violation.invariant, violation.what);
+            text += &format!("VIOLATED {}: {}\n", violation.invariant, violation.what);
         }
-        text + &format!("see it whole: elastin sim protocol --seed {seed}{nodes}{short} --trace\n")
+        text + &format!("full trace: elastin sim protocol --seed {seed}{nodes}{short} --trace\n")
     }
 }

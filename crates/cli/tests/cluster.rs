@@ -27,7 +27,7 @@ fn fails(command: &mut Command) -> String {
     String::from_utf8(stderr).unwrap()
 }
 
-/// Operates the cluster over this etcd with these certificates.
+/// An operator's command on the cluster over this etcd, with these certificates.
 fn operate(arguments: &[&str], etcd: &EtcdCluster, certificates: &Path) -> Command {
     let mut command = elastin();
     command
@@ -92,8 +92,8 @@ fn a_cluster_is_set_up_inspected_changed_and_drained() {
     assert_eq!(nowhere, "error: the actor is active nowhere\n");
     let malformed = fails(&mut operate(&["move", "File", "a"], &etcd, &path("me")));
     assert!(malformed.contains("`File` is not an actor"), "{malformed}");
-    let nobody = fails(&mut operate(&["drain", "nobody"], &etcd, &path("me")));
-    assert_eq!(nobody, "error: there is no server called `nobody`\n");
+    let unknown = fails(&mut operate(&["drain", "unknown"], &etcd, &path("me")));
+    assert_eq!(unknown, "error: there is no server called `unknown`\n");
     let untrusted = fails(elastin().args([
         "status",
         "--cluster",
@@ -106,7 +106,7 @@ fn a_cluster_is_set_up_inspected_changed_and_drained() {
         "{untrusted}"
     );
 
-    // An actor goes where it is told to, with all that it has in memory, and from there when that server is emptied.
+    // Moves and drains carry the actor's volatile state along.
     let callers = tokio::runtime::Runtime::new().unwrap();
     let address = ClusterAddress {
         etcd: etcd.endpoints(),
@@ -122,13 +122,13 @@ fn a_cluster_is_set_up_inspected_changed_and_drained() {
     };
     assert_eq!(reads(), 1);
     for server in ["b", "a"] {
-        // From one of the two it was moved for certain.
+        // It is on one of the two, so at least one move succeeds.
         let mut moving = operate(&["move", "File/1", server], &etcd, &path("me"));
         let Output { status, stdout, stderr } = moving.output().unwrap();
-        let said = String::from_utf8([stdout, stderr].concat()).unwrap();
+        let printed = String::from_utf8([stdout, stderr].concat()).unwrap();
         match status.success() {
-            true => assert_eq!(said, format!("File/1 is on {server}\n")),
-            false => assert_eq!((server, said.as_str()), ("b", "error: the actor is already there\n")),
+            true => assert_eq!(printed, format!("File/1 is on {server}\n")),
+            false => assert_eq!((server, printed.as_str()), ("b", "error: the actor is already there\n")),
         }
     }
     let again = fails(&mut operate(&["move", "File/1", "a"], &etcd, &path("me")));
@@ -139,11 +139,11 @@ fn a_cluster_is_set_up_inspected_changed_and_drained() {
     assert_eq!(reads(), 2);
 
     let drained = succeeds(&mut operate(&["drain", "a"], &etcd, &path("me")));
-    assert_eq!(drained, "a is empty and has left\n");
+    assert_eq!(drained, "a was drained and has left\n");
     await_status(status, |status| {
         actors(status, "a").is_none() && actors(status, "b") == Some(1)
     });
-    assert_eq!(reads(), 3, "what it had in memory has come along");
+    assert_eq!(reads(), 3, "the drain has moved the volatile state");
     callers.block_on(cluster.leave());
     assert!(a.wait(LIMIT), "its process ends");
     let log = std::fs::read_to_string(path("a.log")).unwrap();
@@ -154,26 +154,26 @@ fn a_cluster_is_set_up_inspected_changed_and_drained() {
 }
 
 #[test]
-fn an_etcd_that_can_not_be_reached_is_named() {
+fn an_unreachable_etcd_is_named() {
     let etcd = format!("http://127.0.0.1:{}", free_port());
     let lost = fails(elastin().args(["status", "--cluster", "shop", "--plain", "--etcd", &etcd]));
     let named = format!("error: coordination failed: the store can't be reached: {etcd}: ");
     assert!(lost.starts_with(&named), "{lost}");
 }
 
-/// How many actors a server has, as the status shows it; `None` if it is not there.
+/// The number of actors of a server in the status; `None` without such a server.
 fn actors(status: &str, server: &str) -> Option<u64> {
     let mut rows = status.lines().map(str::split_whitespace);
     let mut row = rows.find(|row| row.clone().next() == Some(server))?;
-    // Before the last one, which is its state.
+    // The last column is the state.
     row.nth_back(1)?.parse().ok()
 }
 
-fn await_status(status: impl Fn() -> String, there: impl Fn(&str) -> bool) {
+fn await_status(status: impl Fn() -> String, expected: impl Fn(&str) -> bool) {
     let began = Instant::now();
     loop {
         let shown = status();
-        if there(&shown) {
+        if expected(&shown) {
             return;
         }
         assert!(began.elapsed() < LIMIT, "the status stays:\n{shown}");

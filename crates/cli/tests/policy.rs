@@ -1,4 +1,4 @@
-//! The command line of `elastin policy`, as a person uses it.
+//! The command line of `elastin policy`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -25,7 +25,7 @@ fn files(files: &[(&str, &str)]) -> tempfile::TempDir {
     directory
 }
 
-fn said(output: &Output) -> String {
+fn output_of(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}{}", text(&output.stdout), text(&output.stderr))
 }
@@ -39,21 +39,21 @@ fn a_misspelt_policy_is_reported_with_place_and_suggestion() {
         &["policy", "check", "wrong.epl", "--schema", "schema.json"],
     );
     assert_eq!(output.status.code(), Some(1));
-    let said = said(&output);
+    let printed = output_of(&output);
     for part in ["wrong.epl:1:49", "^^^", "did you mean `open`?"] {
-        assert!(said.contains(part), "no {part:?} in:\n{said}");
+        assert!(printed.contains(part), "no {part:?} in:\n{printed}");
     }
 }
 
 #[test]
-fn a_good_policy_is_fine_and_compiles() {
+fn a_valid_policy_passes_the_check_and_compiles() {
     let policy = "server.cpu.perc > 80 or server.cpu.perc < 60 => balance({Folder}, cpu);\n";
     let directory = files(&[("schema.json", SCHEMA), ("good.epl", policy)]);
     let output = elastin(
         directory.path(),
         &["policy", "check", "good.epl", "--schema", "schema.json"],
     );
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_of(&output));
     let output = elastin(
         directory.path(),
         &[
@@ -66,17 +66,17 @@ fn a_good_policy_is_fine_and_compiles() {
             "good.json",
         ],
     );
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_of(&output));
     let compiled = std::fs::read_to_string(directory.path().join("good.json")).expect("the compiled policy");
-    elastin_policy::Policy::from_file(&compiled).expect("a node takes it");
+    elastin_policy::Policy::from_file(&compiled).expect("a node loads it");
 }
 
 #[test]
-fn formatting_changes_a_file_once() {
+fn formatting_is_idempotent() {
     let directory = files(&[("p.epl", "true=>pin(  Folder(f) ) ;")]);
     let check = |code| {
         let output = elastin(directory.path(), &["policy", "fmt", "--check", "p.epl"]);
-        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", output_of(&output));
     };
     check(1);
     assert!(elastin(directory.path(), &["policy", "fmt", "p.epl"]).status.success());
@@ -84,7 +84,7 @@ fn formatting_changes_a_file_once() {
 }
 
 #[test]
-fn cases_are_run_and_a_failed_one_fails_the_command() {
+fn a_failed_case_fails_the_command() {
     let cases = r#"{
       "schema": { "Folder": { "functions": ["open"] } },
       "cases": [
@@ -94,11 +94,15 @@ fn cases_are_run_and_a_failed_one_fails_the_command() {
     }"#;
     let directory = files(&[("p.epl", "true => pin(Folder(f));\n"), ("cases.json", cases)]);
     let output = elastin(directory.path(), &["policy", "test", "p.epl", "cases.json"]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("1 passed, 1 failed"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_of(&output));
+    assert!(
+        output_of(&output).contains("1 passed, 1 failed"),
+        "{}",
+        output_of(&output)
+    );
     let output = elastin(directory.path(), &["policy", "explain", "p.epl", "cases.json"]);
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(said(&output).contains("Folder/1"), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_of(&output));
+    assert!(output_of(&output).contains("Folder/1"), "{}", output_of(&output));
 }
 
 #[test]
@@ -109,5 +113,5 @@ fn a_missing_file_is_named() {
         &["policy", "check", "nowhere.epl", "--schema", "schema.json"],
     );
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("nowhere.epl"), "{}", said(&output));
+    assert!(output_of(&output).contains("nowhere.epl"), "{}", output_of(&output));
 }

@@ -1,4 +1,4 @@
-//! A cluster in one process whose time a test moves ahead.
+//! A cluster inside one process with a virtual clock.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -11,16 +11,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A turn has begun that never ends.
+/// Notified when a turn that never ends has begun.
 static WAITS: Notify = Notify::const_new();
 
-/// A turn has begun that does not let its thread go on.
+/// Notified when a turn that blocks its thread has begun.
 static COMPUTES: Notify = Notify::const_new();
 
-/// It may.
-static MAY_GO_ON: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+/// Releases that turn.
+static RELEASED: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 
-/// Wakes up when it was told to, and says so to the journal.
+/// Sets timers and records their ticks in the journal.
 #[derive(Actor, Serialize, Deserialize, Default)]
 struct Clockwork {
     rang: u32,
@@ -35,9 +35,9 @@ impl Clockwork {
     async fn ring(&mut self, ctx: &Ctx) {
         self.rang += 1;
         let name = ctx.key().to_string();
-        // A call to another server and back, before the next thing is due.
+        // A call to another server, which must complete before the next timer is due.
         let noted = ctx.actor::<Journal>(0).note(name).await;
-        noted.expect("the journal is there");
+        noted.expect("the journal answers");
     }
 
     fn tick_every(&mut self, ctx: &Ctx, every: Duration) {
@@ -85,7 +85,7 @@ struct Subscription {
 impl Subscription {
     async fn subscribe(&mut self, ctx: &Ctx) {
         let set = ctx.remind_every("renew", DAY).await;
-        set.expect("the store is there");
+        set.expect("the store answers");
     }
 
     #[on(reminder)]
@@ -98,10 +98,10 @@ impl Subscription {
     }
 }
 
-/// Waits for something that comes soon.
-async fn within<T>(what: &str, event: impl Future<Output = T>) -> T {
-    let came = tokio::time::timeout(Duration::from_secs(30), event).await;
-    came.unwrap_or_else(|_| panic!("{what} did not come"))
+/// Waits for an event with a timeout.
+async fn within<T>(label: &str, event: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(Duration::from_secs(30), event).await;
+    result.unwrap_or_else(|_| panic!("timed out waiting for {label}"))
 }
 
 fn builder() -> InProcessBuilder {
@@ -118,7 +118,7 @@ async fn cluster() -> InProcess {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timer_of_tomorrow_rings_tomorrow_and_leases_are_kept() {
+async fn a_timer_fires_when_due_and_leases_are_renewed() {
     let mut cluster = cluster().await;
     let clock = cluster.client().actor::<Clockwork>("tomorrow");
     clock.ring_after(DAY).await.unwrap();
@@ -127,14 +127,14 @@ async fn a_timer_of_tomorrow_rings_tomorrow_and_leases_are_kept() {
     cluster.advance(HOUR).await.unwrap();
     assert_eq!(clock.rang().await, Ok(1));
     cluster.advance(DAY).await.unwrap();
-    // What is not saved would be gone if a server had lost its lease on the way.
+    // Volatile state would be lost if a server had lost its lease meanwhile.
     assert_eq!(clock.rang().await, Ok(1));
     assert_eq!(cluster.server_names(), ["server-1", "server-2"]);
     cluster.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timer_that_ticks_does_not_get_later_with_each_tick() {
+async fn a_repeated_timer_does_not_drift() {
     let mut cluster = cluster().await;
     let clock = cluster.client().actor::<Clockwork>("ticks");
     clock.tick_every(Duration::from_secs(1)).await.unwrap();
@@ -144,14 +144,14 @@ async fn a_timer_that_ticks_does_not_get_later_with_each_tick() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn timers_on_different_servers_ring_in_the_order_of_their_times() {
+async fn timers_of_different_servers_fire_in_the_order_of_their_times() {
     let mut cluster = cluster().await;
     let clocks: Vec<_> = (0..8).map(|n| cluster.client().actor::<Clockwork>(n)).collect();
-    // The later ones are set first, and neighbours are on different servers.
+    // Later timers are set first, and neighbours are on different servers.
     for (n, clock) in clocks.iter().enumerate().rev() {
         clock.ring_after(HOUR + MINUTE * n as u32).await.unwrap();
         let server = ["server-1", "server-2"][n % 2];
-        // A timer stays with the activation, so it is set where it rings.
+        // A move drops the timers of an activation, so the timer is set again on the target.
         cluster.move_actor(clock.id(), server).await.unwrap();
         clock.ring_after(HOUR + MINUTE * n as u32).await.unwrap();
     }
@@ -165,7 +165,7 @@ async fn timers_on_different_servers_ring_in_the_order_of_their_times() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reminders_come_when_they_are_due_also_from_a_server_that_is_new_to_them() {
+async fn reminders_fire_when_due_also_after_a_crash() {
     let mut cluster = cluster().await;
     let subscription = cluster.client().actor::<Subscription>("paper");
     subscription.subscribe().await.unwrap();
@@ -173,7 +173,7 @@ async fn reminders_come_when_they_are_due_also_from_a_server_that_is_new_to_them
     cluster.advance(MINUTE).await.unwrap();
     assert_eq!(subscription.renewed().await, Ok(1));
     assert!(cluster.crash("server-1").await);
-    // Its lease runs out on the way.
+    // Its lease expires meanwhile.
     cluster.advance(DAY).await.unwrap();
     assert_eq!(cluster.server_names(), ["server-2"]);
     assert_eq!(subscription.renewed().await, Ok(2));
@@ -181,7 +181,7 @@ async fn reminders_come_when_they_are_due_also_from_a_server_that_is_new_to_them
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_actor_that_nobody_calls_is_passivated() {
+async fn an_idle_actor_is_passivated() {
     let app = Elastin::app().actor::<Journal>().passivate_after(HOUR);
     let cluster = app.in_process().fake_time().start().await;
     let mut cluster = cluster.unwrap();
@@ -190,12 +190,12 @@ async fn an_actor_that_nobody_calls_is_passivated() {
     cluster.advance(HOUR / 2).await.unwrap();
     assert_eq!(journal.notes().await.unwrap(), ["first"], "it is in use");
     cluster.advance(3 * HOUR).await.unwrap();
-    assert_eq!(journal.notes().await.unwrap(), [""; 0], "what was not saved is gone");
+    assert_eq!(journal.notes().await.unwrap(), [""; 0], "volatile state is lost");
     cluster.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_passes_when_its_time_has_come_and_not_before() {
+async fn a_call_ends_at_its_deadline_and_not_before() {
     let mut cluster = cluster().await;
     let clock = cluster.client().actor::<Clockwork>("silent");
     let call = tokio::spawn({
@@ -210,7 +210,7 @@ async fn a_deadline_passes_when_its_time_has_come_and_not_before() {
     cluster.shutdown().await;
 }
 
-/// Does not let its thread go on until it is allowed to.
+/// Blocks its thread until it is released.
 #[derive(Actor, Serialize, Deserialize, Default)]
 struct Stuck {}
 
@@ -218,33 +218,30 @@ struct Stuck {}
 impl Stuck {
     fn compute(&mut self) {
         COMPUTES.notify_one();
-        let (may, changed) = &MAY_GO_ON;
-        let guard = may.lock().unwrap();
-        drop(changed.wait_while(guard, |may| !*may).unwrap());
+        let (released, changed) = &RELEASED;
+        let guard = released.lock().unwrap();
+        drop(changed.wait_while(guard, |released| !*released).unwrap());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_does_not_keep_up_is_named() {
-    let patient = Duration::from_millis(200);
-    let mut cluster = builder().servers(1).retry_limit(patient).start().await.unwrap();
+async fn a_task_that_stays_busy_is_named() {
+    let timeout = Duration::from_millis(200);
+    let mut cluster = builder().servers(1).settle_timeout(timeout).start().await.unwrap();
     let stuck = cluster.client().actor::<Stuck>(0);
     let call = tokio::spawn(async move { stuck.compute().deadline(10 * HOUR).await });
     within("the turn", COMPUTES.notified()).await;
-    let error = cluster.advance(HOUR).await.expect_err("a turn is under way");
-    assert_eq!(
-        error.to_string(),
-        "an actor of server-1 still has something to do after 200ms"
-    );
-    *MAY_GO_ON.0.lock().unwrap() = true;
-    MAY_GO_ON.1.notify_all();
+    let error = cluster.advance(HOUR).await.expect_err("a turn is running");
+    assert_eq!(error.to_string(), "an actor of server-1 is still busy after 200ms");
+    *RELEASED.0.lock().unwrap() = true;
+    RELEASED.1.notify_all();
     assert_eq!(call.await.unwrap(), Ok(()));
     cluster.advance(HOUR).await.unwrap();
     cluster.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn real_time_is_not_moved() {
+async fn real_time_can_not_be_advanced() {
     let app = Elastin::app().actor::<Journal>();
     let mut cluster = app.in_process().start().await.unwrap();
     let error = cluster.advance(HOUR).await.unwrap_err();
@@ -254,7 +251,7 @@ async fn real_time_is_not_moved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_time_that_no_clock_shows_is_refused_and_nothing_moves() {
+async fn an_advance_beyond_the_clocks_range_is_refused() {
     let mut cluster = cluster().await;
     let clock = cluster.client().actor::<Clockwork>("distant");
     clock.ring_after(DAY).await.unwrap();

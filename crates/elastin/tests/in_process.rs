@@ -1,4 +1,4 @@
-//! A cluster in one process, as an application's own tests use it.
+//! A cluster inside one process, as an application's own tests use it.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use elastin::InProcess;
 use elastin::prelude::*;
 use elastin::types::{NotDelivered, Rejected};
 
-/// Longer than what may travel between nodes.
+/// Larger than the largest frame.
 const TOO_LARGE: usize = 17 << 20;
 
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Is lost in a crash.
+/// Volatile: a crash loses its state.
 #[derive(Actor, Serialize, Deserialize, Default)]
 struct Counter {
     value: u64,
@@ -34,7 +34,7 @@ impl Counter {
     }
 }
 
-/// Survives a crash.
+/// Persistent: its state survives a crash.
 #[derive(Actor, Serialize, Deserialize, Default)]
 #[actor(persist)]
 struct Account {
@@ -67,7 +67,7 @@ async fn cluster(servers: u32) -> InProcess {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn actors_move_between_servers_that_come_and_go() {
+async fn actors_move_between_added_and_drained_servers() {
     let mut cluster = cluster(1).await;
     let counter = cluster.client().actor::<Counter>(7);
     assert_eq!(counter.add(1).await, Ok(1));
@@ -83,7 +83,7 @@ async fn actors_move_between_servers_that_come_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_crashes_takes_along_what_was_not_saved() {
+async fn a_crash_loses_only_state_that_was_not_saved() {
     let mut cluster = cluster(2).await;
     let (counter, account) = (
         cluster.client().actor::<Counter>(1),
@@ -95,19 +95,19 @@ async fn a_server_that_crashes_takes_along_what_was_not_saved() {
     }
     assert_eq!(account.deposit(0).await, Ok(10));
     assert!(cluster.crash("server-2").await);
-    assert!(!cluster.crash("server-2").await, "it is gone");
-    // What was on its way when the server died is in doubt. When its lease has run out, others have its actors.
+    assert!(!cluster.crash("server-2").await, "there is no such server any more");
+    // Calls in flight at the crash are in doubt. Once the lease has expired, the other server takes over.
     let began = Instant::now();
     while let Err(error) = account.deposit(0).deadline(Duration::from_secs(5)).await {
         assert!(began.elapsed() < WAIT_MAX, "{error}");
     }
     assert_eq!(account.deposit(1).await, Ok(11));
-    assert_eq!(counter.add(1).await, Ok(1), "it began anew");
+    assert_eq!(counter.add(1).await, Ok(1), "volatile state is lost");
     cluster.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_large_to_travel_is_refused_and_the_rest_goes_on() {
+async fn messages_and_replies_that_are_too_large_are_rejected() {
     let cluster = cluster(1).await;
     let counter = cluster.client().actor::<Counter>(1);
     let is_refused = |error: &CallError| matches!(error, CallError::Rejected(Rejected::TooLarge { bytes, .. }) if *bytes >= TOO_LARGE);
@@ -128,7 +128,7 @@ async fn what_is_too_large_to_travel_is_refused_and_the_rest_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_without_servers_has_no_place_for_actors() {
+async fn calls_without_a_server_fail() {
     let app = Elastin::app().actor::<Counter>();
     let refused = app
         .in_process()
@@ -136,7 +136,7 @@ async fn a_cluster_without_servers_has_no_place_for_actors() {
         .start()
         .await
         .err()
-        .expect("nobody would be there");
+        .expect("a cluster needs a server");
     assert!(refused.to_string().contains("at least one server"), "{refused}");
     let twice = Elastin::app().actor::<Counter>().actor::<Counter>();
     let refused = twice
@@ -144,7 +144,7 @@ async fn a_cluster_without_servers_has_no_place_for_actors() {
         .start()
         .await
         .err()
-        .expect("a type twice is an error");
+        .expect("a type must be registered once");
     assert!(refused.to_string().contains("Counter"), "{refused}");
     let mut cluster = cluster(1).await;
     let counter = cluster.client().actor::<Counter>(1);
@@ -164,7 +164,7 @@ async fn a_cluster_without_servers_has_no_place_for_actors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_to_another_node_end_at_their_deadline_whether_they_run_or_wait() {
+async fn running_and_queued_remote_calls_end_at_their_deadline() {
     let cluster = cluster(1).await;
     let silent = cluster.client().actor::<Silent>(1);
     let call = || silent.wait().deadline(Duration::from_millis(50)).into_future();

@@ -1,10 +1,10 @@
-//! `policy!`: what it takes, and what the compiler says about a policy with a mistake.
+//! The `policy!` macro: valid policies, and the compile errors of invalid ones.
 
 use std::path::{Path, PathBuf};
 
 use elastin::prelude::*;
 
-/// Private fields in a module of its own, and a keyword for a handler: the macro must reach them nevertheless.
+/// Actors in another module, with private fields and a keyword as a handler's name, which the macro must reach too.
 mod actors {
     use elastin::prelude::*;
 
@@ -40,7 +40,7 @@ mod actors {
 use actors::{File, Folder};
 
 #[test]
-fn a_policy_is_read_when_the_program_is_compiled() {
+fn a_policy_is_included_at_compile_time() {
     let policy = policy!("tests/policies/good.epl");
     assert_eq!(policy.file_name(), "tests/policies/good.epl");
     assert_eq!(policy.text(), include_str!("policies/good.epl"));
@@ -48,10 +48,10 @@ fn a_policy_is_read_when_the_program_is_compiled() {
     assert_eq!(app.check().expect("the policy is fine"), "");
 }
 
-/// Each file shows a mistake, and beside it stands what the compiler says.
+/// Each case has a mistake in its policy, with the expected compiler output beside it.
 #[test]
 fn policy_mistakes_are_compile_errors() {
-    // The cases are built as a package of their own below the target directory, so their policies belong there.
+    // trybuild compiles the cases as a package below the target directory, so their policies must be copied there.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .parent()
         .expect("it is in the target directory");

@@ -31,7 +31,7 @@ impl RequestId {
     }
 }
 
-/// What to do with a call of a request.
+/// Disposition of a call of a request.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Arrival {
     /// Run the call.

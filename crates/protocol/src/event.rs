@@ -143,8 +143,8 @@ pub enum Event {
     Placed {
         /// The actor.
         actor: ActorId,
-        /// The node to host it; `None` if none is suitable. If the view marks the node as accepting no actors, or there
-        /// is a suitable one after all, the actor goes to a node that accepts actors.
+        /// The node to host it; `None` if placement knows none. If there is none, or the view shows that the node accepts
+        /// no actors, the directory chooses a node that does.
         node: Option<NodeId>,
     },
     /// This node is to leave. It hosts no actors any more, and the view marks it as accepting none. The driver repeats

@@ -293,12 +293,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_actor_that_just_runs_takes_little() {
+    fn a_running_actor_takes_16_bytes() {
         assert_eq!(size_of::<Hosted>(), 16);
     }
 
     #[test]
-    fn it_is_the_same_whether_it_just_runs_or_not() {
+    fn compact_and_boxed_states_agree() {
         let epoch = ActivationEpoch::default().next();
         let mut hosted = Hosted::new(epoch, Phase::Activating);
         hosted.set_attempts(3);

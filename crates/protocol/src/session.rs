@@ -250,7 +250,7 @@ impl Session {
     /// Handles a new connection, or the end of fencing: retransmits all unacknowledged frames.
     pub(crate) fn connected(&mut self, now: Time, out: &mut Vec<Command>) {
         self.connected = true;
-        self.transmit_again(now, usize::MAX, out);
+        self.retransmit(now, usize::MAX, out);
     }
 
     /// Handles a broken connection.
@@ -263,7 +263,7 @@ impl Session {
     pub(crate) fn retransmit_stalled(&mut self, now: Time, out: &mut Vec<Command>) {
         let count = if self.connected { self.burst } else { 1 };
         self.burst = self.burst.saturating_mul(2);
-        self.transmit_again(now, count, out);
+        self.retransmit(now, count, out);
     }
 
     /// Takes the bodies that were never transmitted, oldest first.
@@ -278,7 +278,7 @@ impl Session {
         never_sent
     }
 
-    fn transmit_again(&mut self, now: Time, count: usize, out: &mut Vec<Command>) {
+    fn retransmit(&mut self, now: Time, count: usize, out: &mut Vec<Command>) {
         let last = self.acknowledged + self.unacknowledged.len().min(count) as u64;
         for number in self.acknowledged + 1..=last {
             self.transmit(now, number, out);

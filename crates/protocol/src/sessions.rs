@@ -71,7 +71,7 @@ impl Sessions {
     }
 
     /// Settles all delivered messages: an event other than a bounce proves that each has found its activation.
-    pub(crate) fn nothing_bounces(&mut self) {
+    pub(crate) fn settle_deliveries(&mut self) {
         self.delivered = false;
         while let Some(peer) = self.may_bounce.pop() {
             let Some(session) = self.sessions.get_mut(&peer) else {
@@ -279,7 +279,7 @@ impl Sessions {
     }
 
     /// Marks a peer as waiting for an acknowledgement.
-    pub(crate) fn request_acknowledgement(&mut self, peer: NodeId) {
+    pub(crate) fn acknowledge_promptly(&mut self, peer: NodeId) {
         if let Some(session) = self.sessions.get_mut(&peer) {
             session.acknowledge_now = true;
         }

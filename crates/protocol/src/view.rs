@@ -293,9 +293,8 @@ impl Member {
 
 /// The cluster as of one revision of the coordination service.
 ///
-/// INVARIANT: a node that was a member and is missing here has stopped. Its lease has expired and the hold has passed,
-/// so it starts no turn, and none of its replies or writes can take effect any more. Every take-over from a dead node
-/// relies on it.
+/// INVARIANT: a node that was a member and is missing here has stopped. Its lease has expired and the hold has passed. It
+/// starts no turn, and none of its replies or writes can take effect any more. Every take-over relies on this.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// The revision, which only grows. A node whose id is at most this number and that is not a member is dead. A node

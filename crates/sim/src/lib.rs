@@ -3,7 +3,7 @@
 //!
 //! It drives the same types as a real node ([`elastin_protocol::Node`] and
 //! [`elastin_protocol::membership::Membership`]); the protocol itself is not modelled. A seed determines everything:
-//! [`run`] with the same seed and options is reproducible to the last bit.
+//! [`run()`] with the same seed and options is reproducible to the last bit.
 
 mod check;
 mod clock;

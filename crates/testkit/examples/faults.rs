@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use elastin::Cluster;
-use elastin_testkit::{Dice, EtcdElastin, Load, app, await_service, violations};
+use elastin_testkit::{EtcdElastin, Load, SeededRng, app, await_service, violations};
 
 /// How many faults a cluster lives through before its contents are checked and a new one is started. Callers remember all
 /// that they have read, so it is not for ever.
 const FAULTS_PER_ROUND: usize = 8;
 const ETCD_MEMBERS: usize = 3;
 const SERVERS: usize = 3;
-/// Longer than a lease and the hold after it.
+/// Longer than a lease and the takeover delay after it.
 const PAUSE_MS_MAX: usize = 8_000;
-/// How long it may take until all servers are there again after a fault.
+/// How long it may take until all servers have joined after a fault.
 const RECOVERY_TIME_MAX: Duration = Duration::from_secs(60);
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -83,7 +83,7 @@ async fn round(seed: u64) -> Result<()> {
     let mut broken = Broken {
         elastin: EtcdElastin::start(app(), program, ETCD_MEMBERS)?,
         servers_made: 0,
-        dice: Dice::new(seed),
+        rng: SeededRng::new(seed),
     };
     for _ in 0..SERVERS {
         broken.add_server()?;
@@ -92,9 +92,9 @@ async fn round(seed: u64) -> Result<()> {
     broken.await_servers(&cluster).await?;
     let load = Load::start(cluster.client());
     for _ in 0..FAULTS_PER_ROUND {
-        broken.go_on(3_000).await;
-        let what = broken.fault().await?;
-        eprintln!("  {what}");
+        broken.run_load(3_000).await;
+        let fault = broken.fault().await?;
+        eprintln!("  {fault}");
         await_service(cluster.client()).await;
         broken.await_servers(&cluster).await?;
     }
@@ -102,19 +102,15 @@ async fn round(seed: u64) -> Result<()> {
     let found = violations(&history, cluster.client()).await;
     eprintln!("  {:?}", history.counts());
     cluster.leave().await;
-    ensure!(
-        found.is_empty(),
-        "what the ledgers hold can't be:\n{}",
-        found.join("\n")
-    );
+    ensure!(found.is_empty(), "violations:\n{}", found.join("\n"));
     Ok(())
 }
 
-/// A cluster that is being broken.
+/// A cluster under fault injection.
 struct Broken {
     elastin: EtcdElastin,
     servers_made: usize,
-    dice: Dice,
+    rng: SeededRng,
 }
 
 impl Broken {
@@ -123,8 +119,7 @@ impl Broken {
         self.elastin.add_server(&format!("s{}", self.servers_made))
     }
 
-    /// Waits until all servers are there. Those that have found out that they are dead have ended: new ones take their
-    /// places.
+    /// Waits until all servers have joined. Servers that lost their lease have ended, and are replaced.
     async fn await_servers(&mut self, cluster: &Cluster) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -142,28 +137,28 @@ impl Broken {
             }
             ensure!(
                 began.elapsed() < RECOVERY_TIME_MAX,
-                "{expected:?} were to be there, not {there:?}"
+                "the servers are {there:?}, not {expected:?}"
             );
-            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Lets the load run for a while.
-    async fn go_on(&mut self, ms_max: usize) {
-        let time = Duration::from_millis(self.dice.below(ms_max) as u64);
+    async fn run_load(&mut self, ms_max: usize) {
+        let time = Duration::from_millis(self.rng.below(ms_max) as u64);
         tokio::time::sleep(time).await;
     }
 
     fn any_server(&mut self) -> String {
         let names = self.elastin.names();
-        names[self.dice.below(names.len())].clone()
+        names[self.rng.below(names.len())].clone()
     }
 
     /// Injects a fault and ends it; returns its description.
     async fn fault(&mut self) -> Result<String> {
         let server = self.any_server();
-        let member = self.dice.below(ETCD_MEMBERS);
-        Ok(match self.dice.below(6) {
+        let member = self.rng.below(ETCD_MEMBERS);
+        Ok(match self.rng.below(6) {
             0 => {
                 self.elastin.kill_server(&server);
                 self.add_server()?;
@@ -172,25 +167,25 @@ impl Broken {
             1 => {
                 tokio::task::block_in_place(|| self.elastin.end_server(&server));
                 self.add_server()?;
-                format!("{server} was emptied and ended")
+                format!("{server} was drained and ended")
             }
             2 => {
                 self.elastin.server(&server).pause();
-                self.go_on(PAUSE_MS_MAX).await;
+                self.run_load(PAUSE_MS_MAX).await;
                 self.elastin.server(&server).resume();
-                format!("{server} was stopped for a while")
+                format!("{server} was paused for a while")
             }
             3 => {
                 self.elastin.etcd.kill(member);
-                self.go_on(PAUSE_MS_MAX).await;
+                self.run_load(PAUSE_MS_MAX).await;
                 tokio::task::block_in_place(|| self.elastin.etcd.restart(member))?;
-                format!("member {member} of etcd was killed and started again")
+                format!("member {member} of etcd was killed and restarted")
             }
             4 => {
                 let other = (member + 1) % ETCD_MEMBERS;
                 self.elastin.etcd.kill(member);
                 self.elastin.etcd.kill(other);
-                self.go_on(PAUSE_MS_MAX).await;
+                self.run_load(PAUSE_MS_MAX).await;
                 for member in [member, other] {
                     tokio::task::block_in_place(|| self.elastin.etcd.restart(member))?;
                 }

@@ -11,7 +11,7 @@ use crate::{Journal, wait_for};
 
 /// The actors that are called, by their keys from 0: enough that every server has some, and every part of the directory.
 const JOURNALS: u64 = 64;
-/// No machine is so slow.
+/// Far longer than a call takes on a slow machine.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// Number of calls that reach every actor.
 const CALLS: u64 = 2 * JOURNALS;
@@ -24,7 +24,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Begins to call.
+    /// Starts to call.
     pub fn start(client: Client) -> Caller {
         let (calls, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let calling = tokio::spawn(call(client, Arc::clone(&calls), Arc::clone(&stop)));
@@ -35,23 +35,23 @@ impl Caller {
     ///
     /// # Panics
     /// If a call failed.
-    pub async fn goes_on(&self) {
+    pub async fn await_round(&self) {
         let before = self.calls.load(Ordering::SeqCst);
-        wait_for("calls to go on", || {
-            assert!(!self.calling.is_finished(), "a call did not go well");
+        wait_for("calls to continue", || {
+            assert!(!self.calling.is_finished(), "a call failed");
             self.calls.load(Ordering::SeqCst) > before + CALLS
         })
         .await;
     }
 
-    /// Ends, when it has called every actor again.
+    /// Ends after it has called every actor again.
     ///
     /// # Panics
     /// If a call failed.
     pub async fn end(self) {
-        self.goes_on().await;
+        self.await_round().await;
         self.stop.store(true, Ordering::SeqCst);
-        self.calling.await.expect("every call goes well");
+        self.calling.await.expect("every call succeeds");
     }
 }
 

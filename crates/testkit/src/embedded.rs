@@ -1,11 +1,10 @@
-//! An embedded cluster of server processes, as most tests want it.
+//! An embedded cluster of server processes with the defaults of most tests.
 
 use std::path::PathBuf;
 
 use elastin::Embedded;
 
-/// Starts an embedded cluster of so many servers. `program` is one that calls [`App::main`](elastin::App::main) with the
-/// application of the tests.
+/// Starts an embedded cluster. `program` must call [`App::main`](elastin::App::main) with the application of the tests.
 ///
 /// # Panics
 /// If it does not start.

@@ -12,9 +12,10 @@ use elastin::{App, Authority, Cluster, ClusterAddress};
 use elastin_test_servers::{Certificates, EtcdCluster, Network, PostgresServer, Process, with_wrong_clock};
 use tempfile::TempDir;
 
-/// How long a server of [`EtcdElastin`] may be silent before others take over from it, in seconds: twice etcd's shortest lease.
+/// The time without a renewal after which others take over from a server of [`EtcdElastin`], in seconds: twice etcd's shortest
+/// lease.
 pub const LEASE_SECONDS: u32 = 4;
-/// How long a server may take to empty itself and end.
+/// How long a server may take to drain and end.
 const END_TIME_MAX: Duration = Duration::from_secs(90);
 
 /// How many lines of each server are shown when a test fails.
@@ -46,7 +47,7 @@ const LAST_LINES: usize = 30;
 pub struct EtcdElastin {
     app: App,
     program: PathBuf,
-    // Before what they need, so that they end first.
+    // Before the stores, so that the servers are dropped first.
     servers: BTreeMap<String, Process>,
     clients_made: AtomicU64,
     // The logs of servers, and the certificates of all.
@@ -61,8 +62,8 @@ pub struct EtcdElastin {
 }
 
 impl EtcdElastin {
-    /// Starts an etcd cluster of so many members and a PostgreSQL server, without any server yet. `program` is one that
-    /// calls [`App::main`] with this application.
+    /// Starts an etcd cluster of `etcd_members` members and a PostgreSQL server, without any Elastin server yet. `program` must call
+    /// [`App::main`] with this application.
     pub fn start(app: App, program: impl Into<PathBuf>, etcd_members: usize) -> anyhow::Result<EtcdElastin> {
         Self::start_at(Ipv4Addr::LOCALHOST, app, program, etcd_members)
     }
@@ -78,7 +79,7 @@ impl EtcdElastin {
         Self::start_over(EtcdCluster::start_at(address, etcd_members)?, postgres, app, program)
     }
 
-    /// The same over an etcd cluster and a PostgreSQL server that run already.
+    /// The same over a running etcd cluster and PostgreSQL server.
     pub fn start_over(
         etcd: EtcdCluster,
         postgres: PostgresServer,
@@ -175,7 +176,7 @@ impl EtcdElastin {
         Ok(())
     }
 
-    /// Starts a process of the program that is no server but a client of this name, for programs that can be one:
+    /// Starts a client process of this name, for programs that have this command:
     /// `call NAME ETCD CERTIFICATES`. [`EtcdElastin::words_of`] has its output.
     pub fn start_client(&self, name: &str) -> anyhow::Result<Process> {
         let mut command = Command::new(&self.program);
@@ -203,7 +204,7 @@ impl EtcdElastin {
         server.has_ended()
     }
 
-    /// The names of the servers that were started and not ended.
+    /// The names of the servers that were started and neither killed nor ended.
     pub fn names(&self) -> Vec<String> {
         self.servers.keys().cloned().collect()
     }
@@ -213,7 +214,7 @@ impl EtcdElastin {
         self.servers.remove(name);
     }
 
-    /// Tells a server to end, and waits until it has emptied itself and left.
+    /// Ends a server with SIGTERM, and waits until it has drained and left.
     ///
     /// # Panics
     /// If it does not end in time.
@@ -232,7 +233,7 @@ impl EtcdElastin {
         std::fs::read_to_string(self.log_file(name)).unwrap_or_default()
     }
 
-    /// Where the cluster is, for a client of this name with a certificate of its own.
+    /// The cluster's address for a client of this name, with a certificate of its own.
     pub fn address(&self, client: &str) -> anyhow::Result<ClusterAddress> {
         let tls = self.etcd.certificates();
         Ok(ClusterAddress {

@@ -1,4 +1,4 @@
-//! An actor that holds up the thread that runs it.
+//! An actor that blocks its thread.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,13 +22,13 @@ struct GateState {
     open: bool,
 }
 
-/// Waits at the gate of its process, without letting go of its thread, or opens it for another.
+/// Waits at the gate of its process while it blocks its thread, or opens the gate for another actor.
 #[derive(Actor, Serialize, Deserialize, Default)]
 pub struct Gate {}
 
 #[handlers]
 impl Gate {
-    /// Waits until the gate is opened; false if it was not in time.
+    /// Waits until the gate is opened; false on a timeout.
     async fn wait(&mut self) -> bool {
         let (state, changed) = &GATE;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 
 use elastin::prelude::CallError;
 
-use crate::{Log, Sight};
+use crate::{Log, Observation};
 
 /// How a call ended, as its caller knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// It ran, with the position of the number among the sender's in the ledger, from 1.
     Acknowledged(u64),
-    /// It has not run and never will.
+    /// It was rejected: it has not run and never will.
     Refused,
     /// It may have run, or may still.
     InDoubt,
@@ -30,7 +30,7 @@ pub struct History {
     /// By ledger, the reads in order; each began after the one before had ended.
     reads: BTreeMap<u64, Vec<Log>>,
     /// By witness and observer, the observations in order.
-    sights: BTreeMap<(u64, String), Vec<Sight>>,
+    observations: BTreeMap<(u64, String), Vec<Observation>>,
 }
 
 /// How many calls ended in which way.
@@ -43,14 +43,14 @@ pub struct Counts {
     /// Calls in doubt.
     pub in_doubt: u64,
     /// How often a witness was seen.
-    pub sights: u64,
+    pub observations: u64,
 }
 
 impl History {
     /// A sender's append of a number to a ledger ended.
     ///
     /// # Panics
-    /// If the outcome is none that a fault of the cluster may cause.
+    /// If no fault of the cluster can cause the outcome.
     pub fn appended(&mut self, ledger: u64, sender: u32, number: u64, outcome: Result<u64, CallError>) {
         let known = outcome.map_or_else(|error| known_by(&error), Known::Acknowledged);
         self.calls.entry((ledger, sender)).or_default().push((number, known));
@@ -59,7 +59,7 @@ impl History {
     /// A sender told a ledger to append a number, without a reply.
     ///
     /// # Panics
-    /// If the outcome is none that a fault of the cluster may cause.
+    /// If no fault of the cluster can cause the outcome.
     pub fn sent_one_way(&mut self, ledger: u64, sender: u32, number: u64, outcome: Result<(), CallError>) {
         let known = outcome.map_or_else(|error| known_by(&error), |()| Known::InDoubt);
         self.calls.entry((ledger, sender)).or_default().push((number, known));
@@ -67,9 +67,9 @@ impl History {
 
     /// An observer saw a turn of a witness. Those of one observer must be recorded in order, each begun after the one before
     /// had ended.
-    pub fn saw(&mut self, witness: u64, observer: &str, sight: Sight) {
-        let sights = self.sights.entry((witness, observer.to_owned())).or_default();
-        sights.push(sight);
+    pub fn saw(&mut self, witness: u64, observer: &str, observation: Observation) {
+        let observations = self.observations.entry((witness, observer.to_owned())).or_default();
+        observations.push(observation);
     }
 
     /// A ledger was read. Reads of one ledger must be recorded in order, each begun after the one before had ended.
@@ -86,8 +86,11 @@ impl History {
                 "a ledger is read by one reader"
             );
         }
-        for (of, sights) in other.sights {
-            assert!(self.sights.insert(of, sights).is_none(), "an observer is there once");
+        for (of, observations) in other.observations {
+            assert!(
+                self.observations.insert(of, observations).is_none(),
+                "an observer is there once"
+            );
         }
     }
 
@@ -101,15 +104,19 @@ impl History {
                 Known::InDoubt => counts.in_doubt += 1,
             }
         }
-        counts.sights = self.sights.values().map(|sights| sights.len() as u64).sum();
+        counts.observations = self
+            .observations
+            .values()
+            .map(|observations| observations.len() as u64)
+            .sum();
         counts
     }
 
     /// Observations that contradict a single activation of each witness at a time.
-    pub fn witness_violations(&self) -> Vec<String> {
+    pub fn observation_violations(&self) -> Vec<String> {
         let mut found = Vec::new();
-        for ((witness, observer), sights) in &self.sights {
-            for pair in sights.windows(2).filter(|pair| pair[0] >= pair[1]) {
+        for ((witness, observer), observations) in &self.observations {
+            for pair in observations.windows(2).filter(|pair| pair[0] >= pair[1]) {
                 found.push(format!(
                     "witness {witness}: {observer} saw {:?}, and {:?} after it",
                     pair[0], pair[1]
@@ -125,17 +132,17 @@ impl History {
         for ((of, sender), calls) in &self.calls {
             if *of == ledger {
                 let applied = log.get(sender).map_or(&[][..], Vec::as_slice);
-                let whose = format!("ledger {ledger}, sender {sender}");
+                let context = format!("ledger {ledger}, sender {sender}");
                 found.extend(
                     of_sender(calls, applied)
                         .into_iter()
-                        .map(|what| format!("{whose}: {what}")),
+                        .map(|violation| format!("{context}: {violation}")),
                 );
             }
         }
         for (sender, numbers) in log {
             if !self.calls.contains_key(&(ledger, *sender)) {
-                found.push(format!("ledger {ledger}, sender {sender}: nobody sent {numbers:?}"));
+                found.push(format!("ledger {ledger}, sender {sender}: {numbers:?} were never sent"));
             }
         }
         let reads = self.reads.get(&ledger).map_or(&[][..], Vec::as_slice);
@@ -158,7 +165,7 @@ fn known_by(error: &CallError) -> Known {
     match error {
         error if error.is_safe_to_retry() => Known::Refused,
         CallError::Unknown(_) | CallError::DeadlineExceeded | CallError::Cancelled => Known::InDoubt,
-        other => panic!("a fault of the cluster gives no {other:?}"),
+        other => panic!("no fault of the cluster causes {other:?}"),
     }
 }
 
@@ -179,7 +186,7 @@ fn of_sender(calls: &[(u64, Known)], applied: &[u64]) -> Vec<String> {
                     at + 1
                 ));
             }
-            (Known::Refused, Some(_)) => found.push(format!("{number} was said not to have run, but did")),
+            (Known::Refused, Some(_)) => found.push(format!("{number} was rejected, but ran")),
             _ => {}
         }
     }
@@ -214,7 +221,7 @@ mod tests {
         let found = history(calls).violations(LEDGER, &log(applied));
         let expected: Vec<String> = expected
             .iter()
-            .map(|what| format!("ledger {LEDGER}, sender {SENDER}: {what}"))
+            .map(|violation| format!("ledger {LEDGER}, sender {SENDER}: {violation}"))
             .collect();
         assert_eq!(found, expected);
     }
@@ -227,20 +234,20 @@ mod tests {
     ];
 
     #[test]
-    fn what_may_be_is_not_found() {
+    fn possible_histories_have_no_violations() {
         check(&GOOD, &[1, 4], &[]);
         check(&[(1, Known::InDoubt), (2, Known::Acknowledged(2))], &[1, 2], &[]);
         check(&[(1, Known::InDoubt)], &[], &[]);
     }
 
     #[test]
-    fn what_can_not_be_is_found() {
+    fn lost_doubled_and_reordered_numbers_are_violations() {
         check(&GOOD, &[1], &["4 was acknowledged and is lost"]);
         check(
             &GOOD,
             &[1, 2, 4],
             &[
-                "2 was said not to have run, but did",
+                "2 was rejected, but ran",
                 "4 was acknowledged as number 2 and is number 3",
             ],
         );
@@ -255,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_overtakes_another_is_found() {
+    fn a_message_that_overtakes_another_is_a_violation() {
         let mut history = History::default();
         history.sent_one_way(LEDGER, SENDER, 1, Ok(()));
         history.sent_one_way(LEDGER, SENDER, 2, Ok(()));
@@ -274,42 +281,44 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_whom_nobody_knows_is_found() {
+    fn numbers_of_an_unknown_sender_are_a_violation() {
         let found = History::default().violations(LEDGER, &log(&[1, 2]));
-        assert_eq!(found, ["ledger 7, sender 1: nobody sent [1, 2]"]);
+        assert_eq!(found, ["ledger 7, sender 1: [1, 2] were never sent"]);
     }
 
     #[test]
-    fn two_activations_at_a_time_are_found() {
+    fn two_activations_at_a_time_are_a_violation() {
         const EARLIER: u64 = 100;
         const LATER: u64 = 200;
         let found = |seen: &[(u64, u64)]| {
             let mut history = History::default();
             for (since_ns, turn) in seen.iter().copied() {
-                history.saw(7, "me", Sight { since_ns, turn });
+                history.saw(7, "me", Observation { since_ns, turn });
                 // Other observers and other witnesses are independent.
                 history.saw(
                     7,
                     "you",
-                    Sight {
+                    Observation {
                         since_ns: 500,
-                        turn: history.counts().sights,
+                        turn: history.counts().observations,
                     },
                 );
             }
-            history.witness_violations()
+            history.observation_violations()
         };
         assert_eq!(found(&[(EARLIER, 1), (EARLIER, 4), (LATER, 1)]), [""; 0]);
         assert_eq!(
             found(&[(EARLIER, 4), (LATER, 1), (EARLIER, 5)]),
-            ["witness 7: me saw Sight { since_ns: 200, turn: 1 }, and Sight { since_ns: 100, turn: 5 } after it"]
+            [
+                "witness 7: me saw Observation { since_ns: 200, turn: 1 }, and Observation { since_ns: 100, turn: 5 } after it"
+            ]
         );
         // Not the same turn twice, either.
         assert_eq!(found(&[(EARLIER, 4), (EARLIER, 4)]).len(), 1);
     }
 
     #[test]
-    fn a_read_that_goes_back_is_found() {
+    fn a_read_that_goes_back_is_a_violation() {
         let mut history = history(&[(1, Known::InDoubt), (2, Known::InDoubt)]);
         history.read(LEDGER, log(&[1]));
         history.read(LEDGER, log(&[1, 2]));

@@ -1,5 +1,4 @@
-//! Clusters of real processes for tests: an application whose actors notice when a call is lost, runs twice, or comes out
-//! of order.
+//! Clusters of real processes for tests: an application whose actors detect calls that are lost, run twice, or run out of order.
 
 mod actors;
 mod caller;
@@ -22,10 +21,10 @@ pub use gate::Gate;
 pub use history::{Counts, History, Known};
 pub use load::{LEDGERS, Load, await_service, log_of, violations};
 pub use probe::Probe;
-pub use reminder_actor::Bell;
-pub use seeded_rng::Dice;
+pub use reminder_actor::ReminderActor;
+pub use seeded_rng::SeededRng;
 pub use wait::{wait_for, wait_for_some};
-pub use witness::{Sight, Testimony, WITNESSES, Witness};
+pub use witness::{Observation, Testimony, WITNESSES, Witness};
 
 /// The application of the tests.
 pub fn app() -> elastin::App {
@@ -35,7 +34,7 @@ pub fn app() -> elastin::App {
         .actor::<Ledger>()
         .actor::<Feeder>()
         .actor::<Burner>()
-        .actor::<Bell>()
+        .actor::<ReminderActor>()
         .actor::<Probe>()
         .actor::<Witness>()
         .actor::<Gate>()

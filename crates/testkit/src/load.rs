@@ -7,23 +7,23 @@ use std::time::Duration;
 use elastin::Client;
 use tokio::task::JoinSet;
 
-use crate::{Dice, History, Ledger, Log, WITNESSES, Witness, wait_for_some};
+use crate::{History, Ledger, Log, SeededRng, WITNESSES, Witness, wait_for_some};
 
 /// The ledgers that are appended to, by their keys from 0.
 pub const LEDGERS: u64 = 8;
 /// Senders that await each reply, numbered from 0, and senders that do not, numbered after them.
 const SENDERS: u32 = 4;
 const HASTY_SENDERS: u32 = 2;
-/// How many numbers those tell a ledger before they wait for an answer from it.
+/// How many one-way appends a hasty sender makes before it awaits a reply.
 const TELLS: u32 = 3;
 /// The observer of witnesses, as histories name it.
-const LOOKER: &str = "the client";
+const OBSERVER: &str = "the client";
 /// Shorter than the faults last, so that callers continue meanwhile.
 const CALL_DEADLINE: Duration = Duration::from_secs(2);
 /// How long a caller whose call failed waits before the next one, to not add load during a fault.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Callers of a cluster, at work.
+/// Running callers of a cluster.
 pub struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
@@ -41,7 +41,7 @@ impl Load {
             callers.spawn(append(client.clone(), sender, tells, stop, answered));
         }
         callers.spawn(read(client.clone(), Arc::clone(&stop)));
-        callers.spawn(look(client.clone(), Arc::clone(&stop)));
+        callers.spawn(observe(client.clone(), Arc::clone(&stop)));
         Load {
             stop,
             answered,
@@ -57,12 +57,12 @@ impl Load {
     /// Ends the load and returns its history.
     ///
     /// # Panics
-    /// If a caller met an outcome that can't be.
+    /// If a caller met an impossible outcome.
     pub async fn end(mut self) -> History {
         self.stop.store(true, Ordering::Relaxed);
         let mut history = History::default();
         while let Some(caller) = self.callers.join_next().await {
-            history.merge(caller.expect("no caller met an outcome that can't be"));
+            history.merge(caller.expect("no caller met an impossible outcome"));
         }
         history
     }
@@ -71,11 +71,11 @@ impl Load {
 /// Appends numbers to ledgers until it is stopped: it tells the ledger some without waiting,
 /// so that a message which overtakes another is seen, and then calls it.
 async fn append(client: Client, sender: u32, tells: u32, stop: Arc<AtomicBool>, answered: Arc<AtomicU64>) -> History {
-    let mut dice = Dice::new(u64::from(sender));
+    let mut rng = SeededRng::new(u64::from(sender));
     let mut history = History::default();
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
-        let ledger = dice.below(LEDGERS as usize) as u64;
+        let ledger = rng.below(LEDGERS as usize) as u64;
         let actor = client.actor::<Ledger>(ledger);
         for _ in 0..tells {
             number += 1;
@@ -108,12 +108,12 @@ async fn read(client: Client, stop: Arc<AtomicBool>) -> History {
 }
 
 /// Observes witnesses, one after the other, until it is stopped.
-async fn look(client: Client, stop: Arc<AtomicBool>) -> History {
+async fn observe(client: Client, stop: Arc<AtomicBool>) -> History {
     let mut history = History::default();
     while !stop.load(Ordering::Relaxed) {
         for witness in 0..WITNESSES {
-            match client.actor::<Witness>(witness).look().deadline(CALL_DEADLINE).await {
-                Ok(sight) => history.saw(witness, LOOKER, sight),
+            match client.actor::<Witness>(witness).observe().deadline(CALL_DEADLINE).await {
+                Ok(observation) => history.saw(witness, OBSERVER, observation),
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -123,7 +123,7 @@ async fn look(client: Client, stop: Arc<AtomicBool>) -> History {
 
 /// All violations: of the observations, and of the ledgers against the recorded outcomes.
 pub async fn violations(history: &History, client: &Client) -> Vec<String> {
-    let mut found = history.witness_violations();
+    let mut found = history.observation_violations();
     for ledger in 0..LEDGERS {
         found.extend(history.violations(ledger, &log_of(client, ledger).await));
     }
@@ -133,19 +133,19 @@ pub async fn violations(history: &History, client: &Client) -> Vec<String> {
 /// Waits until every ledger is served.
 ///
 /// # Panics
-/// If that takes too long.
+/// If that times out.
 pub async fn await_service(client: &Client) {
     for ledger in 0..LEDGERS {
         log_of(client, ledger).await;
     }
 }
 
-/// A ledger's numbers. When everything is over, what was in doubt has been decided.
+/// A ledger's numbers. Read at the end, they decide the calls in doubt.
 ///
 /// # Panics
 /// If it can't be read for too long.
 pub async fn log_of(client: &Client, ledger: u64) -> Log {
     let actor = client.actor::<Ledger>(ledger);
-    let what = format!("ledger {ledger} to be readable");
-    wait_for_some(&what, async || actor.log().deadline(CALL_DEADLINE).await).await
+    let label = format!("ledger {ledger} to be readable");
+    wait_for_some(&label, async || actor.log().deadline(CALL_DEADLINE).await).await
 }

@@ -1,4 +1,4 @@
-//! The program whose processes are the servers of clusters in tests. `set-bells DIRECTORY COUNT` is a whole cluster of its
+//! The program whose processes are the servers of clusters in tests. `set-reminders DIRECTORY COUNT` is a whole cluster of its
 //! own, which a test kills. `call NAME ETCD CERTIFICATES` is a client, which calls until SIGTERM and then compares
 //! its outcomes with the contents of the actors.
 
@@ -6,17 +6,17 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use elastin::{Cluster, ClusterAddress};
-use elastin_testkit::{Bell, Load, app, await_service, violations};
+use elastin_testkit::{Load, ReminderActor, app, await_service, violations};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long after they were set the bells are due: long enough that the cluster is killed before.
+/// When the reminders are due: long enough after they are set that the cluster is killed before.
 const DUE_AFTER_MS: u64 = 2000;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
-        ["set-bells", directory, count] => set_bells(directory, count),
+        ["set-reminders", directory, count] => set_reminders(directory, count),
         ["call", name, etcd, certificates] => call(name, etcd, certificates),
         _ => return app().main(),
     };
@@ -31,11 +31,11 @@ fn main() -> ExitCode {
 
 /// Runs a cluster that sets reminders, prints that, and runs until it is killed.
 #[tokio::main(flavor = "current_thread")]
-async fn set_bells(directory: &str, count: &str) -> anyhow::Result<()> {
+async fn set_reminders(directory: &str, count: &str) -> anyhow::Result<()> {
     let cluster = app().embedded().data(directory).start().await?;
     let client = cluster.client().await?;
-    for bell in 0..count.parse()? {
-        let set = client.actor::<Bell>(bell).set("ring".into(), DUE_AFTER_MS).await;
+    for key in 0..count.parse()? {
+        let set = client.actor::<ReminderActor>(key).set("due".into(), DUE_AFTER_MS).await;
         set.map_err(|error| anyhow::anyhow!("{error:?}"))?;
     }
     std::io::stdout().write_all(b"set\n")?;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use elastin::prelude::*;
 
 /// Polling interval of a blocked probe.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Returns the context of its calls, and can block its thread.
 #[derive(Actor, Serialize, Deserialize, Default)]
@@ -14,19 +14,19 @@ pub struct Probe;
 
 #[handlers]
 impl Probe {
-    /// Logs that it was visited and lets the first of the others, if there are any, visit the rest. Returns the `traceparent` of
+    /// Logs its turn, and lets the first of the other probes relay to the rest. Returns the `traceparent` of
     /// each turn, its own first; nothing for turns without a trace.
-    async fn visit(&self, ctx: &Ctx, others: Vec<u64>) -> Result<Vec<Option<String>>, String> {
-        tracing::info!("visited");
-        let mut places = vec![ctx.trace().map(|trace| trace.to_string())];
+    async fn relay(&self, ctx: &Ctx, others: Vec<u64>) -> Result<Vec<Option<String>>, String> {
+        tracing::info!("relayed");
+        let mut traces = vec![ctx.trace().map(|trace| trace.to_string())];
         if let [next, rest @ ..] = &*others {
-            let visited = ctx.actor::<Probe>(*next).visit(rest.to_vec()).await;
-            places.extend(visited.map_err(|error| error.to_string())?);
+            let relayed = ctx.actor::<Probe>(*next).relay(rest.to_vec()).await;
+            traces.extend(relayed.map_err(|error| error.to_string())?);
         }
-        Ok(places)
+        Ok(traces)
     }
 
-    /// The time of day where it is, in milliseconds since 1970.
+    /// The wall clock of its server, in milliseconds since 1970.
     async fn wall_clock_ms(&self) -> u64 {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         since_1970.map_or(0, |time| time.as_millis() as u64)
@@ -35,7 +35,7 @@ impl Probe {
     /// Blocks its thread until there is a file of this name.
     fn hold_until(&mut self, file: String) {
         while !Path::new(&file).exists() {
-            std::thread::sleep(LOOK_AGAIN_AFTER);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An actor that sets reminders and keeps those that it has acted on.
+//! An actor that sets reminders and records those that it has acted on.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use elastin::prelude::*;
 /// Acts once on each reminder, however often it is delivered.
 #[derive(Actor, Serialize, Deserialize, Default)]
 #[actor(persist)]
-pub struct Bell {
-    rung: BTreeSet<Reminder>,
+pub struct ReminderActor {
+    fired: BTreeSet<Reminder>,
     delivered: u64,
 }
 
 #[handlers]
-impl Bell {
+impl ReminderActor {
     /// Sets a reminder.
     async fn set(&mut self, ctx: &Ctx, name: String, after_ms: u64) -> Result<Reminder, String> {
         let set = ctx.remind(&name, Duration::from_millis(after_ms)).await;
         set.map_err(|error| error.to_string())
     }
 
-    /// Sets a reminder that comes again and again.
+    /// Sets a repeated reminder.
     async fn repeat(&mut self, ctx: &Ctx, name: String, every_ms: u64) -> Result<Reminder, String> {
         let set = ctx.remind_every(&name, Duration::from_millis(every_ms)).await;
         set.map_err(|error| error.to_string())
@@ -33,14 +33,14 @@ impl Bell {
     }
 
     #[on(reminder)]
-    async fn ring(&mut self, reminder: Reminder) {
+    async fn fire(&mut self, reminder: Reminder) {
         self.delivered += 1;
-        self.rung.insert(reminder);
+        self.fired.insert(reminder);
     }
 
     /// Reminders that it has acted on.
-    async fn rung(&self) -> BTreeSet<Reminder> {
-        self.rung.clone()
+    async fn fired(&self) -> BTreeSet<Reminder> {
+        self.fired.clone()
     }
 
     /// Number of deliveries.

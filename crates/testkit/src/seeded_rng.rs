@@ -2,9 +2,9 @@
 
 /// A small generator (SplitMix64).
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -22,10 +22,10 @@ impl Dice {
         ((mixed ^ (mixed >> 31)) % bound as u64) as usize
     }
 
-    /// One of these.
+    /// A random element.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `from` is empty.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }

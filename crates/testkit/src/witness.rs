@@ -30,7 +30,7 @@ const THE_FILE: &str = "the file";
 
 /// Evidence of one turn of a witness. A turn of a later activation shows more, and so does a later turn of the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Sight {
+pub struct Observation {
     /// When the activation began, in nanoseconds on the machine's monotonic clock.
     pub since_ns: u64,
     /// The number of the turn within its activation, from 1.
@@ -40,7 +40,7 @@ pub struct Sight {
 /// Shows which activation of it runs. Its state is in memory only: moves carry it along, a crash ends it.
 #[derive(Actor, Serialize, Deserialize)]
 pub struct Witness {
-    sight: Sight,
+    observation: Observation,
     /// Whether this activation leaves traces by itself. A timer does not move along.
     #[serde(skip)]
     ticks: bool,
@@ -50,25 +50,28 @@ impl Default for Witness {
     fn default() -> Self {
         let now = clock_gettime(ClockId::Monotonic);
         let since_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-        let sight = Sight { since_ns, turn: 0 };
-        Self { sight, ticks: false }
+        let observation = Observation { since_ns, turn: 0 };
+        Self {
+            observation,
+            ticks: false,
+        }
     }
 }
 
 #[handlers]
 impl Witness {
     /// Shows which activation answers.
-    async fn look(&mut self) -> Sight {
+    async fn observe(&mut self) -> Observation {
         self.show()
     }
 
     /// The same, and leaves a trace of it in a file.
-    async fn testify(&mut self, ctx: &Ctx, file: String) -> Result<Sight, String> {
-        let sight = self.show();
-        let line = format!("{} {} {}\n", ctx.key(), sight.since_ns, sight.turn);
+    async fn testify(&mut self, ctx: &Ctx, file: String) -> Result<Observation, String> {
+        let observation = self.show();
+        let line = format!("{} {} {}\n", ctx.key(), observation.since_ns, observation.turn);
         let file = OpenOptions::new().append(true).create(true).open(file);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-        written.map(|()| sight).map_err(|error| error.to_string())
+        written.map(|()| observation).map_err(|error| error.to_string())
     }
 
     /// Leaves a trace after a while, if the activation is there for so long.
@@ -77,7 +80,7 @@ impl Witness {
     }
 
     /// Leaves a trace, and from then on others by itself, for as long as the activation is there.
-    async fn keep_testifying(&mut self, ctx: &Ctx, file: String) -> Result<Sight, String> {
+    async fn keep_testifying(&mut self, ctx: &Ctx, file: String) -> Result<Observation, String> {
         if !self.ticks {
             self.ticks = true;
             let me = ctx.me::<Witness>();
@@ -88,9 +91,9 @@ impl Witness {
 }
 
 impl Witness {
-    fn show(&mut self) -> Sight {
-        self.sight.turn += 1;
-        self.sight
+    fn show(&mut self) -> Observation {
+        self.observation.turn += 1;
+        self.observation
     }
 }
 
@@ -138,7 +141,7 @@ impl Testimony {
             let [witness, since_ns, turn] = numbers[..] else {
                 panic!("`{line}` is no trace");
             };
-            history.saw(witness, THE_FILE, Sight { since_ns, turn });
+            history.saw(witness, THE_FILE, Observation { since_ns, turn });
         }
     }
 

@@ -45,10 +45,7 @@ async fn an_undelivered_call_is_retried_until_its_deadline() {
     let wait_max = Duration::from_millis(300);
     let (error, spent) = refused(&client, 1000, wait_max).await;
     assert!(matches!(error, CallError::NotDelivered(_)), "{error:?}");
-    assert!(
-        spent > Duration::from_millis(50),
-        "it was tried again, but only for {spent:?}"
-    );
+    assert!(spent > Duration::from_millis(50), "it was retried for {spent:?} only");
 
     let mut calls = JoinSet::new();
     for ledger in 100..100 + LEDGERS {
@@ -90,7 +87,7 @@ async fn a_call_in_doubt_is_not_retried() {
         })
         .await;
     }
-    assert!(in_doubt > 0, "no call was on its way when a server was killed");
+    assert!(in_doubt > 0, "no call was in flight when a server was killed");
     for ledger in 0..LEDGERS {
         let log = client.actor::<Ledger>(ledger).log().deadline(CALL_DEADLINE).await;
         let numbers = log.unwrap().remove(&0).unwrap_or_default();
@@ -121,7 +118,7 @@ async fn alternating_lone_callers_get_all_their_outcomes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn policies_know_a_clients_calls_from_those_of_actors() {
+async fn policies_distinguish_calls_of_clients_and_actors() {
     const OF_CLIENT: u64 = 1;
     const OF_FEEDER: u64 = 2;
     let policy = "client.call(Journal(j).append).count > 5 => reserve(j, cpu);";
@@ -139,7 +136,7 @@ async fn policies_know_a_clients_calls_from_those_of_actors() {
         let decisions = cluster.decisions();
         decisions.iter().map(|decision| cluster.explain(decision)).collect()
     };
-    // Others may have to move out of the way of one that gets a server for itself.
+    // Other actors may move too, to make room for the reserved one.
     let is_reserved = |journal: u64| {
         let (moved, dedicated) = (
             format!("Journal/{journal} moved"),
@@ -149,7 +146,7 @@ async fn policies_know_a_clients_calls_from_those_of_actors() {
             decision.contains(&dedicated) || (decision.starts_with(&moved) && decision.contains("reserves it"))
         })
     };
-    // Both on one server, so that there is something to decide.
+    // Both on one server, so that the policy has to act.
     for journal in [OF_CLIENT, OF_FEEDER] {
         let journal = client.actor::<Journal>(journal);
         journal.log().deadline(CALL_DEADLINE).await.unwrap();

@@ -1,4 +1,4 @@
-//! A policy on real processes: servers come with the load and go with it, and no call notices.
+//! A policy on real processes: servers are added and removed with the load, and no call fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,10 +30,10 @@ async fn burn(client: Client, burner: u64, stop: Arc<AtomicBool>) -> u64 {
     calls
 }
 
-/// Waits for something; if it does not come, says what was decided instead.
-async fn wait_until(what: &str, cluster: &Embedded, there: impl Fn(&Embedded) -> bool) {
-    wait_for_some(what, async || {
-        if there(cluster) {
+/// Waits for a condition; on a timeout, shows the servers and the decisions.
+async fn wait_until(label: &str, cluster: &Embedded, holds: impl Fn(&Embedded) -> bool) {
+    wait_for_some(label, async || {
+        if holds(cluster) {
             return Ok(());
         }
         let decisions = cluster.decisions();
@@ -44,7 +44,7 @@ async fn wait_until(what: &str, cluster: &Embedded, there: impl Fn(&Embedded) ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_come_and_go_with_the_load() {
+async fn servers_are_added_and_removed_with_the_load() {
     let cluster = app()
         .embedded()
         .servers(1)
@@ -70,7 +70,7 @@ async fn servers_come_and_go_with_the_load() {
     stop.store(true, Ordering::Relaxed);
     let mut calls = 0;
     while let Some(burnt) = load.join_next().await {
-        calls += burnt.expect("no caller noticed anything");
+        calls += burnt.expect("no call failed");
     }
 
     wait_until("one server to be left", &cluster, |cluster| {
@@ -83,8 +83,8 @@ async fn servers_come_and_go_with_the_load() {
             .actor::<Burner>(burner)
             .burnt()
             .await
-            .expect("every actor is still there");
+            .expect("every actor answers");
     }
-    assert_eq!(burnt, calls, "volatile state survives the servers that went");
+    assert_eq!(burnt, calls, "volatile state survives the removal of servers");
     cluster.shutdown().await;
 }

@@ -35,7 +35,7 @@ async fn await_servers(cluster: &Cluster, names: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn actors_live_move_and_survive_a_drain() {
+async fn actors_survive_moves_and_drains() {
     let (mut elastin, cluster) = start(&["a", "b", "c"]).await;
     let client = cluster.client();
     for number in 1..=5 {
@@ -58,8 +58,8 @@ async fn actors_live_move_and_survive_a_drain() {
     assert!(moved >= 2, "it was on one of three servers");
     let nowhere = client.actor::<Journal>(1000).id().clone();
     assert_eq!(cluster.move_actor(&nowhere, "a").await, Err(AdminError::NotActive));
-    let nobody = cluster.move_actor(&actor, "nobody").await;
-    assert_eq!(nobody, Err(AdminError::NoSuchServer("nobody".into())));
+    let unknown = cluster.move_actor(&actor, "unknown").await;
+    assert_eq!(unknown, Err(AdminError::NoSuchServer("unknown".into())));
 
     // The volatile state of the journals survives, wherever they were.
     cluster.drain("a").await.unwrap();
@@ -91,13 +91,13 @@ async fn actors_live_move_and_survive_a_drain() {
 /// A server that is alone waits for a second for others.
 const LAST_ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Sends, and counts the rounds it has made.
+/// Appends to all journals until it is stopped, and counts the rounds.
 async fn append_until_stopped(client: Client, sender: u32, rounds: Arc<AtomicU64>, stop: Arc<AtomicBool>) {
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         round += 1;
         for key in 0..JOURNALS {
-            // Told first, so that a call which overtook it would be noticed.
+            // A one-way append first, so that a call which overtakes it is detected.
             let journal = client.actor::<Journal>(key);
             let sent = journal
                 .append(sender, 2 * round - 1)
@@ -112,7 +112,7 @@ async fn append_until_stopped(client: Client, sender: u32, rounds: Arc<AtomicU64
     }
 }
 
-/// Calls many journals, each so rarely that it has moved on without the caller knowing.
+/// Calls many journals, each so rarely that the caller's cached location is stale.
 async fn append_rarely(client: Client, stop: Arc<AtomicBool>) {
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -130,7 +130,7 @@ async fn append_rarely(client: Client, stop: Arc<AtomicBool>) {
 }
 
 const RARE_JOURNALS: std::ops::Range<u64> = 1000..1300;
-/// How long such a caller waits between two calls.
+/// The time between two calls of such a caller.
 const RARELY: Duration = Duration::from_millis(5);
 const JOURNALS: u64 = 20;
 const SENDERS: u32 = 4;
@@ -158,14 +158,17 @@ async fn check_versions(elastin: &EtcdElastin, cluster: &Cluster, new_servers: &
             true => (WIRE_VERSION_NEW, WIRE_VERSION_OLD),
             false => (WIRE_VERSION_OLD, WIRE_VERSION_NEW),
         };
-        let what = format!("{newcomer} to speak version {right} with {}", other.name);
-        wait_for(&what, || speaks(elastin, newcomer, other.node, right)).await;
-        assert!(!speaks(elastin, newcomer, other.node, wrong), "not only: {what}");
+        let label = format!("{newcomer} to speak version {right} with {}", other.name);
+        wait_for(&label, || speaks(elastin, newcomer, other.node, right)).await;
+        assert!(
+            !speaks(elastin, newcomer, other.node, wrong),
+            "version {wrong} too, not only {label}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rolling_upgrade_of_all_servers_under_load_loses_nothing_and_keeps_order() {
+async fn a_rolling_upgrade_under_load_loses_nothing_and_keeps_order() {
     let (mut elastin, cluster) = start(&["a", "b", "c"]).await;
     let stop = Arc::new(AtomicBool::new(false));
     let rounds = Arc::new(AtomicU64::new(0));
@@ -180,20 +183,20 @@ async fn a_rolling_upgrade_of_all_servers_under_load_loses_nothing_and_keeps_ord
     let newest = WIRE_VERSION_NEW.to_string();
     for (old, new) in [("a", "d"), ("b", "e"), ("c", "f")] {
         tokio::task::block_in_place(|| elastin.end_server(old));
-        // Of a later build, which speaks a newer version of the wire with its like and the old one with the others.
+        // A later build, which speaks the new wire version with its like and the old one with the others.
         elastin.add_server_with(new, &["--wire-newest", &newest]).unwrap();
         names.retain(|name| *name != old);
         names.push(new);
         await_servers(&cluster, &names).await;
         let enough = rounds.load(Ordering::Relaxed) + ROUNDS_BETWEEN;
-        wait_for("the senders to go on", || rounds.load(Ordering::Relaxed) >= enough).await;
+        wait_for("the senders to continue", || rounds.load(Ordering::Relaxed) >= enough).await;
         new_servers.push(new);
         check_versions(&elastin, &cluster, &new_servers).await;
     }
     stop.store(true, Ordering::Relaxed);
-    rare.await.expect("who calls rarely notices nothing either");
+    rare.await.expect("no rare call failed");
     while let Some(sender) = senders.join_next().await {
-        sender.expect("no sender noticed anything");
+        sender.expect("no call failed");
     }
     for key in 0..JOURNALS {
         let log = cluster

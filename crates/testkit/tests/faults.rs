@@ -9,15 +9,15 @@ use elastin::types::ActorId;
 use elastin::{Cluster, MoveError};
 use elastin_test_servers::{BackendError, Disk, EtcdCluster, Network, PostgresServer, skipped};
 use elastin_testkit::{
-    Bell, EtcdElastin, History, LEDGERS, Ledger, Load, Probe, SLOW_TURN_BEGAN, SLOW_TURN_ENDS, Testimony, WITNESSES,
-    Witness, app, await_service, violations, wait_for, wait_for_some,
+    EtcdElastin, History, LEDGERS, Ledger, Load, Probe, ReminderActor, SLOW_TURN_BEGAN, SLOW_TURN_ENDS, Testimony,
+    WITNESSES, Witness, app, await_service, violations, wait_for, wait_for_some,
 };
 
-/// Longer than a lease and the hold after it.
+/// Longer than a lease and the takeover delay after it.
 const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(7);
-/// The time after which a server that can't reach coordination has stopped for certain.
+/// The time after which a server without coordination has certainly stopped.
 const LEASE_AND_MARGIN: Duration = Duration::from_secs(3);
-/// Long enough to stop a server before, and shorter than it is stopped.
+/// Long enough to pause the server before, and shorter than its pause.
 const DUE_AFTER: Duration = Duration::from_secs(4);
 /// How long a call of these tests waits before it is retried.
 const CALL_DEADLINE: Duration = Duration::from_secs(2);
@@ -25,14 +25,14 @@ const CALL_DEADLINE: Duration = Duration::from_secs(2);
 const SLOW_SENDER: u32 = u32::MAX;
 /// Witnesses that the load does not observe.
 const UNWATCHED_WITNESSES: std::ops::Range<u64> = WITNESSES..WITNESSES + 4;
-/// How long servers can't reach each other: longer than a call waits.
+/// How long servers can't reach each other: longer than the deadline of a call.
 const CUT_TIME: Duration = Duration::from_secs(3);
 /// More appends than a full disk can have room for: each is a new version of a row.
 const APPENDS_MAX: u64 = 20_000;
 /// Room for an empty database, and for the load of a test until the disk is filled on purpose.
 const DISK_BYTES: u64 = 200 << 20;
 
-/// Three servers, of which `b` has more arguments.
+/// Three servers, of which `b` gets further arguments.
 async fn start(etcd_members: usize, of_b: &[&str]) -> (EtcdElastin, Cluster) {
     let program = env!("CARGO_BIN_EXE_testkit-server");
     let mut elastin = EtcdElastin::start(app(), program, etcd_members).expect("etcd and PostgreSQL start");
@@ -50,37 +50,37 @@ async fn await_servers(cluster: &Cluster, count: usize) {
 }
 
 /// Lets the load run for a while: a fault hits different moments by chance.
-async fn go_on(time: Duration) {
+async fn run_load(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
 /// Ends the load and returns its history.
-async fn end(what: &str, load: Load) -> History {
+async fn end(label: &str, load: Load) -> History {
     let history = load.end().await;
     let counts = history.counts();
-    eprintln!("{what}: {counts:?}");
+    eprintln!("{label}: {counts:?}");
     assert!(
-        counts.acknowledged > 100 && counts.sights > 100,
+        counts.acknowledged > 100 && counts.observations > 100,
         "the load was real: {counts:?}"
     );
     history
 }
 
-async fn end_and_check(what: &str, load: Load, testimony: Testimony, cluster: Cluster) {
-    let mut history = end(what, load).await;
+async fn end_and_check(label: &str, load: Load, testimony: Testimony, cluster: Cluster) {
+    let mut history = end(label, load).await;
     testimony.end(&mut history);
     let found = violations(&history, cluster.client()).await;
-    assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "{label}:\n{}", found.join("\n"));
     cluster.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_and_an_etcd_member_are_killed() {
+async fn killed_servers_and_etcd_members_lose_nothing() {
     let (mut elastin, cluster) = start(3, &[]).await;
     let load = Load::start(cluster.client());
     let testimony = Testimony::start(cluster.client()).unwrap();
     for (round, (old, new)) in [("a", "d"), ("b", "e"), ("c", "f")].into_iter().enumerate() {
-        go_on(Duration::from_millis(700)).await;
+        run_load(Duration::from_millis(700)).await;
         tokio::task::block_in_place(|| {
             elastin.kill_server(old);
             elastin.etcd.kill(round);
@@ -97,7 +97,7 @@ async fn servers_and_an_etcd_member_are_killed() {
 async fn move_to(cluster: &Cluster, actor: &ActorId, server: &str) {
     match cluster.move_actor(actor, server).await {
         Ok(()) | Err(AdminError::Move(MoveError::AlreadyThere)) => {}
-        Err(error) => panic!("{actor:?} does not go to {server}: {error}"),
+        Err(error) => panic!("moving {actor:?} to {server} failed: {error}"),
     }
 }
 
@@ -116,11 +116,11 @@ struct Stopped {
 }
 
 /// Stops a server for longer than its lease, under load and in the middle of a turn, and sends it more meanwhile, which it
-/// gets when it goes on; then kills the others, so that what the ledgers hold comes from the store.
-async fn stop_a_server(what: &str, more: &[&str]) -> Stopped {
+/// receives when it resumes. Then kills the others, so that the ledgers are loaded from the store.
+async fn stop_a_server(label: &str, more: &[&str]) -> Stopped {
     let (mut elastin, cluster) = start(1, more).await;
     let load = Load::start(cluster.client());
-    go_on(Duration::from_secs(1)).await;
+    run_load(Duration::from_secs(1)).await;
     await_service(cluster.client()).await;
     let ledger = cluster.client().actor::<Ledger>(0);
     move_to(&cluster, ledger.id(), "b").await;
@@ -132,7 +132,7 @@ async fn stop_a_server(what: &str, more: &[&str]) -> Stopped {
         elastin.words_of("b").contains(SLOW_TURN_BEGAN)
     })
     .await;
-    // No turn of theirs runs while the server is stopped: those that are seen later have begun later.
+    // The load does not call these witnesses, so none of their turns is running when the server is paused.
     let traces = Testimony::on_request().unwrap();
     let witnesses: Vec<_> = UNWATCHED_WITNESSES
         .map(|witness| cluster.client().actor::<Witness>(witness))
@@ -152,22 +152,22 @@ async fn stop_a_server(what: &str, more: &[&str]) -> Stopped {
             witness.testify(traces.file()).tell().await.unwrap();
         }
     }
-    go_on(LONGER_THAN_A_LEASE.saturating_sub(stopped_at.elapsed())).await;
+    run_load(LONGER_THAN_A_LEASE.saturating_sub(stopped_at.elapsed())).await;
     await_service(cluster.client()).await;
     for witness in &witnesses {
         testify(witness, &traces.file()).await;
     }
-    let mut history = end(what, load).await;
+    let mut history = end(label, load).await;
     elastin.server("b").resume();
-    // It finds out that it is dead; one that does not mind comes to the end of its turn.
-    wait_for("the stopped server to find out or to go on", || {
+    // It detects that its lease is lost, or with the planted bug completes its turn.
+    wait_for("the stopped server to end or to complete its turn", || {
         elastin.has_ended("b") || elastin.words_of("b").contains(SLOW_TURN_ENDS)
     })
     .await;
     if more.is_empty() {
         wait_for("the stopped server to end", || elastin.has_ended("b")).await;
     } else {
-        go_on(Duration::from_secs(2)).await;
+        run_load(Duration::from_secs(2)).await;
     }
     let ended = elastin.has_ended("b");
     let slow = slow.await.expect("the call ends");
@@ -190,20 +190,20 @@ async fn stop_a_server(what: &str, more: &[&str]) -> Stopped {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_is_stopped_for_longer_than_its_lease() {
+async fn a_server_stopped_for_longer_than_its_lease_ends() {
     let Stopped { found, ended } = stop_a_server("a stopped server", &[]).await;
     assert!(found.is_empty(), "{}", found.join("\n"));
-    assert!(ended, "it is dead to the cluster, and ends");
+    assert!(ended, "it has lost its lease");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_checker_finds_a_stopped_server_that_ignores_its_lease() {
     let Stopped { found, ended } = stop_a_server("a server that ignores its lease", &["--no-lease-fence"]).await;
     eprintln!("found: {} times, first: {:?}", found.len(), found.first());
-    assert!(!ended, "it does not mind that it is dead to the cluster");
+    assert!(!ended, "it ignores that its lease is lost");
     // The store refuses its writes: only its own turns show that it continues.
     let of_witnesses = found.iter().filter(|found| found.starts_with("witness")).count();
-    assert!(of_witnesses > 0, "its turns are not seen: {found:?}");
+    assert!(of_witnesses > 0, "its turns were not observed: {found:?}");
     assert_eq!(of_witnesses, found.len(), "{}", found.join("\n"));
 }
 
@@ -213,16 +213,16 @@ async fn the_checker_finds_a_stopped_server_without_fences() {
     let Stopped { found, .. } = stop_a_server("a stopped server without fences", &unfenced).await;
     eprintln!("found: {} times, first: {:?}", found.len(), found.first());
     let of_ledgers = found.iter().filter(|found| found.starts_with("ledger")).count();
-    assert!(of_ledgers > 0, "what it overwrote is not seen: {found:?}");
+    assert!(of_ledgers > 0, "its overwrites were not observed: {found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_is_restarted_and_etcd_loses_its_quorum() {
+async fn restarts_of_postgres_and_a_lost_etcd_quorum_lose_nothing() {
     let (mut elastin, cluster) = start(3, &[]).await;
     let load = Load::start(cluster.client());
     let testimony = Testimony::start(cluster.client()).unwrap();
     for _ in 0..2 {
-        go_on(Duration::from_millis(500)).await;
+        run_load(Duration::from_millis(500)).await;
         tokio::task::block_in_place(|| elastin.postgres.restart().unwrap());
         await_service(cluster.client()).await;
     }
@@ -232,19 +232,19 @@ async fn postgres_is_restarted_and_etcd_loses_its_quorum() {
     });
     // No server can exclude a takeover: nothing is acknowledged, and no turn runs, not even one that no caller
     // waits for.
-    go_on(LEASE_AND_MARGIN).await;
+    run_load(LEASE_AND_MARGIN).await;
     let before = (load.answered(), testimony.count());
-    go_on(LONGER_THAN_A_LEASE).await;
+    run_load(LONGER_THAN_A_LEASE).await;
     assert_eq!(
         (load.answered(), testimony.count()),
         before,
-        "nothing goes on without leases"
+        "nothing runs without leases"
     );
     tokio::task::block_in_place(|| {
         elastin.etcd.restart(0).unwrap();
         elastin.etcd.restart(1).unwrap();
     });
-    wait_for("calls and turns to go on", || {
+    wait_for("calls and turns to resume", || {
         load.answered() > before.0 && testimony.count() > before.1
     })
     .await;
@@ -252,19 +252,17 @@ async fn postgres_is_restarted_and_etcd_loses_its_quorum() {
     assert_eq!(
         cluster.server_names().len(),
         3,
-        "nobody was taken for dead while nobody could tell"
+        "no server was evicted without a quorum"
     );
     end_and_check("restarts of PostgreSQL and no quorum", load, testimony, cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_network_between_servers_is_cut() {
+async fn a_cut_network_between_servers_loses_nothing() {
     let mut network = match Network::create() {
         Ok(network) => network,
         Err(error) => {
-            skipped(&format!(
-                "the network is not cut, because this user may not make one: {error}"
-            ));
+            skipped(&format!("no network to cut: this user may not create one: {error}"));
             return;
         }
     };
@@ -278,27 +276,27 @@ async fn the_network_between_servers_is_cut() {
     await_servers(&cluster, 3).await;
     let load = Load::start(cluster.client());
     let testimony = Testimony::start(cluster.client()).unwrap();
-    go_on(Duration::from_secs(1)).await;
+    run_load(Duration::from_secs(1)).await;
 
-    // Two servers can't reach each other, while everybody else reaches both.
+    // Two servers can't reach each other, while all other members reach both.
     network.cut("a", "b").unwrap();
-    go_on(CUT_TIME).await;
+    run_load(CUT_TIME).await;
     network.mend("a", "b").unwrap();
     // Packets of one direction are dropped silently.
     network.lose("a", "b", 100).unwrap();
-    go_on(CUT_TIME).await;
+    run_load(CUT_TIME).await;
     network.lose_nothing().unwrap();
     await_service(cluster.client()).await;
-    // A part of everything between servers gets lost.
+    // A part of the packets between servers is lost.
     for (from, to) in [("a", "b"), ("b", "a"), ("a", "c"), ("c", "a"), ("b", "c"), ("c", "b")] {
         network.lose(from, to, 20).unwrap();
     }
-    go_on(CUT_TIME).await;
+    run_load(CUT_TIME).await;
     network.lose_nothing().unwrap();
     await_service(cluster.client()).await;
-    assert_eq!(cluster.server_names().len(), 3, "all have been there all the time");
+    assert_eq!(cluster.server_names().len(), 3, "no server was evicted");
 
-    // A server reaches everybody but coordination, and everybody reaches it: it must stop by itself before its lease is over.
+    // A server reaches all members but not coordination: it must stop by itself before its lease expires.
     let witness = cluster.client().actor::<Witness>(0);
     testify(&witness, &testimony.file()).await;
     move_to(&cluster, witness.id(), "c").await;
@@ -309,23 +307,21 @@ async fn the_network_between_servers_is_cut() {
     network.lose_nothing().unwrap();
     wait_for("the server without a lease to end", || elastin.has_ended("c")).await;
 
-    // A server reaches nobody, for longer than its lease.
+    // A server is isolated for longer than its lease.
     network.isolate("b", true).unwrap();
     await_servers(&cluster, 1).await;
     await_service(cluster.client()).await;
     network.isolate("b", false).unwrap();
-    wait_for("the server that was alone to end", || elastin.has_ended("b")).await;
+    wait_for("the isolated server to end", || elastin.has_ended("b")).await;
     end_and_check("a network that was cut", load, testimony, cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_disk_of_the_store_is_full_for_a_while() {
+async fn a_full_disk_of_the_store_loses_nothing() {
     let disk = match Disk::create(DISK_BYTES) {
         Ok(disk) => disk,
         Err(error) => {
-            skipped(&format!(
-                "no disk is filled, because this user may not make one: {error}"
-            ));
+            skipped(&format!("no disk to fill: this user may not create one: {error}"));
             return;
         }
     };
@@ -340,11 +336,11 @@ async fn the_disk_of_the_store_is_full_for_a_while() {
     await_servers(&cluster, 2).await;
     let load = Load::start(cluster.client());
     let testimony = Testimony::start(cluster.client()).unwrap();
-    go_on(Duration::from_secs(1)).await;
+    run_load(Duration::from_secs(1)).await;
     disk.fill().unwrap();
     // Unsaved appends are not acknowledged, and reads return saved ones only.
     wait_until_nothing_is_saved(&cluster).await;
-    go_on(Duration::from_secs(1)).await;
+    run_load(Duration::from_secs(1)).await;
     disk.free().unwrap();
     await_service(cluster.client()).await;
     assert_eq!(cluster.server_names().len(), 2, "no server was lost with the disk");
@@ -360,11 +356,11 @@ async fn wait_until_nothing_is_saved(cluster: &Cluster) {
             return;
         }
     }
-    panic!("the disk is full, and everything is saved all the same");
+    panic!("every append was saved although the disk is full");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_whose_clocks_are_an_hour_off_work_like_others() {
+async fn servers_with_wrong_wall_clocks_work() {
     let program = env!("CARGO_BIN_EXE_testkit-server");
     let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
     elastin.add_server("a").unwrap();
@@ -385,29 +381,30 @@ async fn servers_whose_clocks_are_an_hour_off_work_like_others() {
         let is = seconds_ahead_on(&cluster, server).await;
         assert!((is - seconds_ahead).abs() < 60, "the clock of {server} is {is} s ahead");
     }
-    go_on(LONGER_THAN_A_LEASE).await;
-    assert_eq!(cluster.server_names().len(), 3, "nobody was taken for dead");
-    // The one whose clock is right dies: the others take over as fast as any.
+    run_load(LONGER_THAN_A_LEASE).await;
+    assert_eq!(cluster.server_names().len(), 3, "no server was evicted");
+    // The server with the right clock dies, and the others take over.
     elastin.kill_server("a");
     await_servers(&cluster, 2).await;
     await_service(cluster.client()).await;
     tokio::task::block_in_place(|| elastin.end_server("b"));
     await_service(cluster.client()).await;
-    // The one that is left sets reminders and keeps them by the same clock, right or wrong.
-    let bell = cluster.client().actor::<Bell>(1);
+    // The remaining server sets and fires reminders by the same wrong clock.
+    let actor = cluster.client().actor::<ReminderActor>(1);
     let set = wait_for_some("a reminder to be set", async || {
-        bell.set("ring".into(), 300).deadline(CALL_DEADLINE).await
+        actor.set("due".into(), 300).deadline(CALL_DEADLINE).await
     });
     let set = set.await;
     wait_for_some("the reminder", async || {
-        let rung = bell
-            .rung()
+        let fired = actor
+            .fired()
             .deadline(CALL_DEADLINE)
             .await
             .map_err(|error| error.to_string())?;
-        rung.contains(&set)
+        fired
+            .contains(&set)
             .then_some(())
-            .ok_or_else(|| format!("{set:?} is not in {rung:?}"))
+            .ok_or_else(|| format!("{set:?} is not in {fired:?}"))
     })
     .await;
     let behind_ms = unix_ms() - set.due_ms as i64;
@@ -423,7 +420,7 @@ fn unix_ms() -> i64 {
     since_1970.expect("it is later than 1970").as_millis() as i64
 }
 
-/// By how many seconds the clock of a server is ahead, as an actor there has it.
+/// By how many seconds the wall clock of a server is ahead, as an actor on it reads it.
 async fn seconds_ahead_on(cluster: &Cluster, server: &str) -> i64 {
     let probe = cluster.client().actor::<Probe>(0);
     let clock = async || probe.wall_clock_ms().deadline(CALL_DEADLINE).await;

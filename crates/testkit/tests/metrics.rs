@@ -1,4 +1,4 @@
-//! Metrics of a real cluster, read as Prometheus does.
+//! Metrics of a real cluster, scraped as Prometheus does.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use elastin_testkit::{Ledger, Probe, app, wait_for_some};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How many messages the mailbox of an actor takes.
+/// The capacity of an actor's mailbox.
 const MAILBOX_MAX: usize = 1024;
 
 /// Two ports that follow each other, and are free.
@@ -46,8 +46,8 @@ fn value(text: &str, name: &str) -> f64 {
 }
 
 /// Reads a process's metrics until they are as expected. A server serves them a moment after it has joined.
-async fn read_until(what: &str, address: SocketAddr, expected: impl Fn(&str) -> bool) -> String {
-    wait_for_some(what, async || match read(address).await {
+async fn read_until(label: &str, address: SocketAddr, expected: impl Fn(&str) -> bool) -> String {
+    wait_for_some(label, async || match read(address).await {
         Ok(text) if expected(&text) => Ok(text),
         Ok(text) => Err(text),
         Err(error) => Err(error.to_string()),
@@ -55,7 +55,7 @@ async fn read_until(what: &str, address: SocketAddr, expected: impl Fn(&str) -> 
     .await
 }
 
-/// A cluster of one server; where the metrics of its supervisor and of its server are.
+/// A cluster of one server, with the metrics addresses of its supervisor and of the server.
 async fn start() -> (Embedded, SocketAddr, SocketAddr) {
     let supervisor = free_ports();
     let cluster = app()
@@ -91,9 +91,9 @@ async fn a_cluster_exports_its_metrics() {
     assert_eq!(value(&text, "elastin_panics_total"), 0.0);
     assert!(value(&text, "elastin_capacity{resource=\"cpu\"}") >= 100.0);
     assert!(value(&text, "elastin_used{resource=\"mem\"}") > 1e6);
-    // Each call came in a frame, and its reply left in one.
+    // Each call was received in a frame, and its reply sent in one.
     for stage in ["receive", "send"] {
-        let of_stage = |what: &str| value(&text, &format!("elastin_{stage}_{what}_total"));
+        let of_stage = |unit: &str| value(&text, &format!("elastin_{stage}_{unit}_total"));
         assert!(of_stage("frames") >= 50.0 && of_stage("bytes") >= 50.0 * 10.0, "{text}");
         assert!(of_stage("batches") >= 1.0 && of_stage("seconds") > 0.0, "{text}");
     }
@@ -121,13 +121,13 @@ async fn tells_to_a_full_mailbox_of_another_process_are_counted() {
     let end = files.path().join("end");
     let probe = client.actor::<Probe>(1);
     probe.hold_until(end.display().to_string()).tell().await.unwrap();
-    // More than the mailbox takes. The sender can't know, because the mailbox is elsewhere.
+    // More than the mailbox holds. Tells to another process succeed anyway, because its mailbox is not known here.
     for _ in 0..MAILBOX_MAX + 500 {
-        probe.visit(vec![]).tell().await.unwrap();
+        probe.relay(vec![]).tell().await.unwrap();
     }
     let overloads = "elastin_overloads_total{by=\"actor\"}";
     let counted = |text: &str| value(text, overloads) >= 499.0;
-    read_until("the tells that were turned away", server, counted).await;
+    read_until("the rejected tells to be counted", server, counted).await;
     std::fs::write(end, "").unwrap();
     cluster.shutdown().await;
 }

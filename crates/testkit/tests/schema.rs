@@ -6,7 +6,7 @@ use elastin::types::Schema;
 use elastin_testkit::app;
 
 #[test]
-fn the_program_prints_its_schema_as_a_file_that_can_be_read_again() {
+fn the_printed_schema_can_be_read_back() {
     let program = env!("CARGO_BIN_EXE_testkit-server");
     let printed = Command::new(program).arg("schema").output().expect("the program runs");
     assert!(printed.status.success());
@@ -15,7 +15,7 @@ fn the_program_prints_its_schema_as_a_file_that_can_be_read_again() {
     let feed = schema
         .actor("Feeder")
         .and_then(|feeder| feeder.function("feed"))
-        .expect("it is there");
+        .expect("the schema has the function");
     let parameters: Vec<_> = feed
         .parameters
         .iter()

@@ -11,14 +11,14 @@ use elastin_testkit::{EtcdElastin, LEDGERS, Ledger, app, wait_for};
 
 const CLIENT: &str = "sleeper";
 /// Polling interval.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
-/// No machine is so slow.
+/// Far longer than the test takes on a slow machine.
 const WAIT_MAX: Duration = Duration::from_secs(90);
 
-async fn within(what: &str, event: impl Future<Output = ()>) {
-    let came = tokio::time::timeout(WAIT_MAX, event).await;
-    assert!(came.is_ok(), "waited in vain for {what}");
+async fn within(label: &str, event: impl Future<Output = ()>) {
+    let result = tokio::time::timeout(WAIT_MAX, event).await;
+    assert!(result.is_ok(), "timed out waiting for {label}");
 }
 
 async fn start() -> (EtcdElastin, Cluster) {
@@ -33,7 +33,7 @@ async fn start() -> (EtcdElastin, Cluster) {
     (elastin, cluster)
 }
 
-/// Waits until the client is no member, as etcd has it.
+/// Waits until etcd has removed the client's member record.
 async fn await_end_of_lease(elastin: &EtcdElastin) {
     let config = EtcdConfig {
         endpoints: elastin.etcd.endpoints(),
@@ -46,7 +46,7 @@ async fn await_end_of_lease(elastin: &EtcdElastin) {
         let record = etcd.call(CoordinationRequest::Get { key: key.clone() }).await;
         match record.expect("etcd is there") {
             CoordinationReply::Got { entry: None, .. } => return,
-            _ => tokio::time::sleep(LOOK_AGAIN_AFTER).await,
+            _ => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -61,12 +61,12 @@ async fn numbers(client: &Client) -> usize {
     count
 }
 
-/// Waits until the client has called successfully again and again.
+/// Waits until further calls of the client have succeeded.
 async fn await_calls(client: &Client) {
     const CALLS: usize = 200;
     let enough = numbers(client).await + CALLS;
     while numbers(client).await < enough {
-        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -79,7 +79,7 @@ async fn a_client_stopped_for_longer_than_its_lease_continues() {
         sleeper.pause();
         within("the end of its lease", await_end_of_lease(&elastin)).await;
         sleeper.resume();
-        wait_for("the client to join again", || {
+        wait_for("the client to rejoin", || {
             let words = elastin.words_of(CLIENT);
             words.matches("this client has rejoined its cluster").count() >= times
         })

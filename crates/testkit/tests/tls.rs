@@ -1,4 +1,4 @@
-//! Clusters over etcd and PostgreSQL whose members know each other by certificates, and whose stores speak TLS.
+//! Clusters over etcd and PostgreSQL whose members authenticate with certificates, and whose stores use TLS.
 
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ async fn a_certificate_of_another_authority_is_refused() {
     elastin.add_server("a").unwrap();
     let cluster = elastin.connect().await.expect("there is a server to connect to");
     let caller = Caller::start(cluster.client().clone());
-    caller.goes_on().await;
+    caller.await_round().await;
 
-    // Another cluster of the same name, so that nothing but the authority tells them apart.
+    // An authority for the same cluster name, so that only its key differs.
     let theirs = Authority::create(app().cluster_name()).unwrap();
     let directory = tempfile::tempdir().unwrap();
     theirs.issue("untrusted", true, directory.path()).unwrap();
     elastin.add_untrusted_server("untrusted", directory.path()).unwrap();
-    wait_for("the untrusted to end", || elastin.has_ended("untrusted")).await;
+    wait_for("the untrusted server to end", || elastin.has_ended("untrusted")).await;
     let refused =
         "the servers of this cluster would reject this process: they authenticate with certificates of the authority ";
     let words = elastin.words_of("untrusted");

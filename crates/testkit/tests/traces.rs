@@ -7,7 +7,7 @@ use elastin_testkit::{EtcdElastin, Probe, app, wait_for};
 
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
-/// A span, as a server has written it.
+/// A span, as a server has logged it.
 #[derive(Debug, PartialEq, Eq, Hash, Clone)]
 struct Span {
     trace: String,
@@ -16,12 +16,12 @@ struct Span {
     actor: String,
 }
 
-/// The spans in which a server has written that a probe was visited. Visits without a trace are in none.
+/// The spans of the probe turns that a server has logged. Turns without a trace have none.
 fn spans_in(words: &str) -> Vec<Span> {
-    let visits = words
+    let turns = words
         .lines()
-        .filter(|line| line.ends_with("visited") && line.contains("turn{"));
-    visits.map(span_in).collect()
+        .filter(|line| line.ends_with("relayed") && line.contains("turn{"));
+    turns.map(span_in).collect()
 }
 
 fn span_in(line: &str) -> Span {
@@ -41,7 +41,7 @@ fn span_in(line: &str) -> Span {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trace_goes_through_the_servers_that_its_calls_go_through() {
+async fn a_trace_follows_calls_across_servers() {
     let program = env!("CARGO_BIN_EXE_testkit-server");
     let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
     elastin.log("elastin_testkit=info,elastin::turn=info");
@@ -53,8 +53,8 @@ async fn a_trace_goes_through_the_servers_that_its_calls_go_through() {
     let client = cluster.client();
     for (probe, server) in [(1, "a"), (2, "b"), (3, "a")] {
         let probe = client.actor::<Probe>(probe);
-        let places = probe.visit(vec![]).deadline(CALL_DEADLINE).await.unwrap();
-        assert_eq!(places, [None], "a call without a trace stays one");
+        let traces = probe.relay(vec![]).deadline(CALL_DEADLINE).await.unwrap();
+        assert_eq!(traces, [None], "a call without a trace starts none");
         match cluster.move_actor(probe.id(), server).await {
             Ok(()) => {}
             Err(error) => assert_eq!(error.to_string(), "the actor is already there"),
@@ -65,24 +65,24 @@ async fn a_trace_goes_through_the_servers_that_its_calls_go_through() {
         .parse()
         .unwrap();
     let first = client.actor::<Probe>(1);
-    let visit = first.visit(vec![2, 3]).with_trace(root);
-    let places = visit.deadline(CALL_DEADLINE).await.unwrap();
-    let places: Vec<TraceContext> = places
+    let call = first.relay(vec![2, 3]).with_trace(root);
+    let traces = call.deadline(CALL_DEADLINE).await.unwrap();
+    let traces: Vec<TraceContext> = traces
         .into_iter()
-        .map(|place| place.expect("the trace was lost").parse().expect("a traceparent"))
+        .map(|trace| trace.expect("the trace was lost").parse().expect("a traceparent"))
         .collect();
-    assert_eq!(places.len(), 3);
+    assert_eq!(traces.len(), 3);
 
     // The expected log of each server: its own turns, each below the turn that called it.
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let above = [root, places[0], places[1]];
+    let parents = [root, traces[0], traces[1]];
     let expected: Vec<Span> = [1, 2, 3]
         .iter()
-        .zip(above.iter().zip(&places))
-        .map(|(probe, (above, place))| Span {
+        .zip(parents.iter().zip(&traces))
+        .map(|(probe, (parent, trace))| Span {
             trace: "4bf92f3577b34da6a3ce929d0e0e4736".into(),
-            span: hex(&place.span_id),
-            parent: hex(&above.span_id),
+            span: hex(&trace.span_id),
+            parent: hex(&parent.span_id),
             actor: format!("Probe/{probe}"),
         })
         .collect();

@@ -26,12 +26,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// No machine is so slow.
+/// Far longer than the tests take on a slow machine.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Where the server listens: no other process uses this loopback address, so a free port stays free.
 const HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// A node that does not exist.
-const NOBODY: u64 = u64::MAX;
+const NO_NODE: u64 = u64::MAX;
 /// The frame classes of these tests.
 const HANDSHAKE: u8 = 0;
 const PROTOCOL: u8 = 1;
@@ -59,7 +59,7 @@ impl Served {
         let arguments = ["node", "--listen", &listen, "--advertise", &advertise];
         let cluster = builder.node_arguments(arguments).start().await.unwrap();
         let caller = Caller::start(cluster.client().await.unwrap());
-        caller.goes_on().await;
+        caller.await_round().await;
         Served {
             cluster,
             proxy,
@@ -69,16 +69,16 @@ impl Served {
         }
     }
 
-    /// Waits until the server has logged something.
-    async fn logs(&self, words: &str) {
+    /// Waits until the server has logged this text.
+    async fn logs(&self, text: &str) {
         let log = self.files.path().join("log");
-        wait_for(words, || fs::read_to_string(&log).is_ok_and(|log| log.contains(words))).await;
+        wait_for(text, || fs::read_to_string(&log).is_ok_and(|log| log.contains(text))).await;
     }
 
     /// The server's answer to these bytes, until it closes the connection.
-    async fn answers(&self, words: &[u8]) -> Vec<u8> {
+    async fn answers(&self, bytes: &[u8]) -> Vec<u8> {
         let untrusted = TcpStream::connect(self.server).await.unwrap();
-        end_with(untrusted, words).await
+        end_with(untrusted, bytes).await
     }
 
     /// A greeting to the server.
@@ -101,7 +101,7 @@ impl Served {
         within(stream.read_exact(&mut length)).await.unwrap();
         let mut answer = vec![0; u32::from_le_bytes(length) as usize];
         within(stream.read_exact(&mut answer)).await.unwrap();
-        // It is a welcome, of this version, with a nonce and a proof.
+        // A welcome, with a version, a nonce and a proof.
         let (welcome, _, theirs, _): (u8, u16, Nonce, Option<Proof>) = postcard::from_bytes(&answer[1..]).unwrap();
         assert_eq!(welcome, 0);
         let proof = secret.prove(Side::Dialler, &greeting.subject(), &greeting.nonce, &theirs);
@@ -112,7 +112,7 @@ impl Served {
     /// Ends everything: all calls succeeded, and no connection broke.
     async fn end(self, connections: usize) {
         self.caller.end().await;
-        assert_eq!(self.proxy.recorded().len(), connections, "a connection was made again");
+        assert_eq!(self.proxy.recorded().len(), connections, "a connection was reopened");
         self.cluster.shutdown().await;
     }
 }
@@ -138,13 +138,13 @@ struct Greeting {
 impl Greeting {
     fn frame(&self) -> Vec<u8> {
         let magic = *b"ELASTIN\0";
-        let hello = (magic, self.versions, &self.cluster, NOBODY, self.to, self.nonce);
+        let hello = (magic, self.versions, &self.cluster, NO_NODE, self.to, self.nonce);
         frame(HANDSHAKE, &encoded(&hello))
     }
 
     /// The subject of a proof.
     fn subject(&self) -> Vec<u8> {
-        encoded(&(self.versions, &self.cluster, NOBODY, self.to))
+        encoded(&(self.versions, &self.cluster, NO_NODE, self.to))
     }
 }
 
@@ -158,14 +158,16 @@ fn frame(class: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 async fn within<T>(event: impl Future<Output = T>) -> T {
-    tokio::time::timeout(WAIT_MAX, event).await.expect("it comes in time")
+    tokio::time::timeout(WAIT_MAX, event)
+        .await
+        .expect("it completes in time")
 }
 
 /// Sends these bytes and returns the answer until the connection is closed.
-async fn end_with(mut stream: TcpStream, words: &[u8]) -> Vec<u8> {
+async fn end_with(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     let mut received = Vec::new();
-    // A reset is as good an end as a close, whenever it comes.
-    if stream.write_all(words).await.is_ok() {
+    // A reset at any time counts as a close.
+    if stream.write_all(bytes).await.is_ok() {
         let _ = stream.shutdown().await;
         let _ = within(stream.read_to_end(&mut received)).await;
     }
@@ -188,7 +190,7 @@ async fn an_invalid_greeting_is_refused() {
     let greeting = served.greeting(WIRE_VERSIONS, &name).frame();
     assert_eq!(served.answers(&greeting[..greeting.len() - 1]).await, b"");
     served.logs("the connection failed: early eof").await;
-    served.caller.goes_on().await;
+    served.caller.await_round().await;
 
     // Peers that could be nodes get the reason of the refusal.
     let newer = served.greeting((90, 91), &name).frame();
@@ -213,8 +215,8 @@ async fn a_replayed_join_is_refused() {
         let served = Served::start(encrypted).await;
         let received = served.proxy.recorded();
         // All frames of the members so far, including calls, which must not run again.
-        for words in &received {
-            served.answers(words).await;
+        for bytes in &received {
+            served.answers(bytes).await;
         }
         served.logs(refusal).await;
         served.end(received.len()).await;
@@ -231,9 +233,9 @@ async fn a_member_that_sends_malformed_frames_is_disconnected() {
     served.logs("a frame of 4294967295 bytes is larger than").await;
     end_with(served.greeted().await, &frame(99, b"")).await;
     served.logs("a frame of unknown class 99").await;
-    served.caller.goes_on().await;
+    served.caller.await_round().await;
 
-    // This one ends by itself, in the middle of a frame.
+    // This peer disconnects in the middle of a frame.
     let truncated = frame(PROTOCOL, &[0; 100]);
     end_with(served.greeted().await, &truncated[..50]).await;
     end_with(served.greeted().await, &frame(PROTOCOL, &[0xff; 100])).await;
@@ -241,36 +243,36 @@ async fn a_member_that_sends_malformed_frames_is_disconnected() {
     served.end(connections).await;
 }
 
-/// An activation that never was.
+/// The epoch of an activation that does not exist.
 const NEVER: ActivationEpoch = ActivationEpoch {
     slot: SlotEpoch(u32::MAX),
     counter: u32::MAX,
 };
 
-fn nobodys_actor() -> ActorId {
-    ActorId::new(ActorType::of("Nonsense"), 1)
+fn unknown_actor() -> ActorId {
+    ActorId::new(ActorType::of("Unknown"), 1)
 }
 
 fn call(origin: NodeId) -> CallId {
     CallId { origin, sequence: 1 }
 }
 
-/// A call to an actor of a type that there is not.
+/// A call to an actor of an unknown type.
 fn message(origin: NodeId) -> Arc<Message> {
     Arc::new(Message {
-        target: nobodys_actor(),
+        target: unknown_actor(),
         header: Header::of_call(call(origin), Sender::Client(origin)),
-        method: Method::of("malformed"),
+        method: Method::of("unknown"),
         body: bytes::Bytes::from_static(&[0xff; 100]),
     })
 }
 
-/// Frames that decode but mean nothing, from a peer that is no server.
-fn malformed(server: NodeId) -> Vec<Body> {
-    let (actor, epoch) = (nobodys_actor(), NEVER);
+/// Well-formed frames that a client may not send, or that refer to unknown actors and calls.
+fn unexpected_bodies(server: NodeId) -> Vec<Body> {
+    let (actor, epoch) = (unknown_actor(), NEVER);
     let step = |step: MoveStep| {
         Body::Move(MoveBody {
-            actor: nobodys_actor(),
+            actor: unknown_actor(),
             epoch,
             attempt: u32::MAX,
             step,
@@ -279,7 +281,7 @@ fn malformed(server: NodeId) -> Vec<Body> {
     let slots: Vec<(Slot, SlotEpoch)> = Slot::all().map(|slot| (slot, NEVER.slot)).collect();
     let entries = vec![Entry {
         actor: actor.clone(),
-        node: NodeId(NOBODY),
+        node: NodeId(NO_NODE),
         epoch,
         attempts_void: u32::MAX,
     }];
@@ -306,7 +308,7 @@ fn malformed(server: NodeId) -> Vec<Body> {
         step(MoveStep::Settled),
         Body::Leaving,
         Body::Parted,
-        // A reply to a call that the server never made, and a call in the name of another.
+        // A reply to a call that the server never made, and calls with a forged origin.
         Body::Reply {
             call: call(server),
             outcome: Ok(bytes::Bytes::new()),
@@ -321,26 +323,26 @@ fn malformed(server: NodeId) -> Vec<Body> {
         },
         // A permitted frame: a call to an actor that does not exist.
         Body::Message {
-            message: message(NodeId(NOBODY)),
+            message: message(NodeId(NO_NODE)),
             epoch: Some(epoch),
         },
         Body::Message {
-            message: message(NodeId(NOBODY)),
+            message: message(NodeId(NO_NODE)),
             epoch: None,
         },
         Body::Ping,
     ]
 }
 
-/// A frame of the protocol, as it is sent.
-fn spoken(number: u64, acknowledged: u64, body: Option<Body>) -> Vec<u8> {
-    let said = Frame {
+/// An encoded frame of the protocol.
+fn encoded_frame(number: u64, acknowledged: u64, body: Option<Body>) -> Vec<u8> {
+    let protocol_frame = Frame {
         number,
         acknowledged,
         sent_at: Time::ZERO,
         body,
     };
-    frame(PROTOCOL, &encoded(&said))
+    frame(PROTOCOL, &encoded(&protocol_frame))
 }
 
 /// The frame numbers; the bodies do not matter.
@@ -350,7 +352,7 @@ struct Numbers {
     acknowledged: u64,
 }
 
-/// Waits until the server has handled so many frames.
+/// Waits until the server has acknowledged `count` frames.
 async fn acknowledges(stream: &mut TcpStream, count: u64) {
     loop {
         let mut length = [0; 4];
@@ -371,31 +373,34 @@ async fn frames_that_a_role_does_not_permit_are_ignored() {
     let server = served.cluster.servers()[0].node;
     let mut stream = served.greeted().await;
 
-    // Numbers from nowhere: frames far ahead, and acknowledgements of frames that were never sent.
+    // Invalid numbers: frames far ahead, and acknowledgements of frames that were never sent.
     for (number, acknowledged) in [(u64::MAX, u64::MAX), (0, u64::MAX), (1 << 40, 7)] {
         for body in [None, Some(Body::Ping)] {
-            stream.write_all(&spoken(number, acknowledged, body)).await.unwrap();
+            stream
+                .write_all(&encoded_frame(number, acknowledged, body))
+                .await
+                .unwrap();
         }
     }
-    let words = malformed(server);
-    let count = words.len() as u64;
-    for (number, body) in (1..).zip(words) {
-        let words = spoken(number, u64::MAX, Some(body));
-        stream.write_all(&words).await.unwrap();
+    let bodies = unexpected_bodies(server);
+    let count = bodies.len() as u64;
+    for (number, body) in (1..).zip(bodies) {
+        let bytes = encoded_frame(number, u64::MAX, Some(body));
+        stream.write_all(&bytes).await.unwrap();
     }
     acknowledges(&mut stream, count).await;
-    served.logs("ignoring a server-only frame from a client").await;
-    served.caller.goes_on().await;
+    served.logs("a peer says what only servers say").await;
+    served.caller.await_round().await;
 
-    // A slot that is none: the last one, with its number changed to one that is as long.
+    // An invalid slot: the last slot, with its number changed to one whose encoding is as long.
     let slots = vec![(Slot::new(4095), NEVER.slot)];
     let body = Body::Directory(DirectoryBody::Recover { slots });
-    let mut words = spoken(count + 1, 0, Some(body));
-    let at = words.windows(2).position(|bytes| bytes == [0xff, 0x1f]).unwrap();
-    words[at + 1] = 0x7f;
-    stream.write_all(&words).await.unwrap();
+    let mut bytes = encoded_frame(count + 1, 0, Some(body));
+    let at = bytes.windows(2).position(|pair| pair == [0xff, 0x1f]).unwrap();
+    bytes[at + 1] = 0x7f;
+    stream.write_all(&bytes).await.unwrap();
     let mut rest = Vec::new();
-    // A reset is as good an end as a close.
+    // A reset counts as a close.
     let _ = within(stream.read_to_end(&mut rest)).await;
     served.logs("a frame that can't be decoded").await;
     served.end(connections).await;
@@ -406,7 +411,7 @@ struct Alone(Notify);
 
 impl Receiver for Alone {
     fn frames(&self, _: NodeId, frames: &mut Frames<'_>, _: Option<&Waker>) -> Option<ReceiveOutcome> {
-        assert_eq!(frames.count(), 0, "nobody talks to a untrusted");
+        assert_eq!(frames.count(), 0, "the server sends nothing to an untrusted peer");
         None
     }
 
@@ -419,7 +424,7 @@ impl Receiver for Alone {
     }
 
     fn link_up(&self, peer: NodeId) {
-        panic!("{peer} has welcomed a untrusted");
+        panic!("{peer} has accepted an untrusted peer");
     }
 
     fn link_down(&self, _: NodeId) {
@@ -439,7 +444,7 @@ async fn a_node_of_another_authority_is_refused() {
     let config = TransportConfig {
         busy_poll: true,
         cluster: name,
-        me: NodeId(NOBODY),
+        me: NodeId(NO_NODE),
         security: Security::Certificates(Arc::new(certificates)),
         listener: None,
         versions: WIRE_VERSIONS,
@@ -447,7 +452,7 @@ async fn a_node_of_another_authority_is_refused() {
     let alone = Arc::new(Alone(Notify::new()));
     let untrusted = Transport::start(config, alone.clone());
     untrusted.learn_address(served.cluster.servers()[0].node, served.server);
-    // It tries again by itself.
+    // The transport retries by itself.
     for _ in 0..3 {
         within(alone.0.notified()).await;
     }

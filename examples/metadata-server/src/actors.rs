@@ -16,7 +16,7 @@ const STAT_ROUNDS: u32 = 360_000;
 pub struct Folder {
     files: Vec<Ref<File>>,
     opened: u64,
-    /// The last request of each client, to see whether requests keep their order.
+    /// The last request of each client, to check their order.
     last_request: BTreeMap<u32, u64>,
     out_of_order: u64,
 }
@@ -26,14 +26,14 @@ pub struct Folder {
 pub struct Audit {
     /// How often it was opened.
     pub opened: u64,
-    /// How many requests came after a later one of the same client.
+    /// How many requests arrived after a later one of the same client.
     pub out_of_order: u64,
 }
 
-/// A file's metadata, with where it was found.
+/// A file's metadata, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The file's place in its folder.
+    /// The file's position in its folder.
     pub file: u32,
     /// Its metadata.
     pub stat: Stat,
@@ -42,7 +42,7 @@ pub struct Entry {
 /// Why a folder could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum OpenError {
-    /// It has no file at this place.
+    /// It has no file at this position.
     #[error("the folder has no file {0}")]
     NoSuchFile(u32),
     /// The file could not be read.
@@ -52,7 +52,7 @@ pub enum OpenError {
 
 #[handlers]
 impl Folder {
-    /// Makes the folder's files, unless it has them.
+    /// Creates the folder's files, unless it has them.
     async fn fill(&mut self, ctx: &Ctx, folder: u64, files: u32) {
         if self.files.is_empty() {
             self.files = (0..u64::from(files))
@@ -71,7 +71,7 @@ impl Folder {
         Ok(Entry { file, stat })
     }
 
-    /// A client watches the folder; it does not wait for a reply.
+    /// Records a client's one-way request, for the check of their order.
     async fn glance(&mut self, client: u32, request: u64) {
         self.note_order(client, request);
     }

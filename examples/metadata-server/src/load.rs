@@ -38,7 +38,7 @@ impl Default for Shape {
 /// How long a client waits for an answer before it counts the call as failed.
 const CALL_DEADLINE: Duration = Duration::from_secs(20);
 
-/// Clients at work.
+/// Running clients.
 pub struct Load {
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
@@ -87,8 +87,7 @@ pub fn percentile(sorted: &[Duration], percent: f64) -> Option<Duration> {
 }
 
 impl Load {
-    /// Makes the folders and their files, and sets the clients to work. Every task has a client of its own, as separate
-    /// users would.
+    /// Creates the folders and their files, and starts the clients. The tasks share these clients round robin.
     pub async fn start(clients: &[Client], shape: Shape) -> Result<Load, CallError> {
         let first = clients.first().expect("a load needs a client");
         let folders: Vec<_> = (0..shape.folders).map(|folder| first.actor::<Folder>(folder)).collect();
@@ -108,12 +107,12 @@ impl Load {
     }
 
     /// The results so far, with the latencies since the last sample.
-    pub fn look(&self) -> LoadReport {
+    pub fn sample(&self) -> LoadReport {
         let mut measured = self
             .shared
             .measured
             .lock()
-            .expect("no client panics while it notes a call");
+            .expect("no client panics while it records a call");
         let mut latencies = std::mem::take(&mut measured.window);
         latencies.sort_unstable();
         LoadReport {
@@ -134,7 +133,7 @@ impl Load {
             total.opened += audit.opened;
             total.out_of_order += audit.out_of_order;
         }
-        Ok((self.look(), total))
+        Ok((self.sample(), total))
     }
 }
 
@@ -147,7 +146,7 @@ async fn open_folders(client: u32, folders: Vec<Ref<Folder>>, shape: Shape, shar
         let folder = &folders[if hot { 0 } else { 1 + choice.below(cold) as usize }];
         let file = choice.below(u64::from(shape.files)) as u32;
         request += 1;
-        // Not waited for, so that two requests of one client are on their way at once and could overtake each other.
+        // One-way, so that two requests of one client are in flight at once and could overtake each other.
         let glanced = folder.glance(client, request).tell().await;
         request += 1;
         let began = Instant::now();
@@ -158,7 +157,10 @@ async fn open_folders(client: u32, folders: Vec<Ref<Folder>>, shape: Shape, shar
             (_, Err(error)) => Some(error.to_string()),
             (Ok(()), Ok(_)) => None,
         };
-        let mut measured = shared.measured.lock().expect("no client panics while it notes a call");
+        let mut measured = shared
+            .measured
+            .lock()
+            .expect("no client panics while it records a call");
         measured.calls += 1;
         match error {
             None => measured.window.push(took),

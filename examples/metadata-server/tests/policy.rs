@@ -1,11 +1,11 @@
-//! The policy on real processes: the hot folder gets a server of its own together with its files, and no client notices.
+//! The policy on real processes: the hot folder moves to a server of its own together with its files, and no call fails.
 
 use std::time::{Duration, Instant};
 
 use elastin::{Change, DecisionOutcome, Embedded};
 use metadata_server::{Load, Shape};
 
-/// How many actors were moved to make room for the hot folder: itself and its files.
+/// How many actors the first completed move comprised: the hot folder and its files.
 fn moved(cluster: &Embedded) -> Option<usize> {
     cluster.decisions().iter().find_map(|decision| match &decision.change {
         Change::Move { with, .. } if decision.outcome == DecisionOutcome::Done => Some(1 + with.len()),
@@ -14,7 +14,7 @@ fn moved(cluster: &Embedded) -> Option<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_hot_folder_gets_a_server_of_its_own_with_its_files() {
+async fn the_hot_folder_and_its_files_get_a_server_of_their_own() {
     let cluster = metadata_server::app()
         .embedded()
         .cpu_share(0.2)
@@ -25,7 +25,7 @@ async fn the_hot_folder_gets_a_server_of_its_own_with_its_files() {
         .expect("the cluster starts");
     let client = cluster.client().await.expect("a client connects");
     let shape = Shape::default();
-    let load = Load::start(&[client], shape).await.expect("the folders are made");
+    let load = Load::start(&[client], shape).await.expect("the folders are created");
 
     let began = Instant::now();
     let moved = loop {

@@ -1,4 +1,4 @@
-//! A node, its peers and what it runs on, as far as a fuzz target needs them.
+//! A model of a node's peers, runtime and cluster for the fuzz target.
 
 mod tame;
 
@@ -21,7 +21,7 @@ const TOO_NEW: NodeId = NodeId(300);
 const PEERS: [NodeId; 4] = [SERVER, OTHER_SERVER, CLIENT, TOO_NEW];
 const FIRST_REVISION: u64 = 10;
 
-/// There are few of them, so that what is said and what is there are about the same ones.
+/// One of a few actors, so that frames often concern existing ones.
 fn actor(key: u8) -> ActorId {
     ActorId::new(ActorType::of("Folder"), u64::from(key % 4))
 }
@@ -30,11 +30,11 @@ pub(crate) struct World {
     node: Node,
     now: Time,
     commands: Vec<Command>,
-    /// What the runtime and placement have not answered yet.
+    /// Commands that the runtime and placement have not answered yet.
     unanswered: VecDeque<Command>,
-    /// The mail of activations.
-    mail: BTreeMap<(ActorId, ActivationEpoch), Vec<Arc<Message>>>,
-    /// How many frames came from each peer.
+    /// The mailboxes of activations.
+    mailboxes: BTreeMap<(ActorId, ActivationEpoch), Vec<Arc<Message>>>,
+    /// The number of frames received from each peer.
     received: BTreeMap<NodeId, u64>,
     view: View,
     sequence: u64,
@@ -47,7 +47,7 @@ impl World {
         let servers = [SERVER, ME, OTHER_SERVER].map(|node| (node, Member::SERVER));
         let members: BTreeMap<NodeId, Member> = servers.into_iter().chain([(CLIENT, Member::CLIENT)]).collect();
         let epoch = SlotEpoch(3);
-        // To own slots takes time, of which there is more for other things.
+        // Owning slots slows a run down, so most runs do without.
         let slots = match choice % 8 {
             0..5 => SlotTable::owned_by(SERVER, epoch),
             5 => SlotTable::owned_by(ME, epoch),
@@ -77,32 +77,34 @@ impl World {
             now: Time::ZERO,
             commands: Vec::new(),
             unanswered: VecDeque::new(),
-            mail: BTreeMap::new(),
+            mailboxes: BTreeMap::new(),
             received: BTreeMap::new(),
             view: view.clone(),
             sequence: 0,
             moves: 0,
         };
-        world.happens(Event::MayActUntil(Time(u64::MAX)));
+        world.handle(Event::MayActUntil(Time(u64::MAX)));
         if choice < 200 {
-            world.happens(Event::View(view));
+            world.handle(Event::View(view));
         }
         world
     }
 
-    /// Feeds an event to the node and carries out what it wants done; mail that finds no activation bounces at once.
-    fn happens(&mut self, event: Event) {
+    /// Feeds an event to the node and executes its commands. A message without an activation bounces immediately.
+    fn handle(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             self.node.handle(self.now, event, &mut self.commands);
             for command in std::mem::take(&mut self.commands) {
                 match command {
-                    Command::Deliver { epoch, message } => match self.mail.get_mut(&(message.target.clone(), epoch)) {
-                        Some(mail) => mail.push(message),
-                        None => events.push_back(Event::Bounced { epoch, message }),
-                    },
+                    Command::Deliver { epoch, message } => {
+                        match self.mailboxes.get_mut(&(message.target.clone(), epoch)) {
+                            Some(mailbox) => mailbox.push(message),
+                            None => events.push_back(Event::Bounced { epoch, message }),
+                        }
+                    }
                     Command::Release { actor, epoch } => {
-                        let queue = self.mail.remove(&(actor.clone(), epoch)).unwrap_or_default();
+                        let queue = self.mailboxes.remove(&(actor.clone(), epoch)).unwrap_or_default();
                         events.push_back(Event::Released { actor, epoch, queue });
                     }
                     Command::Activate { .. } | Command::Freeze { .. } | Command::NeedPlacement { .. } => {
@@ -119,7 +121,7 @@ impl World {
         }
     }
 
-    /// A frame comes from a peer; with a `next`, it is the one that is expected.
+    /// Receives a frame from a peer; with `next`, it gets the expected number.
     pub(crate) fn receives(&mut self, peer: u8, mut frame: Frame, next: bool) {
         let from = PEERS[usize::from(peer) % PEERS.len()];
         if let Some(body) = &mut frame.body {
@@ -130,59 +132,59 @@ impl World {
                 frame.number = *received;
             }
         }
-        self.happens(Event::Frame { from, frame });
+        self.handle(Event::Frame { from, frame });
     }
 
-    /// The runtime, or placement, answers something; or a turn ends, or an activation.
+    /// Answers a command as the runtime or placement, or ends a turn or an activation.
     pub(crate) fn runtime_answers(&mut self, choice: u8) {
         let good = choice % 4 != 3;
         match self.unanswered.pop_front() {
             Some(Command::Activate { actor, epoch, .. }) => {
                 let result = if good {
-                    self.mail.insert((actor.clone(), epoch), Vec::new());
+                    self.mailboxes.insert((actor.clone(), epoch), Vec::new());
                     Ok(())
                 } else {
                     Err(CallError::NotDelivered(NotDelivered::StateUnavailable))
                 };
-                self.happens(Event::Activated { actor, epoch, result });
+                self.handle(Event::Activated { actor, epoch, result });
             }
             Some(Command::Freeze { actor, epoch, .. }) => {
-                let here = self.mail.contains_key(&(actor.clone(), epoch));
+                let here = self.mailboxes.contains_key(&(actor.clone(), epoch));
                 let image = (good && here).then(|| Bytes::from(vec![0; 70_000 * usize::from(choice / 128)]));
-                self.happens(Event::Frozen { actor, epoch, image });
+                self.handle(Event::Frozen { actor, epoch, image });
             }
             Some(Command::NeedPlacement { actor, .. }) => {
                 let places = [ME, SERVER, OTHER_SERVER, TOO_NEW];
                 let node = good.then(|| places[usize::from(choice / 4) % places.len()]);
-                self.happens(Event::Placed { actor, node });
+                self.handle(Event::Placed { actor, node });
             }
-            Some(_) => unreachable!("nothing else is answered"),
+            Some(_) => unreachable!("no other command is answered"),
             None => self.turn_ends(choice),
         }
     }
 
     fn turn_ends(&mut self, choice: u8) {
-        let Some(key) = self.mail.keys().nth(usize::from(choice) % 4).cloned() else {
+        let Some(key) = self.mailboxes.keys().nth(usize::from(choice) % 4).cloned() else {
             return;
         };
-        let mail = self.mail.get_mut(&key).expect("it is a key of it");
-        if mail.is_empty() {
-            self.mail.remove(&key);
+        let mailbox = self.mailboxes.get_mut(&key).expect("the key was found in the map");
+        if mailbox.is_empty() {
+            self.mailboxes.remove(&key);
             let (actor, epoch) = key;
-            return self.happens(Event::Passivated { actor, epoch });
+            return self.handle(Event::Passivated { actor, epoch });
         }
-        let message = mail.remove(0);
+        let message = mailbox.remove(0);
         if !message.header.one_way {
             let call = message.header.call;
             let outcome = match choice % 2 {
                 0 => Ok(Bytes::from(vec![0; usize::from(choice)])),
                 _ => Err(CallError::DeadlineExceeded),
             };
-            self.happens(Event::Replied { call, outcome });
+            self.handle(Event::Replied { call, outcome });
         }
     }
 
-    /// A caller here calls or tells, or makes a request.
+    /// Calls or tells an actor from this node, or makes a request.
     pub(crate) fn calls(&mut self, key: u8, choice: u8) {
         self.sequence += 1;
         let call = CallId {
@@ -216,19 +218,19 @@ impl World {
             body: Bytes::new(),
         };
         let message = Arc::new(message);
-        self.happens(Event::Send { message });
+        self.handle(Event::Send { message });
         match (choice % 4, request) {
-            (2, _) => self.happens(Event::GiveUp { call }),
-            (_, Some(request)) if choice > 64 => self.happens(Event::Settle { request }),
+            (2, _) => self.handle(Event::GiveUp { call }),
+            (_, Some(request)) if choice > 64 => self.handle(Event::Settle { request }),
             _ => {}
         }
     }
 
-    /// Somebody goes or comes, and slots change hands.
+    /// Adds or removes a member, and rebalances the slots.
     pub(crate) fn view_changes(&mut self, choice: u8) {
         let mut members = BTreeMap::clone(&self.view.members);
-        let whom = PEERS[usize::from(choice) % PEERS.len()];
-        if members.remove(&whom).is_none() && whom == TOO_NEW {
+        let peer = PEERS[usize::from(choice) % PEERS.len()];
+        if members.remove(&peer).is_none() && peer == TOO_NEW {
             members.insert(TOO_NEW, Member::SERVER);
             self.view.revision = self.view.revision.max(TOO_NEW.0);
         }
@@ -242,10 +244,10 @@ impl World {
             members: Arc::new(members),
             slots: slots.unwrap_or_else(|| self.view.slots.clone()),
         };
-        self.happens(Event::View(self.view.clone()));
+        self.handle(Event::View(self.view.clone()));
     }
 
-    /// Somebody wants actors moved, together or not.
+    /// Requests moves of actors, as a group or not.
     pub(crate) fn moves(&mut self, key: u8, choice: u8) {
         let to = [SERVER, OTHER_SERVER, CLIENT, ME, TOO_NEW][usize::from(choice) % 5];
         let mut planned = |key: u8| {
@@ -265,23 +267,23 @@ impl World {
                 Event::Move { id, actor, to }
             }
         };
-        self.happens(event);
+        self.handle(event);
     }
 
     pub(crate) fn time_passes(&mut self, choice: u8) {
         self.now = self.now + Duration::from_millis(u64::from(choice).pow(2));
-        self.happens(Event::Timer);
+        self.handle(Event::Timer);
     }
 
     pub(crate) fn link_changes(&mut self, choice: u8) {
         let peer = PEERS[usize::from(choice) % PEERS.len()];
-        self.happens(match choice / 4 % 2 {
+        self.handle(match choice / 4 % 2 {
             0 => Event::LinkUp { peer },
             _ => Event::LinkDown { peer },
         });
     }
 
     pub(crate) fn parts(&mut self) {
-        self.happens(Event::Part);
+        self.handle(Event::Part);
     }
 }

@@ -1,4 +1,4 @@
-//! Makes what is said be about actors that there are: an id that was made up would never be one of theirs.
+//! Maps the actor ids of a frame to existing actors: an arbitrary id would never match one.
 
 use std::sync::Arc;
 
@@ -12,7 +12,9 @@ pub(super) fn body(body: &mut Body) {
             actor(id)
         }
         Body::Kept {
-            actor: id, caller: peer, ..
+            actor: id,
+            caller: peer,
+            ..
         } => {
             actor(id);
             caller(peer);
@@ -23,7 +25,7 @@ pub(super) fn body(body: &mut Body) {
                 queue.iter_mut().for_each(tame);
             }
         }
-        Body::Directory(said) => directory(said),
+        Body::Directory(body) => directory(body),
         Body::Reply { .. } | Body::Ping | Body::ViewIs { .. } | Body::Leaving | Body::Parted => {}
     }
 }

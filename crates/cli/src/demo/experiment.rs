@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 use super::view::{Frame, ServerRow, View};
 
 /// How often the display is redrawn.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The displayed latencies cover this many samples.
 const SAMPLES_SHOWN: usize = 4;
@@ -92,14 +92,14 @@ impl Experiment {
     /// Shows the run until its end; gives the latencies of its last part.
     async fn watch(&self, title: &str, cluster: &Embedded, load: &Load) -> Vec<Duration> {
         let mut view = View::new();
-        let mut ticks = tokio::time::interval(LOOK_EVERY);
+        let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let began = Instant::now();
         let mut recent: Vec<Vec<Duration>> = Vec::new();
         let mut last_part = Vec::new();
         while began.elapsed() < self.length {
             ticks.tick().await;
-            let report = load.look();
+            let report = load.sample();
             if began.elapsed() > self.length - self.length / MEASURED_PART {
                 last_part.extend_from_slice(&report.latencies);
             }
@@ -109,7 +109,7 @@ impl Experiment {
             }
             let mut shown = recent.concat();
             shown.sort_unstable();
-            let span = LOOK_EVERY.as_secs_f64() * recent.len() as f64;
+            let span = SAMPLE_INTERVAL.as_secs_f64() * recent.len() as f64;
             let decisions: Vec<String> = cluster
                 .decisions()
                 .iter()

@@ -34,7 +34,7 @@ pub(crate) fn print(without: &Finding, with: &Finding) {
     });
     println!();
     if !with.done.is_empty() {
-        println!("What the policy did, and why:");
+        println!("Decisions of the policy:");
         for line in &with.done {
             println!("  {line}");
         }
@@ -56,7 +56,7 @@ pub(crate) fn check(without: &Finding, with: &Finding) -> anyhow::Result<()> {
         if finding.failed > 0 {
             let first = finding.first_error.as_deref().unwrap_or("unknown");
             anyhow::bail!(
-                "{} calls failed {name} the policy; the first said: {first}",
+                "{} calls failed {name} the policy; the first error: {first}",
                 finding.failed
             );
         }

@@ -38,7 +38,7 @@ const BAR_WIDTH: usize = 24;
 pub(crate) struct View {
     terminal: bool,
     lines_drawn: usize,
-    decisions_said: Vec<String>,
+    decisions_printed: Vec<String>,
     last_line: Option<Duration>,
 }
 
@@ -48,7 +48,7 @@ impl View {
         View {
             terminal: std::io::stdout().is_terminal(),
             lines_drawn: 0,
-            decisions_said: Vec::new(),
+            decisions_printed: Vec::new(),
             last_line: None,
         }
     }
@@ -93,9 +93,9 @@ impl View {
             text += &format!("{}\n", frame.title);
         }
         for decision in frame.decisions {
-            if !self.decisions_said.contains(decision) {
+            if !self.decisions_printed.contains(decision) {
                 text += &format!("{:>4.0} s  {decision}\n", frame.elapsed.as_secs_f64());
-                self.decisions_said.push(decision.clone());
+                self.decisions_printed.push(decision.clone());
             }
         }
         if self

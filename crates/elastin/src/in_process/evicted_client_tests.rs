@@ -1,4 +1,4 @@
-//! A client that loses its lease: it joins again by itself, and what the application has of it goes on working.
+//! A client that loses its lease rejoins by itself, and its clients and references keep working.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::prelude::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// How often the client loses its lease: the second time it loses that of a later life.
+/// How often the client loses its lease: from the second time on, that of a rejoined member.
 const LOSSES: u64 = 3;
 
-/// No machine is so slow.
+/// Far longer than the tests take on a slow machine.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// A turn has begun that never ends.
+/// Notified when a turn that never ends has begun.
 static WAITS: Notify = Notify::const_new();
 
-/// Keeps the numbers that it was told.
+/// Records numbers.
 #[derive(Actor, Serialize, Deserialize, Default)]
 struct Tally {
     numbers: Vec<u64>,
@@ -45,12 +45,12 @@ impl Tally {
     }
 }
 
-async fn within<T>(what: &str, event: impl Future<Output = T>) -> T {
-    let came = tokio::time::timeout(WAIT_MAX, event).await;
-    came.unwrap_or_else(|_| panic!("{what} did not come"))
+async fn within<T>(label: &str, event: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(WAIT_MAX, event).await;
+    result.unwrap_or_else(|_| panic!("timed out waiting for {label}"))
 }
 
-/// Ends the client's lease, and waits until it is another member.
+/// Revokes the client's lease, and waits until it has rejoined as another member.
 async fn evict_client(cluster: &InProcess) {
     let before = cluster.cluster.member().me;
     end_lease(cluster, "test").await;
@@ -63,10 +63,10 @@ async fn evict_client(cluster: &InProcess) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_loses_its_lease_goes_on_as_another_member() {
+async fn a_client_that_loses_its_lease_rejoins_as_another_member() {
     let app = Elastin::app().actor::<Tally>();
     let mut cluster = app.in_process().servers(2).start().await.unwrap();
-    // Both are older than any of the losses.
+    // Both are created before the first loss.
     let (client, tally) = (cluster.client().clone(), cluster.client().actor::<Tally>("kept"));
     assert_eq!(tally.note(0).await, Ok(1));
     for loss in 1..=LOSSES {
@@ -74,19 +74,19 @@ async fn a_client_that_loses_its_lease_goes_on_as_another_member() {
         let in_flight = tokio::spawn(async move { in_flight.never_answers().deadline(WAIT_MAX * 2).await });
         within("the turn", WAITS.notified()).await;
         evict_client(&cluster).await;
-        let ended = within("the end of the call that was on its way", in_flight).await;
+        let ended = within("the end of the call in flight", in_flight).await;
         assert_eq!(
             ended.unwrap(),
             Err(CallError::Unknown(Unknown::NodeLost)),
-            "it runs, but nobody can answer the client that made it"
+            "its reply can't reach the member that made the call"
         );
-        // At once, while the new member may not know anybody yet.
+        // At once, while the new member may not have a roster yet.
         assert_eq!(tally.note(loss).await, Ok(loss + 1));
         assert_eq!(client.actor::<Tally>("new").note(loss).await, Ok(loss));
     }
     let all: Vec<u64> = (0..=LOSSES).collect();
     assert_eq!(tally.numbers().await, Ok(all), "each ran once");
-    // What it asks of the cluster works too.
+    // Admin requests work too.
     cluster.move_actor(tally.id(), "server-1").await.unwrap();
     cluster.move_actor(tally.id(), "server-2").await.unwrap();
     let third = cluster.add_server().await.unwrap();
@@ -115,7 +115,7 @@ async fn calls_made_while_the_lease_is_lost_run_once() {
     for _ in 0..LOSSES {
         evict_client(&cluster).await;
     }
-    is_over.send(()).expect("it calls until it is told not to");
+    is_over.send(()).expect("the caller runs until it is stopped");
     let notes = within("the end of all calls", calling).await.unwrap();
     for key in 0..8 {
         let numbers = cluster.client().actor::<Tally>(key).numbers().await.unwrap();
@@ -133,13 +133,13 @@ async fn calls_made_while_the_lease_is_lost_run_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fake_time_goes_on_with_the_new_member() {
+async fn fake_time_advances_with_the_rejoined_client() {
     let app = Elastin::app().actor::<Tally>();
     let mut cluster = app.in_process().servers(2).fake_time().start().await.unwrap();
     let tally = cluster.client().actor::<Tally>("kept");
     assert_eq!(tally.note(1).await, Ok(1));
     evict_client(&cluster).await;
-    // The lease of the new member is kept on the way.
+    // The new member's lease is renewed meanwhile.
     cluster.advance(3 * HOUR).await.unwrap();
     assert_eq!(tally.note(2).await, Ok(2));
     cluster.shutdown().await;

@@ -1,4 +1,4 @@
-//! A cluster whose servers are all in this process, for an application's own tests.
+//! A cluster inside one process, for an application's own tests.
 
 #[cfg(test)]
 mod end_lease;
@@ -39,10 +39,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The same with [`InProcessBuilder::fake_time`].
 const FAKE_PERIOD: Duration = Duration::from_secs(3600);
 
-/// How long a server may be silent with [`InProcessBuilder::fake_time`].
+/// The lease with [`InProcessBuilder::fake_time`].
 const FAKE_LEASE: Duration = Duration::from_secs(3600);
 
-/// How long a cluster may take to do what is due at one moment: far longer than it does.
+/// The default of [`InProcessBuilder::settle_timeout`]: far longer than a cluster takes.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A cluster to be started in this process.
@@ -65,7 +65,7 @@ const BUSY_TIME_MAX: Duration = Duration::from_secs(30);
 ///     cluster.move_actor(counter.id(), &server).await?;
 ///     counter.add(1).await?;
 /// }
-/// assert_eq!(counter.add(0).await, Ok(3), "nothing is lost on the way");
+/// assert_eq!(counter.add(0).await, Ok(3), "moves lose nothing");
 /// cluster.shutdown().await;
 /// # Ok(())
 /// # }
@@ -77,7 +77,7 @@ pub struct InProcessBuilder {
     period: Option<Duration>,
     lease: Option<Duration>,
     fake_time: bool,
-    retry_limit: Duration,
+    settle_timeout: Duration,
 }
 
 impl InProcessBuilder {
@@ -88,41 +88,41 @@ impl InProcessBuilder {
             period: None,
             lease: None,
             fake_time: false,
-            retry_limit: BUSY_TIME_MAX,
+            settle_timeout: BUSY_TIME_MAX,
         }
     }
 
-    /// Sets how many servers there are at first; one, unless it is said.
+    /// Sets the initial number of servers; 1 by default.
     pub fn servers(mut self, count: u32) -> Self {
         self.servers = count;
         self
     }
 
-    /// Sets how often elasticity managers decide, unless the policy says so; a second, unless it is said.
+    /// Sets the elasticity period, unless the policy sets one; a second by default.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = Some(period);
         self
     }
 
-    /// Sets how long a server may be silent before others take over from it; six seconds, unless it is said. A test that
-    /// [crashes](InProcess::crash) servers waits that long; on a busy machine a short lease may run out by itself.
+    /// Sets the time without a renewal after which others take over from a server; six seconds by default. A test that
+    /// [crashes](InProcess::crash) servers waits that long. On a busy machine a short lease may expire by itself.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Gives the cluster a time of its own, which runs as the real one does and can be moved ahead, for tests of timers,
-    /// reminders, deadlines, leases and passivation: see [`InProcess::advance`]. Periods and leases are an hour long then,
-    /// unless it is said: each is something that happens, and a day would have very many.
+    /// Gives the cluster a virtual clock, which runs like the real one and can be advanced, for tests of timers, reminders,
+    /// deadlines, leases and passivation: see [`InProcess::advance`]. Periods and leases are an hour long then by default, because
+    /// every one of them is work that `advance` has to do.
     pub fn fake_time(mut self) -> Self {
         self.fake_time = true;
         self
     }
 
-    /// Sets how long the cluster may take, in real time, to do what is due at one moment before
-    /// [`advance`](InProcess::advance) gives up; half a minute, unless it is said.
-    pub fn retry_limit(mut self, retry_limit: Duration) -> Self {
-        self.retry_limit = retry_limit;
+    /// Sets how long the cluster may take, in real time, to complete the work that is due at one instant before
+    /// [`advance`](InProcess::advance) fails; 30 seconds by default.
+    pub fn settle_timeout(mut self, settle_timeout: Duration) -> Self {
+        self.settle_timeout = settle_timeout;
         self
     }
 
@@ -165,44 +165,43 @@ impl InProcessBuilder {
             tasks,
             servers,
             fake: self.fake_time.then_some(clock),
-            retry_limit: self.retry_limit,
+            settle_timeout: self.settle_timeout,
         })
     }
 }
 
-/// A cluster whose servers are all in this process. Each has its own threads, its own part of the directory and its own
-/// connections over loopback, as if it were a process of its own; what they agree on and what actors save is in memory, and
-/// gone with the cluster. Nothing has to be installed.
+/// A cluster inside one process. Each server has its own threads, directory slots and loopback connections, as if it were a process
+/// of its own. Coordination and saved state are in memory, and end with the cluster. Nothing needs to be installed.
 ///
-/// What is global to a process is common to them: static variables of the application, and the processor and memory that
+/// The servers share everything that is global to a process: the application's static variables, and the CPU and memory use that
 /// policies see.
 pub struct InProcess {
     cluster: Cluster,
-    /// The client's.
+    /// The client's thread.
     tasks: Tasks,
     servers: Servers,
-    /// The clock of them all, if it can be moved ahead.
+    /// The cluster's clock, if it is a virtual one.
     fake: Option<Clock>,
-    retry_limit: Duration,
+    settle_timeout: Duration,
 }
 
 impl InProcess {
-    /// Calls the cluster's actors, as a client that is no server.
+    /// The client that calls the cluster's actors.
     pub fn client(&self) -> &Client {
         self.cluster.client()
     }
 
-    /// The names of the servers that are there: `server-1` and so on.
+    /// The names of the current servers: `server-1` and so on.
     pub fn server_names(&self) -> Vec<String> {
         self.cluster.server_names()
     }
 
-    /// How the servers are, as the global elasticity manager knows them.
+    /// The status of the servers, as the global elasticity manager knows it.
     pub async fn status(&self) -> Result<Vec<ServerStatus>, AdminError> {
         self.cluster.status().await
     }
 
-    /// Moves an actor to a server, unless it is there; no policy is asked.
+    /// Moves an actor to a server, unless it is there already. Policies are not consulted.
     pub async fn move_actor(&self, actor: &ActorId, server: &str) -> Result<(), AdminError> {
         match self.cluster.move_actor(actor, server).await {
             Err(AdminError::Move(MoveError::AlreadyThere)) => Ok(()),
@@ -210,14 +209,14 @@ impl InProcess {
         }
     }
 
-    /// Adds a server; gives its name.
+    /// Adds a server and returns its name.
     pub async fn add_server(&mut self) -> anyhow::Result<String> {
         let name = self.servers.start().await?;
         self.cluster.await_server(&name, JOIN_TIME_MAX).await?;
         Ok(name)
     }
 
-    /// Has a server emptied, after which it leaves; returns when it is gone.
+    /// Drains a server, and returns when it has left.
     pub async fn drain(&mut self, server: &str) -> anyhow::Result<()> {
         self.cluster.drain(server).await?;
         if let Some(mut running) = self.servers.running.remove(server) {
@@ -226,8 +225,8 @@ impl InProcess {
         Ok(())
     }
 
-    /// Ends a server as if its process was killed: from one moment to the next it runs nothing, answers nothing and says
-    /// good-bye to nobody. The others go on without it when its lease has run out. Says whether there was one of that name.
+    /// Stops a server as if its process was killed: it neither drains nor leaves, and the others take over once its lease has
+    /// expired. Returns whether there was such a server.
     pub async fn crash(&mut self, server: &str) -> bool {
         match self.servers.running.remove(server) {
             Some(running) => {
@@ -238,7 +237,7 @@ impl InProcess {
         }
     }
 
-    /// Ends the cluster, with all that its actors have saved.
+    /// Ends the cluster and discards its saved state.
     pub async fn shutdown(self) {
         let InProcess {
             cluster,

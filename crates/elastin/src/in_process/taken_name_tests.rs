@@ -1,4 +1,4 @@
-//! Members that come with a name that another has.
+//! Members that join with the name of another member.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::address::Stores;
 use crate::member::MemberOptions;
 use crate::{Cluster, Elastin};
 
-/// Joining is given up after three of these: a name whose bearer has just died is free by then.
+/// A join fails after three of these: the name of a member that has just died is free by then.
 const LEASE: Duration = Duration::from_millis(300);
 
 /// Joins as a client of this name.
@@ -27,7 +27,7 @@ async fn joining_with_a_taken_name_is_refused() {
     let cluster = Elastin::app().in_process().start().await.unwrap();
     for taken in ["server-1", "test"] {
         let before = cluster.cluster.member().me;
-        let refused = join(&cluster, taken).await.err().expect("somebody has that name");
+        let refused = join(&cluster, taken).await.err().expect("the name is taken");
         assert_eq!(
             refused.to_string(),
             format!("there is already a member called `{taken}`")
@@ -39,10 +39,10 @@ async fn joining_with_a_taken_name_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_is_free_again_when_its_bearer_has_left() {
+async fn a_name_is_free_after_its_member_has_left() {
     let cluster = Elastin::app().in_process().start().await.unwrap();
     for _ in 0..2 {
-        let client = join(&cluster, "passer-by").await.expect("nobody has that name");
+        let client = join(&cluster, "passer-by").await.expect("the name is free");
         client.leave().await;
     }
     cluster.shutdown().await;

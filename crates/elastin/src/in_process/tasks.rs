@@ -1,13 +1,12 @@
-//! The thread that a member's tasks run on.
+//! The thread that runs a member's tasks.
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
-/// How often a task that polls whether others are waiting lets them run first: a task that is woken runs before one that has let
-/// others run, and what came over the network is looked for in between.
-const ROUNDS: u32 = 2;
+/// How often [`Tasks::settle`] yields. Woken tasks run before a task that has yielded, and tokio polls the network in between.
+const YIELDS: u32 = 2;
 
-/// One thread for everything that a member does but turns. It ends with this, wherever that is dropped.
+/// One thread for all tasks of a member except turns. Stops on drop, also inside a tokio runtime.
 pub(super) struct Tasks(Option<Runtime>);
 
 impl Tasks {
@@ -21,20 +20,20 @@ impl Tasks {
     }
 
     pub(super) fn handle(&self) -> &Handle {
-        self.0.as_ref().expect("it is used before it is stopped").handle()
+        self.0.as_ref().expect("the thread is running").handle()
     }
 
-    /// What this gives ends when every task that could go on has gone on, and waits again or has ended. It fails only if the
-    /// thread is stopped, and then nothing goes on.
-    pub(super) fn last_in_line(&self) -> JoinHandle<()> {
+    /// A task that completes once every runnable task has run and is idle again. It fails only if the thread was stopped, and then
+    /// no task runs.
+    pub(super) fn settle(&self) -> JoinHandle<()> {
         self.handle().spawn(async {
-            for _ in 0..ROUNDS {
+            for _ in 0..YIELDS {
                 tokio::task::yield_now().await;
             }
         })
     }
 
-    /// Ends the thread; the tasks are dropped where they are.
+    /// Stops the thread and drops its tasks.
     pub(super) fn stop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();

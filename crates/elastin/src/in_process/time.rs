@@ -1,17 +1,17 @@
-//! Moving the time of a whole cluster ahead.
+//! Advances the virtual time of a whole cluster.
 //!
 //! ```text
-//!   all is quiet ──► the clock goes to when the next thing is due ──► somebody wakes up, does it, sends, saves …
-//!        ▲                                                                             │
-//!        └─────────────────────────────────────────────────────────────────────────────┘
+//!   quiescent ──► the clock skips to the next due time ──► sleepers wake, run, send, save …
+//!        ▲                                                              │
+//!        └──────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! So keep-alives, timers, deadlines and reminders happen one after the other, in the order of their times, and everything that
-//! comes of one has happened before the next.
+//! So renewals, timers, deadlines and reminders happen one after the other, in the order of their times, and all effects of one are
+//! complete before the next.
 //!
-//! It is quiet if nobody is awake who sleeps on the clock, no turn can go on, and everything that was sent has arrived. These
-//! are looked at one after the other, so it counts only if a second look finds the same and nothing has happened in between (the
-//! four counters of Mattern, "Algorithms for distributed termination detection", 1987).
+//! The cluster is quiescent if every sleeper of the clock is asleep, no turn can run, and every sent byte has been received. These
+//! are observed one after the other, so a second observation must find the same, with no progress in between (the four-counter
+//! method of Mattern, "Algorithms for distributed termination detection", 1987).
 
 use std::time::{Duration, Instant};
 
@@ -23,67 +23,67 @@ use elastin_types::Time;
 use super::InProcess;
 use super::tasks::Tasks;
 
-/// After so many polls somebody takes long, and there is time for a pause.
+/// The number of observations without a sleep between them. After that some task takes long, and polling may slow down.
 const QUICK_POLLS: u32 = 200;
 
-/// That pause.
-const PAUSE: Duration = Duration::from_millis(1);
+/// The sleep between later observations.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// After how many years a clock can't be moved ahead any more.
+/// The range of a virtual clock, in years.
 const END_YEARS: u64 = Clock::SKIP_END.0 / (365 * 24 * 3600 * 1_000_000_000);
 
-/// Why the time of a cluster was not moved ahead, or not as far as it should be.
+/// Why the time of a cluster was not advanced, or not to the end.
 #[derive(Debug, thiserror::Error)]
 pub enum TimeError {
-    /// It is the real one.
-    #[error("the cluster's time is the real one: `fake_time()` before `start()` gives it one that can be moved ahead")]
+    /// The cluster has no virtual clock.
+    #[error("the cluster runs on real time: call `fake_time()` before `start()`")]
     Real,
-    /// It does not go so far. It was not moved.
-    #[error("the cluster's time can't be moved ahead by {by:?}: it ends {END_YEARS} years after the cluster's start")]
+    /// The clock's range is exceeded. Time was not advanced.
+    #[error("the cluster's time can't be advanced by {by:?}: it ends {END_YEARS} years after the cluster's start")]
     TooFar {
-        /// How far it should be moved.
+        /// The requested advance.
         by: Duration,
     },
-    /// Somebody does not get done with what is due. Time stands before what is due next.
-    #[error("{task} still has something to do after {waited:?}")]
+    /// A task did not complete the work that was due. Time has stopped before the next due time.
+    #[error("{task} is still busy after {waited:?}")]
     Busy {
-        /// Who it is.
+        /// The busy task.
         task: String,
-        /// How long was waited for it, in real time.
+        /// The timeout, in real time.
         waited: Duration,
     },
-    /// A server has ended on the way, though nobody wanted it to.
+    /// A server has ended unexpectedly.
     #[error("{server} has ended: {reason}")]
     Ended {
-        /// Which one.
+        /// The server.
         server: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
 
-/// A member, as far as it has to be quiet.
-struct Part<'a> {
+/// A member whose quiescence is observed.
+struct Observed<'a> {
     name: &'a str,
     tasks: &'a Tasks,
     runtime: Runtime,
     driver: NodeDriver,
 }
 
-/// What has happened so far: if it is the same in two polls, nothing has happened in between.
+/// Monotonic counters of all activity: if two observations agree, nothing has happened in between.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Happened {
-    naps: u64,
+struct Progress {
+    sleeps: u64,
     turns: u64,
     bytes: u64,
 }
 
 impl InProcess {
-    /// Moves the time of the whole cluster ahead, and returns when everything has happened that happens in that time: timers and
-    /// reminders, deadlines, passivation, what policies decide at the end of periods, and whatever comes of all that. Leases
-    /// are kept alive on the way. It needs [`fake_time`](super::InProcessBuilder::fake_time).
+    /// Advances the time of the whole cluster, and returns when everything that is due by then is complete, with all its effects:
+    /// timers, reminders, deadlines, passivation and the decisions at the end of periods. Leases are renewed meanwhile. It needs
+    /// [`fake_time`](super::InProcessBuilder::fake_time).
     ///
-    /// This takes about as long as it takes to do these things: less than a second for a day in which little happens.
+    /// The real time that this takes depends on the work that is due, not on the time that passes.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -122,48 +122,48 @@ impl InProcess {
             return Err(TimeError::TooFar { by });
         }
         loop {
-            let next = self.until_quiet(&clock).await?;
+            let next = self.quiesce(&clock).await?;
             if next > end {
                 break;
             }
             clock.skip_to(next);
         }
         clock.skip_to(end);
-        self.until_quiet(&clock).await.map(drop)
+        self.quiesce(&clock).await.map(drop)
     }
 
-    /// Waits until all is quiet; when the next thing is due.
-    async fn until_quiet(&mut self, clock: &Clock) -> Result<Time, TimeError> {
+    /// Waits until the cluster is quiescent. Returns the next due time.
+    async fn quiesce(&mut self, clock: &Clock) -> Result<Time, TimeError> {
         let began = Instant::now();
         let (mut before, mut polls) = (None, 0);
         loop {
             self.check_servers().await?;
-            let parts = self.parts();
-            // First those who read, of which the tasks hear; they read for all members of the process.
-            if let Some(part) = parts.first() {
-                part.driver.caught_up().await;
+            let members = self.observed_members();
+            // The connection readers come first, because they wake tasks. All members of a process share them.
+            if let Some(member) = members.first() {
+                member.driver.caught_up().await;
             }
-            let lines: Vec<_> = parts.iter().map(|part| part.tasks.last_in_line()).collect();
-            for last_in_line in lines {
-                let _ = last_in_line.await;
+            let settling: Vec<_> = members.iter().map(|member| member.tasks.settle()).collect();
+            for settled in settling {
+                let _ = settled.await;
             }
-            match look(clock, &parts) {
-                Ok((next, happened)) if before == Some(happened) => return Ok(next),
-                Ok((_, happened)) => before = Some(happened),
-                Err(task) if began.elapsed() > self.retry_limit => {
-                    let waited = self.retry_limit;
+            match observe(clock, &members) {
+                Ok((next, progress)) if before == Some(progress) => return Ok(next),
+                Ok((_, progress)) => before = Some(progress),
+                Err(task) if began.elapsed() > self.settle_timeout => {
+                    let waited = self.settle_timeout;
                     return Err(TimeError::Busy { task, waited });
                 }
                 Err(_) => before = None,
             }
             polls += 1;
             if polls > QUICK_POLLS {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
     }
 
-    /// Forgets servers that have left, because a policy wanted it; a server that has ended otherwise is an error.
+    /// Removes servers that have left, as a policy may decide. A server that has ended otherwise is an error.
     async fn check_servers(&mut self) -> Result<(), TimeError> {
         let running = &mut self.servers.running;
         let ended = running.iter().find(|(_, running)| running.ended.is_finished());
@@ -181,15 +181,15 @@ impl InProcess {
         Err(TimeError::Ended { server, reason })
     }
 
-    fn parts(&self) -> Vec<Part<'_>> {
-        let servers = self.servers.running.iter().map(|(name, running)| Part {
+    fn observed_members(&self) -> Vec<Observed<'_>> {
+        let servers = self.servers.running.iter().map(|(name, running)| Observed {
             name,
             tasks: &running.tokio,
             runtime: running.runtime.clone(),
             driver: running.driver.clone(),
         });
         let client = self.cluster.member();
-        let client = Part {
+        let client = Observed {
             name: "the client",
             tasks: &self.tasks,
             runtime: client.runtime.clone(),
@@ -199,34 +199,34 @@ impl InProcess {
     }
 }
 
-/// When the next thing is due, and what has happened so far; or who is not quiet.
-fn look(clock: &Clock, parts: &[Part<'_>]) -> Result<(Time, Happened), String> {
-    let (next, naps) = match clock.sleep_state() {
+/// The next due time and the progress so far, or the name of a task that is busy.
+fn observe(clock: &Clock, members: &[Observed<'_>]) -> Result<(Time, Progress), String> {
+    let (next, sleeps) = match clock.sleep_state() {
         SleepState::Asleep { until, naps } => (until, naps),
         SleepState::Awake { task } => return Err(task),
     };
-    let mut happened = Happened {
-        naps,
+    let mut progress = Progress {
+        sleeps,
         turns: 0,
         bytes: 0,
     };
-    for part in parts {
-        if !part.runtime.is_still() {
-            return Err(format!("an actor of {}", part.name));
+    for member in members {
+        if !member.runtime.is_still() {
+            return Err(format!("an actor of {}", member.name));
         }
-        if part.driver.measures().events_queued > 0 {
-            return Err(format!("the protocol of {}", part.name));
+        if member.driver.measures().events_queued > 0 {
+            return Err(format!("the protocol of {}", member.name));
         }
-        happened.turns += part.runtime.stats().turns;
-        for other in parts.iter().filter(|other| other.driver.me() != part.driver.me()) {
-            let sent_bytes = part.driver.traffic_with(other.driver.me()).sent_bytes;
-            if sent_bytes != other.driver.traffic_with(part.driver.me()).received_bytes {
-                return Err(format!("what {} has sent to {}", part.name, other.name));
+        progress.turns += member.runtime.stats().turns;
+        for other in members.iter().filter(|other| other.driver.me() != member.driver.me()) {
+            let sent_bytes = member.driver.traffic_with(other.driver.me()).sent_bytes;
+            if sent_bytes != other.driver.traffic_with(member.driver.me()).received_bytes {
+                return Err(format!("the connection from {} to {}", member.name, other.name));
             }
-            happened.bytes += sent_bytes;
+            progress.bytes += sent_bytes;
         }
     }
-    Ok((next, happened))
+    Ok((next, progress))
 }
 
 #[cfg(test)]
@@ -238,7 +238,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_server_that_ends_on_the_way_is_named() {
+    async fn a_server_that_ends_during_an_advance_is_named() {
         let builder = Elastin::app().in_process().servers(2).fake_time();
         let mut cluster = builder.start().await.unwrap();
         end_lease(&cluster, "server-2").await;
@@ -248,7 +248,7 @@ mod tests {
             error.to_string(),
             "server-2 has ended: this server is no longer a member of its cluster"
         );
-        // The rest goes on without it.
+        // The other server takes over.
         cluster.advance(2 * HOUR).await.unwrap();
         assert_eq!(cluster.server_names(), ["server-1"]);
         cluster.shutdown().await;

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as somebody who reads metrics needs: `GET /metrics`, one answer per connection.
+//! A minimal HTTP/1.1 server for metrics: `GET /metrics`, one response per connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,25 +12,25 @@ use tokio::task::JoinHandle;
 
 use super::{Measures, text};
 
-/// How long a request's head may be.
+/// The longest accepted request head.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// How long a reader may take for everything.
+/// The timeout of a connection.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How many readers are served at the same time; more wait.
-const READERS_MAX: usize = 8;
+/// How many connections are served at the same time; further ones wait.
+const CONNECTIONS_MAX: usize = 8;
 
-/// How long to wait after a connection could not be accepted, such as when too many files are open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The backoff after a failed accept, such as when too many files are open.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Why metrics can't be served. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
-    /// The address is open to other machines, and nothing guards it.
-    #[error("metrics are served on the loopback interface only, not on {0}")]
+    /// The address is reachable from other machines, and metrics need no authentication.
+    #[error("metrics are served on the loopback interface only, not on {0}: use an address such as 127.0.0.1")]
     NotLoopback(SocketAddr),
-    /// The address can't be listened on.
+    /// The listener can't be bound.
     #[error("metrics can't be served on {0}: {1}")]
     Io(SocketAddr, io::Error),
 }
@@ -43,7 +43,7 @@ pub(crate) struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves what `measure` gives, at this address. Runs on the current tokio runtime.
+    /// Serves the result of `measure` at this address. Runs on the current tokio runtime.
     pub(crate) async fn start(
         address: SocketAddr,
         measure: impl Fn() -> Measures + Send + Sync + 'static,
@@ -58,7 +58,7 @@ impl MetricsServer {
         Ok(Self { address, accepting })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -71,22 +71,22 @@ impl Drop for MetricsServer {
 }
 
 async fn accept<M: Fn() -> Measures + Send + Sync + 'static>(listener: TcpListener, measure: Arc<M>) {
-    let readers = Arc::new(Semaphore::new(READERS_MAX));
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let reader = Arc::clone(&readers).acquire_owned().await;
-        let reader = reader.expect("the semaphore is never closed");
+        let permit = Arc::clone(&connections).acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
                 let measure = Arc::clone(&measure);
                 tokio::spawn(async move {
-                    // Whoever is too slow or breaks off is of no interest.
+                    // Clients that time out or disconnect are not worth a log line.
                     let _ = tokio::time::timeout(TIME_MAX, serve(stream, &*measure)).await;
-                    drop(reader);
+                    drop(permit);
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a reader of metrics could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                tracing::warn!(%error, "failed to accept a metrics connection");
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
             }
         }
     }
@@ -107,7 +107,7 @@ async fn serve(mut stream: TcpStream, measure: &(impl Fn() -> Measures + Sync)) 
     stream.shutdown().await
 }
 
-/// The answer to a request's head.
+/// The response to a request head.
 fn answer(head: &[u8], measure: impl Fn() -> Measures) -> String {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let Ok(line) = std::str::from_utf8(line) else {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_metrics_can_be_read() {
+    fn only_the_metrics_path_is_served() {
         assert_eq!(status(b"GET /metrics HTTP/1.1\r\n\r\n"), "HTTP/1.1 200 OK");
         assert_eq!(status(b"GET /metrics?name=x HTTP/1.0\r\n\r\n"), "HTTP/1.1 200 OK");
         assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
@@ -181,29 +181,29 @@ mod tests {
         );
     }
 
-    async fn ask(address: SocketAddr, request: &[u8]) -> String {
+    async fn request(address: SocketAddr, head: &[u8]) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(request).await.unwrap();
+        stream.write_all(head).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     }
 
     #[tokio::test]
-    async fn metrics_come_over_the_network() {
+    async fn metrics_are_served_over_loopback_only() {
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = MetricsServer::start(loopback, Measures::default).await.unwrap();
-        let answer = ask(server.address(), b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let answer = request(server.address(), b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
         assert!(body.contains("elastin_info"));
         let endless = vec![b'x'; HEAD_BYTES_MAX + 1];
-        assert!(ask(server.address(), &endless).await.starts_with("HTTP/1.1 400"));
+        assert!(request(server.address(), &endless).await.starts_with("HTTP/1.1 400"));
         let open = SocketAddr::from(([0, 0, 0, 0], 0));
         let refused = MetricsServer::start(open, Measures::default).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "metrics are served on the loopback interface only, not on 0.0.0.0:0"
+            "metrics are served on the loopback interface only, not on 0.0.0.0:0: use an address such as 127.0.0.1"
         );
     }
 }

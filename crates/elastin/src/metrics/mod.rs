@@ -1,4 +1,4 @@
-//! Metrics of a process, as the text that Prometheus reads: see `docs/observability.md`.
+//! Metrics of a process in the Prometheus text format: see `docs/observability.md`.
 //!
 //! ```text
 //!   runtime, stores, transport ──► Measures (plain data) ──► text::render (pure) ──► http (GET /metrics)

@@ -1,4 +1,4 @@
-//! Where the metrics of a server come from.
+//! Collects the metrics of a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 
 use super::{Measures, MetricsServer, ServerMeasures};
 
-/// What was measured in the last period, for whoever reads metrics.
+/// The measurements of the last period, for the metrics endpoint.
 #[derive(Default)]
 pub(crate) struct LastPeriod {
     pub(crate) server: Option<ServerStats>,
     pub(crate) mailbox_messages: u64,
 }
 
-/// Where the metrics of a server come from.
+/// The sources of a server's metrics.
 pub(crate) struct ServerMetrics {
     pub(crate) name: String,
     pub(crate) runtime: Runtime,
@@ -28,12 +28,12 @@ pub(crate) struct ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// Serves them. A server that can't goes on without: its actors are worth more.
+    /// Serves the metrics. A failure is logged only, because hosting actors matters more.
     pub(crate) async fn serve(self, address: Option<SocketAddr>) -> Option<MetricsServer> {
         match MetricsServer::start(address?, move || self.measure()).await {
             Ok(server) => Some(server),
             Err(error) => {
-                tracing::error!(%error, "this server goes on without metrics");
+                tracing::error!(%error, "this server runs without metrics");
                 None
             }
         }

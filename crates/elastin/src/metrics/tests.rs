@@ -1,4 +1,4 @@
-//! The text, read back: it is what Prometheus reads, and it has what is documented and nothing else.
+//! Parses the rendered text: it is valid Prometheus text, and has exactly the documented metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use elastin_types::{NodeId, PerResource, ServerState, ServerStats, Usage};
 use super::text::{TYPES_MAX, render};
 use super::{Measures, ServerMeasures};
 
-/// A metric as it was read.
+/// A parsed metric family.
 #[derive(Debug, Default)]
 struct Family {
     kind: String,
@@ -20,26 +20,25 @@ struct Family {
     values: Vec<(String, f64)>,
 }
 
-/// Reads the text as the exposition format has it: every metric is announced once, with its help before its type, and what
-/// follows are its values, until the next one is announced.
-fn read(text: &str) -> BTreeMap<String, Family> {
+/// Parses the exposition format: every family is announced once, with its help before its type, and its samples follow.
+fn parse(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();
     for line in text.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
-            let (name, help) = help.split_once(' ').expect("a help has a text");
+            let (name, help) = help.split_once(' ').expect("HELP has a text");
             assert!(!help.is_empty() && is_name(name), "{line}");
             assert!(families.insert(name.to_owned(), Family::default()).is_none(), "{line}");
             name.clone_into(&mut current);
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = kind.split_once(' ').expect("a type has a name");
-            assert_eq!(name, current, "the type follows the help");
+            let (name, kind) = kind.split_once(' ').expect("TYPE has a name");
+            assert_eq!(name, current, "TYPE follows HELP");
             assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
-            let family = families.get_mut(name).expect("it was announced");
+            let family = families.get_mut(name).expect("the family was announced");
             kind.clone_into(&mut family.kind);
         } else {
-            let family = families.get_mut(&current).expect("a value follows its type");
-            let (sample, value) = line.rsplit_once(' ').expect("a value has a name");
+            let family = families.get_mut(&current).expect("a sample follows its family");
+            let (sample, value) = line.rsplit_once(' ').expect("a sample has a value");
             let (name, labels) = match sample.split_once('{') {
                 Some((name, labels)) => (name, labels.strip_suffix('}').expect("labels end")),
                 None => (sample, ""),
@@ -48,7 +47,7 @@ fn read(text: &str) -> BTreeMap<String, Family> {
                 .iter()
                 .find_map(|end| name.strip_suffix(end));
             let of = of_histogram.filter(|_| family.kind == "histogram").unwrap_or(name);
-            assert_eq!(of, current, "values follow the metric that they are of");
+            assert_eq!(of, current, "a sample belongs to the last family");
             family.labels.extend(labels_in(labels));
             family
                 .values
@@ -58,7 +57,7 @@ fn read(text: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// The names of labels; their values are between quotes, in which quotes and backslashes are escaped.
+/// The names of the labels. Their values are quoted, with escaped quotes and backslashes.
 fn labels_in(mut labels: &str) -> Vec<String> {
     let mut names = Vec::new();
     while !labels.is_empty() {
@@ -137,8 +136,8 @@ fn measures() -> Measures {
 }
 
 #[test]
-fn the_text_is_what_prometheus_reads() {
-    let families = read(&render(&measures()));
+fn the_text_is_valid_prometheus_text() {
+    let families = parse(&render(&measures()));
     for (metric, sample, value) in [
         ("elastin_info", "elastin_info{name=\"server \\\"1\\\\\"}", 1.0),
         ("elastin_activations", "elastin_activations", 7.0),
@@ -176,7 +175,7 @@ fn the_text_is_what_prometheus_reads() {
 }
 
 #[test]
-fn the_labels_stay_bounded_whatever_the_types() {
+fn the_number_of_type_labels_is_bounded() {
     let mut measures = measures();
     let server = measures.server.as_mut().unwrap();
     server.types = (0..1000)
@@ -186,7 +185,7 @@ fn the_labels_stay_bounded_whatever_the_types() {
             busy: Duration::ZERO,
         })
         .collect();
-    let values = &read(&render(&measures))["elastin_turns_total"].values;
+    let values = &parse(&render(&measures))["elastin_turns_total"].values;
     assert_eq!(values.len(), TYPES_MAX + 1);
     assert_eq!(
         values.last(),
@@ -195,7 +194,7 @@ fn the_labels_stay_bounded_whatever_the_types() {
 }
 
 #[test]
-fn what_is_documented_is_there_and_nothing_else() {
+fn exactly_the_documented_metrics_are_rendered() {
     // | `name` | type | `label`: values | meaning |
     let documented: BTreeMap<String, (String, BTreeSet<String>)> = include_str!("../../../../docs/observability.md")
         .lines()
@@ -207,9 +206,9 @@ fn what_is_documented_is_there_and_nothing_else() {
             (name, (cells[2].to_owned(), label.into_iter().collect()))
         })
         .collect();
-    let there: BTreeMap<String, (String, BTreeSet<String>)> = read(&render(&measures()))
+    let rendered: BTreeMap<String, (String, BTreeSet<String>)> = parse(&render(&measures()))
         .into_iter()
         .map(|(name, family)| (name, (family.kind, family.labels)))
         .collect();
-    assert_eq!(documented, there);
+    assert_eq!(documented, rendered);
 }

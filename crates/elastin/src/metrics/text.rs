@@ -1,6 +1,6 @@
-//! All metrics, as the text that Prometheus reads.
+//! Renders all metrics in the Prometheus text format.
 //!
-//! INVARIANT: every label has a bounded set of values: names that the program has, never keys of actors.
+//! INVARIANT: every label has a bounded set of values: names defined by the program, never keys of actors.
 
 use elastin_cluster::{NodeDriverMeasures, StageMeasures};
 use elastin_stores::{STORE_TIMES, StoreMeasures};
@@ -9,7 +9,7 @@ use elastin_types::Resource;
 use super::writer::Text;
 use super::{Measures, ServerMeasures};
 
-/// How many actor types are told apart; the rest count together. A program has few, but nothing bounds them.
+/// How many actor types get a label of their own; the rest share one. A program has few types, but nothing bounds them.
 pub(super) const TYPES_MAX: usize = 200;
 
 /// The text of these measures.
@@ -33,7 +33,7 @@ pub(crate) fn render(measures: &Measures) -> String {
 fn overload_family(text: &mut Text, full_mailboxes: u64, driver: &NodeDriverMeasures) {
     let name = "elastin_overloads_total";
     let turned_away = &driver.node.turned_away;
-    text.family(name, "counter", "Messages turned away, by what was full.");
+    text.family(name, "counter", "Messages rejected, by the queue that was full.");
     text.value(name, &[("by", "actor")], full_mailboxes + turned_away.by_actor);
     text.value(name, &[("by", "link")], turned_away.by_link);
     text.value(name, &[("by", "directory")], turned_away.by_directory);
@@ -50,39 +50,39 @@ fn stage_families(text: &mut Text, driver: &NodeDriverMeasures) {
     text.single(
         "elastin_wire_version_oldest",
         "gauge",
-        "The oldest version of the wire that is spoken with one of these; 0 without any.",
+        "The oldest wire version of these connections; 0 without any.",
         transport.wire_version_oldest,
     );
-    stage(text, "receive", "taken in", &transport.received);
+    stage(text, "receive", "received", &transport.received);
     text.single(
         "elastin_receive_queued",
         "gauge",
-        "Events, such as frames, that wait for the thread that runs the protocol.",
+        "Events, such as frames, that are queued for the protocol.",
         driver.events_queued,
     );
     text.single(
         "elastin_receive_busy_poll_seconds_total",
         "counter",
-        "Processor time spent on looking for frames instead of sleeping. It does not count as used.",
+        "Processor time spent on busy-polling for frames. It does not count as used.",
         transport.busy_poll_time.as_secs_f64(),
     );
     text.single(
         "elastin_receive_refused_total",
         "counter",
-        "Server-only frames received from processes that are no servers.",
+        "Server-only frames that were received from clients and ignored.",
         driver.node.refused,
     );
     stage(text, "send", "written", &transport.sent);
     text.single(
         "elastin_send_queued_bytes",
         "gauge",
-        "Bytes that wait to be written.",
+        "Bytes that are queued to be written.",
         transport.queued_bytes,
     );
     text.single(
         "elastin_send_backlogged_total",
         "counter",
-        "Frames that were not taken because too much waited for their receiver.",
+        "Frames that were rejected because the send queue of their receiver was full.",
         transport.backlogged,
     );
     text.single(
@@ -100,19 +100,19 @@ fn stage_families(text: &mut Text, driver: &NodeDriverMeasures) {
 }
 
 fn stage(text: &mut Text, name: &str, done: &str, stage: &StageMeasures) {
-    let mut single = |what: &str, help: String, value: &dyn std::fmt::Display| {
-        text.single(&format!("elastin_{name}_{what}_total"), "counter", &help, value);
+    let mut single = |unit: &str, help: String, value: &dyn std::fmt::Display| {
+        text.single(&format!("elastin_{name}_{unit}_total"), "counter", &help, value);
     };
     single("frames", format!("Frames that were {done}."), &stage.frames);
     single("bytes", format!("Bytes of frames that were {done}."), &stage.bytes);
     single(
         "batches",
-        format!("How often frames were {done} together."),
+        format!("Batches in which frames were {done}."),
         &stage.batches,
     );
     single(
         "seconds",
-        format!("How long frames took to be {done}."),
+        format!("Time in which frames were {done}."),
         &stage.time.as_secs_f64(),
     );
 }
@@ -129,13 +129,13 @@ fn server_families(text: &mut Text, server: &ServerMeasures) {
     text.single(
         "elastin_work_queued",
         "gauge",
-        "Actors that wait for a thread of the work stage.",
+        "Actors in the run queues of the work stage.",
         work.queued,
     );
     text.single(
         "elastin_work_turns_total",
         "counter",
-        "Turns that began out of mailboxes. Inline turns are in elastin_turns_total only.",
+        "Turns that were started from a mailbox. Inline turns are in elastin_turns_total only.",
         work.turns,
     );
     text.single(
@@ -148,7 +148,7 @@ fn server_families(text: &mut Text, server: &ServerMeasures) {
     text.single(
         "elastin_mailbox_messages",
         "gauge",
-        "Messages that waited in mailboxes at the end of the last period.",
+        "Messages in mailboxes at the end of the last period.",
         server.mailbox_messages,
     );
     type_families(text, server);
@@ -167,7 +167,7 @@ fn server_families(text: &mut Text, server: &ServerMeasures) {
     text.family(
         "elastin_capacity",
         "gauge",
-        &format!("What there is of each resource, if known: {unit}."),
+        &format!("Capacity of each resource, if known: {unit}."),
     );
     for resource in Resource::ALL {
         if let Some(capacity) = usage[resource].capacity {
@@ -217,7 +217,7 @@ fn store_families(text: &mut Text, store: &StoreMeasures) {
     text.family(
         "elastin_store_failures_total",
         "counter",
-        "Requests to the state store that failed, by why.",
+        "Requests to the state store that failed, by cause.",
     );
     for (why, count) in &store.failures {
         text.value("elastin_store_failures_total", &[("why", why)], count);
@@ -225,7 +225,7 @@ fn store_families(text: &mut Text, store: &StoreMeasures) {
     text.single(
         "elastin_store_waiting",
         "gauge",
-        "Requests to the state store that have not ended.",
+        "Requests to the state store that are in flight.",
         store.waiting,
     );
     let name = "elastin_store_seconds";

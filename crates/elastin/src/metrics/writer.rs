@@ -1,4 +1,4 @@
-//! Writes the text format of Prometheus (exposition format 0.0.4).
+//! Writer of the Prometheus text format (exposition format 0.0.4).
 
 use std::fmt::{Display, Write};
 
@@ -12,19 +12,19 @@ impl Text {
         self.0
     }
 
-    /// Announces a metric.
+    /// Announces a metric family.
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP {name} {help}"));
         self.line(format_args!("# TYPE {name} {kind}"));
     }
 
-    /// A metric with one value.
+    /// A metric family with a single sample.
     pub(super) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.value(name, &[], value);
     }
 
-    /// A value of the metric that was announced last.
+    /// A sample of the family that was announced last.
     pub(super) fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let labels: Vec<String> = labels
             .iter()
@@ -37,11 +37,11 @@ impl Text {
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.0, "{line}").expect("a string takes everything");
+        writeln!(self.0, "{line}").expect("writing to a string never fails");
     }
 }
 
-/// A label's value as the format wants it.
+/// Escapes a label's value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,4 +1,4 @@
-//! Where servers come from.
+//! Provisioning of servers.
 
 mod process;
 

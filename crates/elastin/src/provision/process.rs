@@ -1,7 +1,8 @@
-//! Servers that are processes of this program on this machine.
+//! Provisions servers as processes of this program on this machine.
 //!
-//! A server process ends when its supervisor does, however that ends: its standard input is a pipe from the supervisor,
-//! and it leaves when the pipe closes. The first line of the pipe is the cluster's secret, which nobody else can see there.
+//! The standard input of a server process is a pipe from its supervisor. The server stops when the pipe closes, so it never
+//! outlives its supervisor, however that ends. The first line of the pipe is the cluster's secret, which other users can't read
+//! there.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -17,17 +18,17 @@ use parking_lot::Mutex;
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 
-/// How long a server may take to leave by itself before it is killed.
+/// How long a server may take to stop by itself before it is killed.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A server process has ended.
+/// The exit of a server process.
 #[derive(Clone, Debug)]
 pub(crate) struct Exited {
     /// The server's name.
     pub(crate) name: String,
     /// Whether it had been asked to stop.
     pub(crate) expected: bool,
-    /// How it ended, for people.
+    /// How it ended, for messages.
     pub(crate) how: String,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct ProcessProvisioner {
 
 struct Running {
     process_id: u32,
-    // Dropping it tells the process to leave.
+    // Dropping it stops the process.
     stdin: Option<ChildStdin>,
     kill: watch::Sender<bool>,
 }
@@ -78,9 +79,9 @@ impl ProcessProvisioner {
         let mut child = command.stdin(Stdio::piped()).kill_on_drop(true).spawn()?;
         let pipe = child.stdin.take().expect("its standard input is a pipe");
         let mut stdin = ChildStdin::from(pipe.into_owned_fd()?);
-        // It fits into the empty pipe, so this does not wait for the process.
+        // The secret fits into the empty pipe, so this does not block.
         match writeln!(stdin, "{}", self.secret.text()) {
-            // The process has ended already, and whoever attends it says how.
+            // The process has exited already, which `watch_process` reports.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             written => written?,
         }
@@ -91,7 +92,7 @@ impl ProcessProvisioner {
             kill: kill.clone(),
         };
         self.running.lock().insert(name.into(), running);
-        tokio::spawn(attend(
+        tokio::spawn(watch_process(
             name.into(),
             child,
             kill.subscribe(),
@@ -101,14 +102,14 @@ impl ProcessProvisioner {
         Ok(())
     }
 
-    /// Where the `number`th server serves its metrics, if there is such a port.
+    /// The metrics address of the `number`th server, if there is such a port.
     fn metrics_of(&self, number: u32) -> Option<SocketAddr> {
         let address = self.metrics?;
         let port = u32::from(address.port()).checked_add(number)?;
         Some(SocketAddr::new(address.ip(), u16::try_from(port).ok()?))
     }
 
-    /// Tells a server to leave, and kills it if it does not within a limit.
+    /// Asks a server to stop, and kills it if it does not in time.
     pub(crate) fn stop(&self, name: &str) {
         let Some(kill) = self.running.lock().get_mut(name).and_then(|server| {
             server.stdin.take()?;
@@ -122,7 +123,7 @@ impl ProcessProvisioner {
         });
     }
 
-    /// Kills a server at once, as a crash would. Says whether it was there.
+    /// Kills a server at once, as a crash would. Returns whether there was such a server.
     pub(crate) fn kill(&self, name: &str) -> bool {
         match self.running.lock().get(name) {
             Some(server) => {
@@ -144,7 +145,7 @@ impl ProcessProvisioner {
     }
 }
 
-async fn attend(
+async fn watch_process(
     name: String,
     mut child: Child,
     mut kill: watch::Receiver<bool>,
@@ -166,9 +167,9 @@ async fn attend(
     let stopped = server.is_none_or(|server| server.stdin.is_none());
     let how = match status {
         Ok(status) => status.to_string(),
-        Err(error) => format!("lost sight of it: {error}"),
+        Err(error) => format!("its exit status is unknown: {error}"),
     };
-    // Nobody listens any more when the cluster is being torn down.
+    // Fails only while the cluster shuts down.
     let _ = exits.send(Exited {
         name,
         expected: stopped,

@@ -1,14 +1,14 @@
-//! What the control groups of this process allow it, in both layouts that Linux has.
+//! The limits of this process's control groups, in both layouts of Linux.
 //!
-//! Version 1 has a tree for each controller, version 2 one tree for all; a machine may have both. A limit of any group
-//! between the process's own and the root of what is mounted holds, so the smallest counts.
+//! Version 1 has a tree for each controller, version 2 one tree for all; a machine may have both. The limits of all groups between
+//! the process's own and the mounted root apply, so the smallest counts.
 
 use std::path::{Path, PathBuf};
 
-/// A limit of version 1 from here on means none: the kernel says "no limit" with the largest number of pages.
+/// Limits of version 1 from here on mean none: the kernel encodes "no limit" as the largest number of pages.
 const MEMORY_UNLIMITED_BYTES: f64 = (1_u64 << 60) as f64;
 
-/// What a process may use; `None` is no limit.
+/// The resource limits of a process; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Limits {
     /// Processor time, in cores.
@@ -17,7 +17,7 @@ pub(crate) struct Limits {
     pub(crate) memory_bytes: Option<f64>,
 }
 
-/// Where a tree of groups is mounted, and which group of it this process is in.
+/// A mounted tree of groups, with the group of this process.
 #[derive(Debug, PartialEq)]
 struct Tree {
     mounted_at: PathBuf,
@@ -25,7 +25,7 @@ struct Tree {
 }
 
 impl Limits {
-    /// The limits of this process. `root` is `/`, or where a test has put the files of a machine.
+    /// Reads the limits of this process. `root` is `/`, or the directory of a test's files.
     pub(crate) fn read(root: &Path) -> Self {
         let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap_or_default();
         let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
@@ -51,7 +51,7 @@ impl Limits {
 }
 
 impl Tree {
-    /// The directories of the process's own group and of all above it.
+    /// The directories of the process's own group and of its ancestors.
     fn levels(&self, root: &Path) -> Vec<PathBuf> {
         let relative = |path: &Path| path.strip_prefix("/").unwrap_or(path).to_owned();
         let mounted_at = root.join(relative(&self.mounted_at));
@@ -60,7 +60,7 @@ impl Tree {
     }
 }
 
-/// The tree of a controller of version 1, or that of version 2, if there is one.
+/// Finds the tree of a controller of version 1, or without a controller the tree of version 2.
 fn tree(groups: &str, mounts: &str, controller: Option<&str>) -> Option<Tree> {
     let lists = |list: &str, name: &str| list.split(',').any(|listed| listed == name);
     // `4:memory:/the/group`; version 2 has no controllers: `0::/the/group`.
@@ -84,7 +84,7 @@ fn tree(groups: &str, mounts: &str, controller: Option<&str>) -> Option<Tree> {
         };
         found.then_some((mount.next()?, mount.next()?))
     })?;
-    // In a container, the mount may show a part of the tree only, and the group's name be that of the machine.
+    // In a container, the mount may show only a part of the tree, while the group's path is that of the machine.
     let group = Path::new(group);
     let group = group
         .strip_prefix(root)
@@ -108,7 +108,7 @@ fn cores_of_version_2(level: &Path) -> Option<f64> {
     (period_us > 0.0).then_some(quota_us / period_us)
 }
 
-/// The number in a file; none for a word, such as `max`.
+/// The number in a file; `None` for a word such as `max`.
 fn number(level: &Path, file: &str) -> Option<f64> {
     std::fs::read_to_string(level.join(file)).ok()?.trim().parse().ok()
 }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_at_once_and_none() {
+    fn both_versions_can_be_mounted_at_once() {
         let found = limits(&[
             (
                 "proc/self/mountinfo",
@@ -197,11 +197,11 @@ mod tests {
         ]);
         assert_eq!((found.cores, found.memory_bytes), (Some(2.0), Some(GIB)));
         assert_eq!(limits(&[]), Limits::default());
-        assert_eq!(limits(&[("proc/self/cgroup", "nonsense\n::\n")]), Limits::default());
+        assert_eq!(limits(&[("proc/self/cgroup", "malformed\n::\n")]), Limits::default());
     }
 
     #[test]
-    fn the_limits_of_this_machine_make_sense() {
+    fn the_limits_of_this_machine_are_plausible() {
         let found = Limits::read(Path::new("/"));
         assert!(
             found.cores.is_none_or(|cores| cores > 0.0 && cores < 10_000.0),

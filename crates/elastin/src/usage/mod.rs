@@ -1,4 +1,4 @@
-//! How much of the machine this process uses, relative to what it really has.
+//! The resource usage of this process, relative to its capacity.
 
 mod control_group;
 
@@ -9,28 +9,28 @@ use elastin_types::Usage;
 
 use control_group::Limits;
 
-/// Measures what a server uses between two polls.
+/// Measures the resource usage of a server between two samples.
 pub(crate) struct UsageMeter {
-    last_look: Instant,
+    last_sample: Instant,
     last_traffic_bytes: u64,
     capacity: Capacity,
 }
 
-/// What this process really has: the machine, within the limits of its control groups and what was configured.
+/// The capacity of this process: that of the machine, within the limits of its control groups and its configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Capacity {
     /// Processor time, in cores.
     cores: f64,
-    /// Whether that is less than the machine has, so that none of it may be wasted.
+    /// Whether a limit restricts the processor time, so that none of it should be spent on busy-polling.
     is_rationed: bool,
     /// Memory, in bytes.
     memory_bytes: Option<f64>,
-    /// Network, in bytes per second. Only known if it was configured.
+    /// Network, in bytes per second, if configured.
     network_bytes_s: Option<f64>,
 }
 
 impl Capacity {
-    /// What there is, given the configured share of the processor in cores and of the network in megabits per second.
+    /// Finds the capacity, given the configured CPU share in cores and network capacity in megabits per second.
     pub(crate) fn find(cpu_share: Option<f64>, net_mbit: Option<f64>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
         let memory_bytes = proc_value("/proc/meminfo", "MemTotal:").map(|kib| kib * 1024.0);
@@ -54,7 +54,7 @@ impl Capacity {
 }
 
 impl Capacity {
-    /// Whether it may use only a part of the machine's cores, so that none of that should be wasted.
+    /// Whether a limit restricts the processor time, so that none of it should be spent on busy-polling.
     pub(crate) fn is_rationed(&self) -> bool {
         self.is_rationed
     }
@@ -63,13 +63,13 @@ impl Capacity {
 impl UsageMeter {
     pub(crate) fn start(capacity: Capacity) -> Self {
         Self {
-            last_look: Instant::now(),
+            last_sample: Instant::now(),
             last_traffic_bytes: 0,
             capacity,
         }
     }
 
-    /// Processor time in CPU milliseconds per second, out of what this process may use.
+    /// Processor time in CPU milliseconds per second, with its capacity.
     pub(crate) fn processor(&self, used: f64) -> Usage {
         Usage {
             used,
@@ -77,7 +77,7 @@ impl UsageMeter {
         }
     }
 
-    /// Memory in use now, out of what this process may use.
+    /// Memory currently in use, with its capacity.
     pub(crate) fn memory(&self) -> Usage {
         let used = proc_value("/proc/self/status", "VmRSS:").unwrap_or(0.0) * 1024.0;
         Usage {
@@ -86,12 +86,11 @@ impl UsageMeter {
         }
     }
 
-    /// Bytes per second since the last look, given all bytes so far. What the network could carry is known only if it was
-    /// configured.
+    /// Network traffic per second since the last sample, given the total so far. Its capacity is known only if configured.
     pub(crate) fn network(&mut self, traffic_bytes: u64) -> Usage {
-        let span = self.last_look.elapsed().max(Duration::from_millis(1));
+        let span = self.last_sample.elapsed().max(Duration::from_millis(1));
         let bytes = traffic_bytes.saturating_sub(self.last_traffic_bytes);
-        self.last_look = Instant::now();
+        self.last_sample = Instant::now();
         self.last_traffic_bytes = traffic_bytes;
         Usage {
             used: bytes as f64 / span.as_secs_f64(),
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_limit_is_what_there_is() {
+    fn the_smallest_limit_is_the_capacity() {
         let limits = |cores, memory_bytes| Limits { cores, memory_bytes };
         let machine = Capacity::within(limits(None, None), 4.0, Some(100.0), None, None);
         assert_eq!(
@@ -146,7 +145,7 @@ mod tests {
     fn traffic_is_a_rate_and_a_percentage_if_the_capacity_is_known() {
         let percent = |net_mbit| {
             let mut meter = UsageMeter::start(Capacity::find(None, net_mbit));
-            meter.last_look -= Duration::from_secs(2);
+            meter.last_sample -= Duration::from_secs(2);
             let usage = meter.network(2_000_000);
             assert!((usage.used - 1_000_000.0).abs() < 50_000.0, "{usage:?}");
             usage.percent()

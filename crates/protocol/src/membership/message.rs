@@ -51,7 +51,8 @@ pub enum MembershipEvent {
     },
     /// This node leaves. Its turns must have ended.
     Leave,
-    /// The [`Membership::next_timer`](super::Membership::next_timer) has expired. Early and repeated timers are harmless.
+    /// The [`Membership::next_timer`](super::Membership::next_timer) has expired. Early and repeated timers are
+    /// harmless.
     Timer,
 }
 
@@ -81,8 +82,8 @@ pub enum MembershipCommand {
     Roster(Roster),
     /// There is a new view, for [`Event::View`](crate::Event::View).
     View(View),
-    /// The lease is valid until this time on the node's clock, for [`Event::MayActUntil`](crate::Event::MayActUntil) and
-    /// for the code that starts turns and saves.
+    /// The lease is valid until this time on the node's clock, for [`Event::MayActUntil`](crate::Event::MayActUntil)
+    /// and for the code that starts turns and saves.
     MayActUntil(Time),
     /// The lease may have expired: turns should stop until the next [`MembershipCommand::MayActUntil`].
     Fence,

@@ -1,4 +1,4 @@
-//! The view as it stands in the coordination service, and which one should stand there next.
+//! The stored view, and the computation of the next one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::{Member, SlotTable, View};
 /// The key of the view.
 pub(super) const VIEW_KEY: &str = "cluster/view";
 
-/// The view as it stands in the coordination service.
+/// The view as stored in the coordination service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Published {
-    /// The revision whose members it was put together from: whoever has joined by then and is not in it has stopped.
+    /// The revision whose records it was computed from. A node that had joined by then and is missing here has stopped.
     pub(super) revision: u64,
     pub(super) members: BTreeMap<NodeId, PublishedMember>,
     pub(super) slots: SlotTable,
@@ -25,7 +25,7 @@ pub(super) struct Published {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PublishedMember {
     pub(super) part: Member,
-    /// How long it may act after its last sign of life. Here because its record goes with its lease.
+    /// How long the member may act after its last sign of life. Stored here because its record goes with its lease.
     pub(super) lease_ttl: Duration,
 }
 
@@ -47,8 +47,7 @@ impl Published {
         }
     }
 
-    /// The view that should stand there after this one (or as the first one), if it is another: those with a record, and
-    /// those peer may not be taken over from yet.
+    /// The view that should follow this one (or be the first), if it differs: members with a record, and held members.
     pub(super) fn next(
         before: Option<&Published>,
         revision: u64,
@@ -84,7 +83,8 @@ fn published(record: &MemberRecord) -> PublishedMember {
     }
 }
 
-/// Who shall own slots: the supervisor if there is one, else the servers that stay. Who is held keeps what it has.
+/// The nodes that should own slots: the supervisor if there is one, otherwise the servers that stay. A held member
+/// keeps its slots.
 fn owners(before: Option<&Published>, roster: &Roster, members: &BTreeMap<NodeId, PublishedMember>) -> Vec<NodeId> {
     let stays = |node: &NodeId| roster.members.get(node).is_some_and(|record| !record.stopped);
     let supervisor = roster
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn servers_share_the_directory_and_a_drained_one_gives_up_its_slots() {
+    fn servers_share_slots_and_draining_ones_give_theirs_up() {
         let one = [(1, Role::Server, false), (2, Role::Client, false)];
         assert_eq!(
             Published::next(None, 3, &roster(&one[1..]), |_| false),
             None,
-            "nobody can own it"
+            "a client cannot own slots"
         );
-        let first = Published::next(None, 3, &roster(&one), |_| false).expect("there is none");
+        let first = Published::next(None, 3, &roster(&one), |_| false).expect("there was no view");
         assert_eq!(owners_of(&first), [1]);
         assert_eq!(Published::next(Some(&first), 4, &roster(&one), |_| false), None);
 
@@ -146,36 +146,36 @@ mod tests {
         let second = Published::next(Some(&first), 6, &roster(&two), |_| false).expect("one joined");
         assert_eq!(owners_of(&second), [1, 5]);
         let emptied = [(1, Role::Server, true), (5, Role::Server, false)];
-        let third = Published::next(Some(&second), 8, &roster(&emptied), |_| false).expect("it changed");
+        let third = Published::next(Some(&second), 8, &roster(&emptied), |_| false).expect("the view changed");
         assert_eq!(owners_of(&third), [5]);
         assert!(third.members[&NodeId(1)].part.draining);
     }
 
     #[test]
-    fn a_held_server_stays_and_keeps_its_slots() {
+    fn held_members_stay_and_keep_their_slots() {
         let both = [(1, Role::Server, false), (5, Role::Server, false)];
-        let before = Published::next(None, 6, &roster(&both), |_| false).expect("there is none");
+        let before = Published::next(None, 6, &roster(&both), |_| false).expect("there was no view");
         let held = Published::next(Some(&before), 8, &roster(&both[..1]), |node| node == NodeId(5));
-        assert_eq!(held, None, "nothing changes for as long as it is held");
-        let after = Published::next(Some(&before), 9, &roster(&both[..1]), |_| false).expect("it is gone");
+        assert_eq!(held, None, "nothing changes while it is held");
+        let after = Published::next(Some(&before), 9, &roster(&both[..1]), |_| false).expect("its hold is over");
         assert_eq!((owners_of(&after), after.members.len()), (vec![1], 1));
     }
 
     #[test]
-    fn a_supervisor_owns_everything() {
+    fn a_supervisor_owns_all_slots() {
         let all = [(1, Role::Supervisor, false), (5, Role::Server, false)];
-        let view = Published::next(None, 6, &roster(&all), |_| false).expect("there is none");
+        let view = Published::next(None, 6, &roster(&all), |_| false).expect("there was no view");
         assert_eq!(owners_of(&view), [1]);
     }
 
     #[test]
-    fn a_view_survives_its_encoding() {
+    fn a_view_round_trips() {
         let all = [
             (1, Role::Server, false),
             (5, Role::Server, false),
             (9, Role::Client, false),
         ];
-        let view = Published::next(None, 10, &roster(&all), |_| false).expect("there is none");
+        let view = Published::next(None, 10, &roster(&all), |_| false).expect("there was no view");
         let bytes = view.encode();
         assert_eq!(Published::decode(&bytes), Some(view));
         assert_eq!(Published::decode(&bytes[..bytes.len() - 1]), None);
@@ -189,9 +189,9 @@ mod tests {
         }
     }
 
-    /// Members of two builds keep these in one coordination service while a cluster is upgraded.
+    /// Members of two builds share these encodings in one coordination service while a cluster is upgraded.
     #[test]
-    fn what_members_keep_is_as_it_was() {
+    fn stored_records_and_views_keep_their_encoding() {
         let records = roles().into_iter().map(|(name, role)| {
             let record = MemberRecord {
                 name: "a".into(),
@@ -208,10 +208,10 @@ mod tests {
         });
         let mut lines: Vec<String> = records.collect();
         let earlier: MemberRecord = serde_json::from_str(r#"{"name":"a","role":"Server","address":null}"#)
-            .expect("what is not there has a value of its own");
+            .expect("missing fields have defaults");
         assert_eq!(earlier, MemberRecord::new("a", Role::Server, None));
         let both = [(1, Role::Server, false), (5, Role::Server, true)];
-        let view = Published::next(None, 6, &roster(&both), |_| false).expect("there is none");
+        let view = Published::next(None, 6, &roster(&both), |_| false).expect("there was no view");
         lines.push(golden::line("view", &view.encode()));
         golden::check("tests/kept/members.txt", &lines);
     }

@@ -190,7 +190,7 @@ fn a_crashed_member_is_dropped_after_lease_and_hold() {
 }
 
 #[test]
-fn a_member_whose_lease_is_revoked_early_is_held() {
+fn a_member_is_held_after_an_early_lease_revocation() {
     let mut cluster = Cluster::new();
     let one = cluster.join("one", Role::Server);
     let two = cluster.join("two", Role::Server);

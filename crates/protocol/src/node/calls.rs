@@ -67,7 +67,7 @@ impl Node {
     }
 
     /// Fails every call that may have been at a node that died.
-    pub(super) fn calls_lost_with(&mut self, node: NodeId) {
+    pub(super) fn fail_calls_lost_with(&mut self, node: NodeId) {
         let lost = |call: &PendingCall| call.at == node || call.or_at.contains(&node);
         let mut sequences: Vec<u64> = self
             .calls
@@ -77,7 +77,7 @@ impl Node {
             .collect();
         sequences.sort_unstable();
         for sequence in sequences {
-            self.call_is_lost(CallId {
+            self.fail_lost_call(CallId {
                 origin: self.sessions.me,
                 sequence,
             });
@@ -97,7 +97,7 @@ impl Node {
     }
 
     /// Fails a call that was lost in transit or with its node.
-    pub(super) fn call_is_lost(&mut self, call: CallId) {
+    pub(super) fn fail_lost_call(&mut self, call: CallId) {
         let error = match self.sessions.planted.is(Bug::DenyLost) {
             true => CallError::NotDelivered(NotDelivered::Unreachable),
             false => CallError::Unknown(Unknown::NodeLost),
@@ -106,7 +106,7 @@ impl Node {
     }
 
     /// Handles the deadline of a call.
-    pub(super) fn call_is_late(&mut self, sequence: u64, at: Time) {
+    pub(super) fn on_call_deadline(&mut self, sequence: u64, at: Time) {
         if self.calls.get(&sequence).is_some_and(|call| call.deadline == Some(at)) {
             let call = CallId {
                 origin: self.sessions.me,
@@ -153,7 +153,7 @@ impl Node {
 
     /// Rejects a message and notifies its origin. A local tell gets an outcome too: its caller is the only party left
     /// to notify.
-    pub(super) fn turn_away(&mut self, message: Arc<Message>, error: CallError) {
+    pub(super) fn reject(&mut self, message: Arc<Message>, error: CallError) {
         let call = message.header.call;
         if call.origin != self.sessions.me {
             let (actor, error) = (message.target.clone(), Box::new(error));
@@ -166,6 +166,6 @@ impl Node {
         } else {
             self.complete(call, Err(error));
         }
-        self.is_gone(&message.target, call);
+        self.on_message_gone(&message.target, call);
     }
 }

@@ -88,7 +88,7 @@ impl Node {
 
     /// Whether to run a call of a request that has reached its actor. A duplicate gets the outcome of the call that
     /// ran.
-    pub(super) fn is_to_run(&mut self, message: &Message) -> bool {
+    pub(super) fn should_run(&mut self, message: &Message) -> bool {
         if self.sessions.is_dead(message.header.call.origin) {
             // Another node delayed the call. Its caller is dead, and the record of its request has been dropped.
             return false;
@@ -122,7 +122,7 @@ impl Node {
             self.sessions.limits.chunk_bytes,
             MovedRequest::bytes,
         ) {
-            self.tell_target(actor, MoveStep::Requests(requests));
+            self.send_to_target(actor, MoveStep::Requests(requests));
         }
     }
 }

@@ -34,7 +34,7 @@ impl Node {
                 if queue.len() < self.sessions.limits.held_per_actor {
                     queue.push_back(Question::Pass(message));
                 } else {
-                    self.turn_away_from(Full::Directory, message);
+                    self.reject_full(Full::Directory, message);
                 }
             }
         }
@@ -91,7 +91,7 @@ impl Node {
             if placing.held.len() < held_max {
                 placing.held.push_back(message);
             } else {
-                self.turn_away_from(Full::Actor, message);
+                self.reject_full(Full::Actor, message);
             }
             return;
         }
@@ -145,7 +145,7 @@ impl Node {
                 let owned = self.slots.get_mut(&slot).expect("the slot holds the entry");
                 owned.entries.remove(&actor);
                 for message in held {
-                    self.turn_away(message, CallError::NotDelivered(NotDelivered::NoPlace));
+                    self.reject(message, CallError::NotDelivered(NotDelivered::NoPlace));
                 }
             }
         }

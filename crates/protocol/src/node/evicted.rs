@@ -18,7 +18,7 @@ impl Node {
         for peer in self.sessions.peers() {
             let never_sent = self.sessions.end(peer);
             // Marks them as being here.
-            self.messages_to_send_again(never_sent);
+            self.messages_to_resend(never_sent);
         }
         let mut pending: Vec<(u64, bool)> = self
             .calls
@@ -46,6 +46,6 @@ impl Node {
     /// Rejects a message of a local caller that was never sent.
     fn refuse(&mut self, message: Arc<Message>) {
         self.expect_outcome(&message);
-        self.turn_away(message, CallError::NotDelivered(NotDelivered::Unreachable));
+        self.reject(message, CallError::NotDelivered(NotDelivered::Unreachable));
     }
 }

@@ -22,11 +22,11 @@ impl Node {
             Body::Returned { message, place } => self.on_returned(from, message, place),
             Body::TurnedAway { actor, call, error } => self.on_turned_away(&actor, call, *error),
             Body::Reply { call, outcome } => self.complete(call, outcome),
-            Body::Ping => self.sessions.request_acknowledgement(from),
+            Body::Ping => self.sessions.acknowledge_promptly(from),
             Body::ViewIs { .. } => {}
             Body::Move(body) => self.on_move_body(from, body),
             Body::Directory(body) => self.on_directory_body(from, body),
-            Body::Leaving => self.on_parting(from),
+            Body::Leaving => self.on_leaving(from),
             Body::Parted => self.on_parted(from),
         }
     }
@@ -43,7 +43,7 @@ impl Node {
                 now,
                 by,
             } => {
-                if self.is_listened_to(&actor, by) {
+                if self.accepts_owner(&actor, by) {
                     self.on_decided_out(&actor, epoch, attempt, node, now);
                     self.on_decided_in(&actor, epoch, attempt, node, now);
                 }
@@ -109,7 +109,7 @@ impl Node {
     /// Resumes work that waited for a peer to acknowledge more frames.
     pub(super) fn on_acknowledged(&mut self, peer: NodeId) {
         self.settle_routes_waiting_for(peer);
-        self.stages_go_on(peer);
+        self.resume_staging(peer);
         self.drain_loopback();
     }
 

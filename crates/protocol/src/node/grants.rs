@@ -18,11 +18,11 @@ impl Node {
         // arrived first.
         let is_on_the_way = known.node == owner && known.epoch > epoch.slot;
         if !is_on_the_way {
-            return self.give_back(message, None);
+            return self.return_to_origin(message, None);
         }
         let actor = message.target.clone();
         let may_come = known.previous.is_some_and(|granter| !self.sessions.is_dead(granter));
-        if may_come && self.is_listened_to(&actor, epoch.slot) {
+        if may_come && self.accepts_owner(&actor, epoch.slot) {
             self.insert_hosted(actor.clone(), epoch, Phase::Expected);
             self.hold(message, true);
             // The grant may also come from an earlier owner that is dead, so the wait is bounded.
@@ -30,7 +30,7 @@ impl Node {
             self.sessions.timers.set(at, Due::Expected(actor, epoch));
         } else {
             self.deny(actor, epoch);
-            self.give_back(message, None);
+            self.return_to_origin(message, None);
         }
     }
 
@@ -69,7 +69,7 @@ impl Node {
 
     /// Handles the grant of an activation to this node.
     pub(super) fn on_grant(&mut self, actor: ActorId, epoch: ActivationEpoch) {
-        if !self.is_listened_to(&actor, epoch.slot) {
+        if !self.accepts_owner(&actor, epoch.slot) {
             return;
         }
         match self.hosted.get(&actor).map(|hosted| (hosted.epoch(), hosted.phase())) {

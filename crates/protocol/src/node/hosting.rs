@@ -32,13 +32,13 @@ impl Node {
     pub(super) fn accept(&mut self, message: Arc<Message>, meant: ActivationEpoch, from: Option<NodeId>) {
         if !message.header.one_way && self.sessions.is_full(message.header.call.origin) {
             // The origin's credit is used up already; a reply would only add to the backlog.
-            return self.turn_away_from(Full::Link, message);
+            return self.reject_full(Full::Link, message);
         }
         let passed = from.is_some();
         let Some(hosted) = self.hosted.get(&message.target) else {
             return match from {
                 Some(owner) => self.expect(owner, message, meant),
-                None => self.give_back(message, None),
+                None => self.return_to_origin(message, None),
             };
         };
         let epoch = hosted.epoch();
@@ -57,7 +57,7 @@ impl Node {
             }
             Phase::Closed | Phase::Active | Phase::MovingOut(_) if epoch > meant => {
                 let place = Some((self.sessions.me, epoch));
-                self.give_back(message, place);
+                self.return_to_origin(message, place);
             }
             Phase::Activating if epoch == meant => {
                 if passed {
@@ -77,14 +77,14 @@ impl Node {
             Phase::Expected | Phase::Releasing(_) if epoch == meant => self.keep(message, passed),
             Phase::Departed(departed) if departed.to_epoch > meant => {
                 let place = Some((departed.to, departed.to_epoch));
-                self.give_back(message, place);
+                self.return_to_origin(message, place);
             }
-            _ => self.give_back(message, None),
+            _ => self.return_to_origin(message, None),
         }
     }
 
     /// Returns a message to its origin.
-    pub(super) fn give_back(&mut self, message: Arc<Message>, place: Option<(NodeId, ActivationEpoch)>) {
+    pub(super) fn return_to_origin(&mut self, message: Arc<Message>, place: Option<(NodeId, ActivationEpoch)>) {
         let origin = message.header.call.origin;
         self.sessions.send(origin, Body::Returned { message, place });
     }
@@ -116,7 +116,7 @@ impl Node {
     }
 
     fn deliver(&mut self, epoch: ActivationEpoch, message: Arc<Message>) {
-        if message.header.request.is_some() && !self.is_to_run(&message) {
+        if message.header.request.is_some() && !self.should_run(&message) {
             return;
         }
         self.sessions.command(Command::Deliver { epoch, message });
@@ -129,7 +129,7 @@ impl Node {
             .get_mut(&message.target)
             .expect("the caller checked that it is hosted");
         if hosted.held().len() >= self.sessions.limits.held_per_actor {
-            self.turn_away_from(Full::Actor, message);
+            self.reject_full(Full::Actor, message);
         } else {
             hosted.held_mut().push_back(Held { message, passed });
         }
@@ -144,7 +144,7 @@ impl Node {
             if message.header.call.origin == self.sessions.me && !passed {
                 self.send_own(message);
             } else {
-                self.give_back(message, place);
+                self.return_to_origin(message, place);
             }
         }
     }
@@ -182,7 +182,7 @@ impl Node {
     pub(super) fn activate(&mut self, actor: ActorId, source: StateSource) {
         self.set_phase(&actor, Phase::Activating);
         let epoch = self.hosted[&actor].epoch();
-        self.held_have_landed(&actor, epoch);
+        self.report_held_landed(&actor, epoch);
         let command = Command::Activate {
             actor: actor.clone(),
             epoch,
@@ -194,7 +194,7 @@ impl Node {
     }
 
     /// Reports held messages as landed: each now has its final place in the actor's queue.
-    pub(super) fn held_have_landed(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
+    pub(super) fn report_held_landed(&mut self, actor: &ActorId, epoch: ActivationEpoch) {
         let hosted = self
             .hosted
             .get_mut(actor)
@@ -229,7 +229,7 @@ impl Node {
             }
             Err(error) => {
                 for Held { message, .. } in held {
-                    self.turn_away(message, error.clone());
+                    self.reject(message, error.clone());
                 }
                 self.leave(actor);
             }
@@ -275,7 +275,7 @@ impl Node {
         if message.header.call.origin == self.sessions.me {
             self.send_own(message);
         } else {
-            self.give_back(message, None);
+            self.return_to_origin(message, None);
         }
     }
 
@@ -300,7 +300,7 @@ impl Node {
     }
 
     /// Whether messages of a slot owner with this epoch are still accepted.
-    pub(super) fn is_listened_to(&self, actor: &ActorId, epoch: SlotEpoch) -> bool {
+    pub(super) fn accepts_owner(&self, actor: &ActorId, epoch: SlotEpoch) -> bool {
         self.slot_floors
             .get(&Slot::of(actor))
             .is_none_or(|floor| epoch >= *floor)

@@ -22,7 +22,7 @@ use crate::route::{Path, Place};
 
 /// Progress of a node's departure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum DrainPhase {
+pub(super) enum LeavePhase {
     /// The node stays.
     #[default]
     No,
@@ -36,25 +36,25 @@ impl Node {
     /// Starts or continues the departure of this node, which hosts no actors any more. The view must already mark it as
     /// accepting none.
     pub(super) fn on_part(&mut self) {
-        match self.parting {
-            DrainPhase::No => {
-                self.parting = DrainPhase::Begun;
+        match self.leave_phase {
+            LeavePhase::No => {
+                self.leave_phase = LeavePhase::Begun;
                 if !self.sessions.planted.is(Bug::GoSilently) {
                     self.send_to_all(&Body::Leaving);
                 }
             }
-            DrainPhase::Begun if self.is_clear() => {
-                self.parting = DrainPhase::Ended;
+            LeavePhase::Begun if self.is_clear() => {
+                self.leave_phase = LeavePhase::Ended;
                 self.send_to_all(&Body::Parted);
             }
-            DrainPhase::Begun | DrainPhase::Ended => {}
+            LeavePhase::Begun | LeavePhase::Ended => {}
         }
     }
 
     /// Whether a departure requested by [`Event::Part`](crate::Event::Part) is complete: no peer sends to this node any
     /// more, so the process may stop.
     pub fn may_go(&self) -> bool {
-        self.parting == DrainPhase::Ended && self.is_clear()
+        self.leave_phase == LeavePhase::Ended && self.is_clear()
     }
 
     /// Whether nothing is left here and all frames are acknowledged.
@@ -76,8 +76,8 @@ impl Node {
     }
 
     /// Handles a peer's announcement that it is leaving and hosts no actors.
-    pub(super) fn on_parting(&mut self, peer: NodeId) {
-        self.parting_peers.insert(peer);
+    pub(super) fn on_leaving(&mut self, peer: NodeId) {
+        self.leaving_peers.insert(peer);
         let mut concerned: Vec<ActorId> = Vec::new();
         for (actor, route) in &mut self.routes {
             let Path::Direct { node, leaving, .. } = &mut route.path else {
@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// Whether a node is leaving, so that no path may lead to it.
-    pub(super) fn is_parting(&self, node: NodeId) -> bool {
-        self.parting_peers.contains(&node)
+    pub(super) fn is_leaving(&self, node: NodeId) -> bool {
+        self.leaving_peers.contains(&node)
     }
 }

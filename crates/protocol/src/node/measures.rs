@@ -54,7 +54,7 @@ impl Node {
     }
 
     /// Rejects a message because a bound is reached.
-    pub(super) fn turn_away_from(&mut self, full: Full, message: Arc<Message>) {
+    pub(super) fn reject_full(&mut self, full: Full, message: Arc<Message>) {
         let turned_away = &mut self.turned_away;
         let (count, overloaded) = match full {
             Full::Actor => (&mut turned_away.by_actor, Overloaded::Actor),
@@ -62,6 +62,6 @@ impl Node {
             Full::Directory => (&mut turned_away.by_directory, Overloaded::Node),
         };
         *count += 1;
-        self.turn_away(message, CallError::Overloaded(overloaded));
+        self.reject(message, CallError::Overloaded(overloaded));
     }
 }

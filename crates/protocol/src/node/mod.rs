@@ -48,7 +48,7 @@ pub use sizes::TableSizes;
 
 use calls::PendingCall;
 use dedup::OpenRequest;
-use leave::DrainPhase;
+use leave::LeavePhase;
 use migration::queue::WaitingMove;
 use migration::settle::SettlingMove;
 
@@ -108,9 +108,9 @@ pub struct Node {
     /// Number of bodies rejected because their sender was not authorized to send them.
     refused: u64,
     /// Progress of this node's departure.
-    parting: DrainPhase,
+    leave_phase: LeavePhase,
     /// Peers that are leaving: no path may lead to them.
-    parting_peers: BTreeSet<NodeId>,
+    leaving_peers: BTreeSet<NodeId>,
     /// Whether this node has lost its membership.
     evicted: bool,
 }
@@ -146,8 +146,8 @@ impl Node {
             recovery_wanted: BTreeSet::new(),
             turned_away: TurnedAway::default(),
             refused: 0,
-            parting: DrainPhase::No,
-            parting_peers: BTreeSet::new(),
+            leave_phase: LeavePhase::No,
+            leaving_peers: BTreeSet::new(),
             evicted: false,
         }
     }
@@ -188,13 +188,13 @@ impl Node {
         std::mem::swap(&mut self.sessions.out, out);
         self.sessions.check_lease(matches!(event, Event::Timer));
         if !matches!(event, Event::Bounced { .. }) {
-            self.sessions.nothing_bounces();
+            self.sessions.settle_deliveries();
             self.report_all_landed();
         }
         self.dispatch(event);
         self.begin_waiting_moves();
         self.drain_loopback();
-        self.tell_settled();
+        self.report_settled();
         std::mem::swap(&mut self.sessions.out, out);
     }
 
@@ -236,7 +236,7 @@ impl Node {
         }
         self.expect_outcome(&message);
         if self.sessions.view.is_none() {
-            return self.turn_away(message, CallError::NotDelivered(NotDelivered::Unreachable));
+            return self.reject(message, CallError::NotDelivered(NotDelivered::Unreachable));
         }
         self.send_own(message);
     }
@@ -258,10 +258,10 @@ impl Node {
     fn on_timer(&mut self) {
         while let Some((at, due)) = self.sessions.timers.take_due(self.sessions.now) {
             match due {
-                Due::Call(sequence) => self.call_is_late(sequence, at),
+                Due::Call(sequence) => self.on_call_deadline(sequence, at),
                 Due::Acknowledge(peer) => self.sessions.acknowledge_due(peer),
                 Due::Retransmit(peer) => self.sessions.retransmit_due(peer),
-                Due::Move(actor) => self.move_is_late(&actor, at),
+                Due::Move(actor) => self.on_move_deadline(&actor, at),
                 Due::Stage(actor) => self.stage(&actor),
                 // Every event handles these, at its start or its end.
                 Due::MovesAgain | Due::Landing => {}

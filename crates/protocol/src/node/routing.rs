@@ -38,7 +38,7 @@ impl Node {
                 ..
             } => {
                 if self.sessions.is_full(*node) {
-                    return self.turn_away_from(Full::Link, message);
+                    return self.reject_full(Full::Link, message);
                 }
                 let (node, call) = (*node, message.header.call);
                 let epoch = Some(*epoch);
@@ -50,7 +50,7 @@ impl Node {
                 self.sessions.send(owner, Body::Message { message, epoch });
             }
             _ if route.held.len() < self.sessions.limits.held_per_actor => route.held.push_back(message),
-            _ => self.turn_away_from(Full::Actor, message),
+            _ => self.reject_full(Full::Actor, message),
         }
     }
 
@@ -103,7 +103,7 @@ impl Node {
     /// Points the route at the new host of an actor that moved away. All held messages have been sent there, so the
     /// path is clear.
     pub(super) fn route_follows(&mut self, actor: &ActorId, node: NodeId, epoch: ActivationEpoch) {
-        if self.is_parting(node) {
+        if self.is_leaving(node) {
             // The node will lose the actor shortly, and must get no message after it has left.
             self.remove_route(actor);
             return;
@@ -125,7 +125,7 @@ impl Node {
         self.sessions.notice(to);
         let dead = self.sessions.is_dead(to);
         if dead {
-            self.call_is_lost(call);
+            self.fail_lost_call(call);
         } else {
             self.call_may_be_at(call, to);
         }
@@ -220,11 +220,11 @@ impl Node {
         if !message.header.one_way && !self.is_pending(call) {
             // The call is no longer pending, so it is dropped; later messages may still wait for it to be accounted
             // for.
-            return self.is_gone(&message.target, call);
+            return self.on_message_gone(&message.target, call);
         }
         self.call_is_at(call, self.sessions.me);
         let place = match place {
-            Some((node, epoch)) if !self.sessions.is_dead(node) && !self.is_parting(node) => {
+            Some((node, epoch)) if !self.sessions.is_dead(node) && !self.is_leaving(node) => {
                 self.sessions.notice(node);
                 Place::Host(node, epoch)
             }
@@ -237,7 +237,7 @@ impl Node {
             Path::Asking(asking) if asking.call == call => {
                 let returns = asking.returns + 1;
                 let held = std::mem::take(&mut route.held);
-                self.ask_again(message, held, returns);
+                self.retry_ask(message, held, returns);
             }
             Path::Direct {
                 node,
@@ -260,13 +260,13 @@ impl Node {
         }
     }
 
-    fn ask_again(&mut self, message: Arc<Message>, held: VecDeque<Arc<Message>>, returns: u32) {
+    fn retry_ask(&mut self, message: Arc<Message>, held: VecDeque<Arc<Message>>, returns: u32) {
         if returns < RETURNS_MAX {
             return self.ask(message, held, returns);
         }
         let actor = message.target.clone();
         self.remove_route(&actor);
-        self.turn_away(message, CallError::NotDelivered(NotDelivered::NotHere));
+        self.reject(message, CallError::NotDelivered(NotDelivered::NotHere));
         self.send_all(held);
         self.path_changed(&actor);
     }
@@ -274,11 +274,11 @@ impl Node {
     /// Handles the rejection of a message.
     pub(super) fn on_turned_away(&mut self, actor: &ActorId, call: CallId, error: CallError) {
         self.complete(call, Err(error));
-        self.is_gone(actor, call);
+        self.on_message_gone(actor, call);
     }
 
     /// Stops waiting for a message that will not run.
-    pub(super) fn is_gone(&mut self, actor: &ActorId, call: CallId) {
+    pub(super) fn on_message_gone(&mut self, actor: &ActorId, call: CallId) {
         if self.is_asking(actor, call) {
             return self.ask_next(actor);
         }

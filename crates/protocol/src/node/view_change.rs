@@ -51,10 +51,10 @@ impl Node {
     fn on_death(&mut self, node: NodeId) {
         let never_sent = self.sessions.end(node);
         self.routes_waiting.remove(&node);
-        self.parting_peers.remove(&node);
+        self.leaving_peers.remove(&node);
         self.requests.forget_origin(node);
-        let mine = self.messages_to_send_again(never_sent);
-        self.calls_lost_with(node);
+        let mine = self.messages_to_resend(never_sent);
+        self.fail_calls_lost_with(node);
         // Routes come first: messages returned by moves are sent along them.
         self.routes_lost_with(node, mine);
         self.waiting_moves_lost_with(node);
@@ -67,7 +67,7 @@ impl Node {
     ///
     /// Forwarded messages of other origins are lost: their origins have learned that they went to the dead node, and
     /// have completed the calls.
-    pub(super) fn messages_to_send_again(&mut self, bodies: Vec<Body>) -> Vec<Arc<Message>> {
+    pub(super) fn messages_to_resend(&mut self, bodies: Vec<Body>) -> Vec<Arc<Message>> {
         let mut messages = Vec::new();
         for body in bodies {
             if let Body::Message { message, .. } = body

@@ -1,6 +1,6 @@
 //! A node driven by a test, at a fixed time.
 
-#![allow(dead_code, reason = "each test uses what it needs")]
+#![allow(dead_code, reason = "each test binary uses a subset")]
 
 use std::collections::BTreeMap;
 

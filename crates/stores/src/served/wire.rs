@@ -44,7 +44,7 @@ pub(crate) struct Session {
     pub(crate) number: u64,
 }
 
-/// A server's answer to [`Hello`]. The client answers a challenge with its own [`Proof`](crate::secret::Proof).
+/// A server's answer to [`Hello`]. The client answers a challenge with its own [`Proof`].
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Challenge {
     Prove { nonce: Nonce, proof: Proof },

@@ -1,13 +1,13 @@
-//! The actor of the chaos.
+//! The actor of the chaos demo.
 
 use std::collections::BTreeMap;
 
 use elastin::prelude::*;
 
-/// By depositor, the coins in the order in which they came.
+/// By depositor, the coins in the order of their deposits.
 pub(crate) type Coins = BTreeMap<u32, Vec<u64>>;
 
-/// Keeps coins. Each is saved before its deposit is answered.
+/// Keeps coins. Each is saved before its deposit is acknowledged.
 #[derive(Actor, Serialize, Deserialize, Default)]
 #[actor(persist)]
 pub(crate) struct Account {

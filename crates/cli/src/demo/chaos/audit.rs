@@ -51,7 +51,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    pub(super) fn take_in(&mut self, deposits: Deposits) {
+    pub(super) fn add(&mut self, deposits: Deposits) {
         for (account, known) in deposits.by_account {
             self.answered += known.answered.len() as u64;
             self.refused += known.refused.len() as u64;
@@ -61,7 +61,7 @@ impl Audit {
     }
 
     /// Compares an account with the recorded outcomes.
-    pub(super) fn look_at(&mut self, account: u64, coins: &Coins) {
+    pub(super) fn compare(&mut self, account: u64, coins: &Coins) {
         let none = Vec::new();
         let of_account = self.known.range((account, 0)..=(account, u32::MAX));
         for ((_, sender), known) in of_account {
@@ -93,10 +93,10 @@ impl Audit {
         )
     }
 
-    /// Fails if a promise was broken.
+    /// Fails if an outcome was wrong.
     pub(super) fn verdict(&self) -> anyhow::Result<()> {
         let broken = self.lost + self.refused_but_there + self.doubled_or_reordered;
-        anyhow::ensure!(broken == 0, "{broken} calls did not end as they said");
+        anyhow::ensure!(broken == 0, "{broken} calls had another effect than reported");
         anyhow::ensure!(self.answered > 0, "no call was answered");
         Ok(())
     }
@@ -114,18 +114,18 @@ mod tests {
         deposits.note(1, 2, &Err(CallError::NotDelivered(NotDelivered::NoPlace)));
         deposits.note(1, 3, &Err(CallError::Unknown(Unknown::NodeLost)));
         let mut audit = Audit::default();
-        audit.take_in(deposits);
-        audit.look_at(1, &Coins::from([(3, coins.to_vec())]));
+        audit.add(deposits);
+        audit.compare(1, &Coins::from([(3, coins.to_vec())]));
         audit
     }
 
     #[test]
-    fn broken_promises_are_found_and_doubts_are_not() {
+    fn wrong_outcomes_are_found_and_doubtful_ones_accepted() {
         assert!(audit(&[1]).verdict().is_ok());
         assert!(audit(&[1, 3]).verdict().is_ok());
         for broken in [&[][..], &[1, 2], &[1, 1], &[3, 1]] {
             let error = audit(broken).verdict().unwrap_err().to_string();
-            assert_eq!(error, "1 calls did not end as they said", "{broken:?}");
+            assert_eq!(error, "1 calls had another effect than reported", "{broken:?}");
         }
     }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use elastin::{Client, Elastin, Embedded};
 use tokio::task::JoinSet;
 
-use crate::output::say;
+use crate::output::print;
 pub(crate) use account::Account;
 use audit::{Audit, Deposits};
 
@@ -20,9 +20,9 @@ const ACCOUNTS: u64 = 60;
 const SENDERS: u32 = 8;
 /// How long a caller waits: longer than the detection of a dead server.
 const CALL_DEADLINE: Duration = Duration::from_secs(10);
-/// How long the accounts may take to be readable when all is over.
+/// How long the accounts may take to become readable at the end.
 const READ_TIME_MAX: Duration = Duration::from_secs(30);
-/// How long to wait between two moves.
+/// The time between two moves.
 const MOVE_EVERY: Duration = Duration::from_millis(10);
 
 /// Options of the chaos demo.
@@ -41,7 +41,7 @@ pub(crate) fn app() -> elastin::App {
     Elastin::app().name("chaos").actor::<Account>()
 }
 
-/// Runs it. Fails if anything was lost, ran twice, or came out of order.
+/// Runs the demo. Fails if a deposit was lost, ran twice, or ran out of order.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -57,8 +57,8 @@ async fn chaos(options: &Options) -> anyhow::Result<()> {
         .node_arguments(["chaos-server", "node"]);
     let cluster = servers.start().await?;
     let client = cluster.client().await?;
-    say(&format!(
-        "{SERVERS} servers, {ACCOUNTS} accounts, {SENDERS} callers who deposit numbered coins\n"
+    print(&format!(
+        "{SERVERS} servers, {ACCOUNTS} accounts, {SENDERS} callers that deposit numbered coins\n"
     ));
 
     let stop = Arc::new(AtomicBool::new(false));
@@ -71,20 +71,20 @@ async fn chaos(options: &Options) -> anyhow::Result<()> {
 
     let mut audit = Audit::default();
     while let Some(deposits) = callers.join_next().await {
-        audit.take_in(deposits?);
+        audit.add(deposits?);
     }
     for account in 0..ACCOUNTS {
-        audit.look_at(account, &coins_of(&client, account).await?);
+        audit.compare(account, &coins_of(&client, account).await?);
     }
     cluster.shutdown().await;
-    say(&format!(
+    print(&format!(
         "\n{moved} actors were moved and {killed} servers were killed meanwhile.\n\n"
     ));
-    say(&audit.table());
+    print(&audit.table());
     audit.verdict()
 }
 
-/// Moves accounts about, and kills a server now and then; how many of each.
+/// Moves accounts between servers and kills servers. Returns how many of each.
 async fn disturb(cluster: &Embedded, client: &Client, options: &Options) -> anyhow::Result<(u64, u32)> {
     let length = Duration::from_secs(options.seconds);
     let began = Instant::now();
@@ -92,10 +92,10 @@ async fn disturb(cluster: &Embedded, client: &Client, options: &Options) -> anyh
     while began.elapsed() < length {
         turn += 1;
         let servers: Vec<String> = cluster.servers().into_iter().map(|server| server.name).collect();
-        // A walk over all accounts and servers that does not repeat itself soon.
+        // A walk over all accounts and servers with a long period.
         let account = client.actor::<Account>(turn * 7 % ACCOUNTS);
         if let Some(server) = servers.get((turn * 5 % 13) as usize % servers.len().max(1)) {
-            // An account that is there already, or nowhere since its server died, stays.
+            // Fails if the account is there already, or inactive since its server died.
             moved += u64::from(cluster.move_actor(account.id(), server).await.is_ok());
         }
         let due = length * (killed + 1) / (options.kills + 1);
@@ -105,7 +105,7 @@ async fn disturb(cluster: &Embedded, client: &Client, options: &Options) -> anyh
         {
             cluster.kill(server).await;
             killed += 1;
-            say(&format!(
+            print(&format!(
                 "{:>5.1} s  {server} is killed\n",
                 began.elapsed().as_secs_f64()
             ));

@@ -24,13 +24,16 @@ impl Node {
         for PlannedMove { id, actor, to } in moves {
             let began = match failed {
                 None => self.begin_move(id, &actor, to, None),
-                Some(why) => Err(why),
+                Some(reason) => Err(reason),
             };
             match began {
                 Ok(()) => begun.push(actor),
-                Err(why) => {
-                    failed = Some(why);
-                    self.sessions.command(Command::MoveEnded { id, result: Err(why) });
+                Err(reason) => {
+                    failed = Some(reason);
+                    self.sessions.command(Command::MoveEnded {
+                        id,
+                        result: Err(reason),
+                    });
                 }
             }
         }
@@ -38,8 +41,8 @@ impl Node {
             self.moving_of(actor).group = Some(group);
         }
         self.groups.insert(group, begun);
-        if let Some(why) = failed {
-            self.group_fails(group, why);
+        if let Some(reason) = failed {
+            self.group_fails(group, reason);
         }
     }
 
@@ -81,14 +84,14 @@ impl Node {
         }
     }
 
-    pub(in crate::node) fn group_fails_if_any(&mut self, group: Option<MoveId>, why: MoveError) {
+    pub(in crate::node) fn group_fails_if_any(&mut self, group: Option<MoveId>, reason: MoveError) {
         if let Some(group) = group {
-            self.group_fails(group, why);
+            self.group_fails(group, reason);
         }
     }
 
     /// Cancels the moves of a group because one member cannot move. Members that are being frozen resume afterwards.
-    pub(in crate::node) fn group_fails(&mut self, group: MoveId, why: MoveError) {
+    pub(in crate::node) fn group_fails(&mut self, group: MoveId, reason: MoveError) {
         for actor in self.groups.remove(&group).unwrap_or_default() {
             // The failed member has been handled, and is in no group any more.
             let Some(Phase::MovingOut(out)) = self.hosted.get_mut(&actor).and_then(Hosted::phase_mut) else {
@@ -99,10 +102,10 @@ impl Node {
             }
             match &mut out.step {
                 OutStep::Freezing(given_up) => {
-                    given_up.get_or_insert(why);
+                    given_up.get_or_insert(reason);
                 }
-                OutStep::Frozen(_) => self.call_off(&actor, true, why),
-                OutStep::Offered | OutStep::Taken => self.call_off(&actor, false, why),
+                OutStep::Frozen(_) => self.call_off(&actor, true, reason),
+                OutStep::Offered | OutStep::Taken => self.call_off(&actor, false, reason),
                 OutStep::Staging { .. } | OutStep::Deciding | OutStep::Aborting(_) => {
                     unreachable!("the group is dissolved before images leave")
                 }

@@ -32,7 +32,7 @@ impl Node {
     }
 
     /// Requeues a move whose target is overloaded.
-    pub(in crate::node) fn move_later(&mut self, planned: PlannedMove, tries: u32) {
+    pub(in crate::node) fn requeue_move(&mut self, planned: PlannedMove, tries: u32) {
         self.moves_waiting.push_back(WaitingMove { planned, tries });
         let paused_until = self.sessions.now + AGAIN_AFTER;
         self.moves_paused_until = Some(paused_until);

@@ -22,7 +22,7 @@ impl Node {
             .expect("the caller checked that it is hosted");
         let epoch = hosted.epoch();
         let Phase::MovingOut(out) = hosted.phase() else {
-            unreachable!("the actor is moving out");
+            unreachable!("the caller checked that the actor is moving out");
         };
         let (id, attempt, deadline) = (out.id, out.attempt, out.deadline);
         let is_lost = to != out.to;
@@ -72,7 +72,7 @@ impl Node {
             // that: forwarded from here, the messages could arrive after later ones of the same senders.
             self.remove_hosted(&actor);
             for message in queue {
-                self.turn_away(message, CallError::NotDelivered(NotDelivered::NotHere));
+                self.reject(message, CallError::NotDelivered(NotDelivered::NotHere));
             }
             self.send_elsewhere(held, None);
             return;

@@ -52,7 +52,7 @@ fn is_from(sender: &ActorId, message: &Message) -> bool {
 
 impl Node {
     /// Notifies the new hosts of actors whose messages have all settled that these actors may run.
-    pub(in crate::node) fn tell_settled(&mut self) {
+    pub(in crate::node) fn report_settled(&mut self) {
         if self.settling.is_empty() {
             return;
         }
@@ -116,7 +116,7 @@ impl Node {
     }
 
     /// Asks all peers with messages in flight to acknowledge at once.
-    pub(in crate::node) fn hurry_settling(&mut self) {
+    pub(in crate::node) fn request_settling_acknowledgements(&mut self) {
         let is_message = |body: &Body| matches!(body, Body::Message { .. });
         let peers: Vec<NodeId> = self
             .sessions

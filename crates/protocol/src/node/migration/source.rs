@@ -81,15 +81,15 @@ impl Node {
         hosted.set_phase(Phase::MovingOut(Box::new(out)));
         self.moving_out.insert(actor.clone());
         self.sessions.timers.set(deadline, Due::Move(actor.clone()));
-        self.tell_target(actor, MoveStep::Offer);
+        self.send_to_target(actor, MoveStep::Offer);
         Ok(())
     }
 
     /// Sends a step of an undecided move to its target.
-    pub(in crate::node) fn tell_target(&mut self, actor: &ActorId, step: MoveStep) -> u64 {
+    pub(in crate::node) fn send_to_target(&mut self, actor: &ActorId, step: MoveStep) -> u64 {
         let hosted = &self.hosted[actor];
         let Phase::MovingOut(out) = hosted.phase() else {
-            unreachable!("the actor is moving out");
+            unreachable!("the caller checked that the actor is moving out");
         };
         let body = MoveBody {
             actor: actor.clone(),
@@ -122,7 +122,7 @@ impl Node {
             .expect("the caller checked that it is hosted");
         let epoch = hosted.epoch();
         let Some(Phase::MovingOut(out)) = hosted.phase_mut() else {
-            unreachable!("the actor is moving out");
+            unreachable!("the caller checked that the actor is moving out");
         };
         out.step = OutStep::Freezing(None);
         let actor = actor.clone();
@@ -133,19 +133,25 @@ impl Node {
     }
 
     /// Handles the target's refusal.
-    pub(in crate::node) fn on_refuse(&mut self, actor: &ActorId, epoch: ActivationEpoch, attempt: u32, why: MoveError) {
+    pub(in crate::node) fn on_refuse(
+        &mut self,
+        actor: &ActorId,
+        epoch: ActivationEpoch,
+        attempt: u32,
+        reason: MoveError,
+    ) {
         if let Some(out) = self.move_out_of(actor, epoch, attempt)
             && matches!(out.step, OutStep::Offered)
         {
             if let Some(group) = out.group.take() {
-                self.move_failed(actor, why);
-                return self.group_fails(group, why);
+                self.move_failed(actor, reason);
+                return self.group_fails(group, reason);
             }
             let again = out.tries.map(|tries| (out.id, out.to, tries));
-            match (why, again) {
+            match (reason, again) {
                 (MoveError::TooMany(_), Some((id, to, tries))) if tries < TRIES_MAX => {
                     self.end_move_out(actor);
-                    self.move_later(
+                    self.requeue_move(
                         PlannedMove {
                             id,
                             actor: actor.clone(),
@@ -154,7 +160,7 @@ impl Node {
                         tries,
                     );
                 }
-                _ => self.move_failed(actor, why),
+                _ => self.move_failed(actor, reason),
             }
         }
     }
@@ -168,8 +174,8 @@ impl Node {
     }
 
     /// Ends a failed move: the actor stays and everything is as before.
-    pub(in crate::node) fn move_failed(&mut self, actor: &ActorId, why: MoveError) {
-        let (id, result) = (self.end_move_out(actor), Err(why));
+    pub(in crate::node) fn move_failed(&mut self, actor: &ActorId, reason: MoveError) {
+        let (id, result) = (self.end_move_out(actor), Err(reason));
         self.sessions.command(Command::MoveEnded { id, result });
     }
 
@@ -180,7 +186,7 @@ impl Node {
             .get_mut(actor)
             .expect("the caller checked that it is hosted");
         let Phase::MovingOut(out) = hosted.set_phase(Phase::Active) else {
-            unreachable!("the actor is moving out");
+            unreachable!("the caller checked that the actor is moving out");
         };
         self.moving_out.remove(actor);
         self.requests.move_cancelled(actor);
@@ -189,9 +195,9 @@ impl Node {
     }
 
     /// Aborts a move that the directory cannot have decided, and resumes the actor.
-    pub(in crate::node) fn call_off(&mut self, actor: &ActorId, frozen: bool, why: MoveError) {
-        self.tell_target(actor, MoveStep::Cancel);
-        self.move_failed(actor, why);
+    pub(in crate::node) fn call_off(&mut self, actor: &ActorId, frozen: bool, reason: MoveError) {
+        self.send_to_target(actor, MoveStep::Cancel);
+        self.move_failed(actor, reason);
         if frozen && !self.sessions.planted.is(Bug::StayFrozen) {
             let (actor, epoch) = (actor.clone(), self.hosted[actor].epoch());
             self.sessions.command(Command::Resume { actor, epoch });
@@ -211,13 +217,13 @@ impl Node {
         };
         let group = out.group;
         match (image, given_up) {
-            (None, why) => {
-                let why = why.unwrap_or(MoveError::NotFrozen);
+            (None, reason) => {
+                let reason = reason.unwrap_or(MoveError::NotFrozen);
                 out.group = None;
-                self.call_off(&actor, false, why);
-                self.group_fails_if_any(group, why);
+                self.call_off(&actor, false, reason);
+                self.group_fails_if_any(group, reason);
             }
-            (Some(_), Some(why)) => self.call_off(&actor, true, why),
+            (Some(_), Some(reason)) => self.call_off(&actor, true, reason),
             (Some(image), None) => {
                 out.image_bytes = image.len();
                 out.step = OutStep::Frozen(image);
@@ -232,14 +238,14 @@ impl Node {
     /// Begins to send the image of a frozen actor.
     pub(in crate::node) fn begin_staging(&mut self, actor: &ActorId) {
         let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut) else {
-            unreachable!("the actor is moving out");
+            unreachable!("the caller checked that the actor is moving out");
         };
         let OutStep::Frozen(image) = &mut out.step else {
-            unreachable!("the actor is frozen");
+            unreachable!("the caller checked that the actor is frozen");
         };
         let (image, under_way) = (std::mem::take(image), Default::default());
         out.step = OutStep::Staging { image, under_way };
-        self.hurry_settling();
+        self.request_settling_acknowledgements();
         self.stage_requests(actor);
         self.stage(actor);
     }
@@ -284,7 +290,7 @@ impl Node {
             if last {
                 out.step = OutStep::Deciding;
             }
-            let number = self.tell_target(actor, MoveStep::Stage { chunk, last });
+            let number = self.send_to_target(actor, MoveStep::Stage { chunk, last });
             if let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut)
                 && let OutStep::Staging { under_way, .. } = &mut out.step
             {
@@ -294,14 +300,14 @@ impl Node {
     }
 
     /// Resumes the image transfers that waited for acknowledgements of this peer.
-    pub(in crate::node) fn stages_go_on(&mut self, peer: NodeId) {
+    pub(in crate::node) fn resume_staging(&mut self, peer: NodeId) {
         for actor in self.stages_waiting.remove(&peer).unwrap_or_default() {
             self.stage(&actor);
         }
     }
 
     /// Handles the deadline of a move.
-    pub(in crate::node) fn move_is_late(&mut self, actor: &ActorId, at: Time) {
+    pub(in crate::node) fn on_move_deadline(&mut self, actor: &ActorId, at: Time) {
         let Some(Phase::MovingOut(out)) = self.hosted.get(actor).map(Hosted::phase) else {
             return;
         };
@@ -311,22 +317,22 @@ impl Node {
     }
 
     /// Gives up a move: aborts it locally if possible, otherwise through the directory.
-    fn give_up_move(&mut self, actor: &ActorId, why: MoveError) {
+    fn give_up_move(&mut self, actor: &ActorId, reason: MoveError) {
         let Some(Phase::MovingOut(out)) = self.hosted.get_mut(actor).and_then(Hosted::phase_mut) else {
             return;
         };
         if let Some(group) = out.group {
-            return self.group_fails(group, why);
+            return self.group_fails(group, reason);
         }
         match &mut out.step {
-            OutStep::Offered | OutStep::Taken => self.call_off(actor, false, why),
+            OutStep::Offered | OutStep::Taken => self.call_off(actor, false, reason),
             OutStep::Freezing(given_up) => {
-                given_up.get_or_insert(why);
+                given_up.get_or_insert(reason);
             }
-            OutStep::Frozen(_) | OutStep::Staging { .. } => self.call_off(actor, true, why),
-            OutStep::Deciding if self.sessions.planted.is(Bug::ResumeUndecided) => self.call_off(actor, true, why),
+            OutStep::Frozen(_) | OutStep::Staging { .. } => self.call_off(actor, true, reason),
+            OutStep::Deciding if self.sessions.planted.is(Bug::ResumeUndecided) => self.call_off(actor, true, reason),
             OutStep::Deciding => {
-                out.step = OutStep::Aborting(why);
+                out.step = OutStep::Aborting(reason);
                 self.ask_to_abort(actor);
             }
             OutStep::Aborting(_) => {}
@@ -369,7 +375,7 @@ impl Node {
         };
         match out.step {
             OutStep::Deciding | OutStep::Aborting(_) if now > epoch => self.begin_release(actor, node, now),
-            OutStep::Aborting(why) => self.call_off(actor, true, why),
+            OutStep::Aborting(reason) => self.call_off(actor, true, reason),
             _ => {}
         }
     }

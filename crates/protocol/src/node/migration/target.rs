@@ -24,7 +24,7 @@ impl Node {
         match step {
             MoveStep::Offer => self.on_offer(from, actor, epoch, attempt),
             MoveStep::Accept => self.on_accept(from, actor, epoch, attempt),
-            MoveStep::Refuse(why) => self.on_refuse(&actor, epoch, attempt, why),
+            MoveStep::Refuse(reason) => self.on_refuse(&actor, epoch, attempt, reason),
             MoveStep::Requests(requests) => self.on_requests(&actor, epoch, attempt, requests),
             MoveStep::Stage { chunk, last } => self.on_stage(&actor, epoch, attempt, chunk, last),
             MoveStep::Cancel => self.on_cancel(&actor, epoch, attempt),
@@ -38,9 +38,9 @@ impl Node {
 
     /// Handles an offer to move an actor here.
     fn on_offer(&mut self, from: NodeId, actor: ActorId, epoch: ActivationEpoch, attempt: u32) {
-        if let Err(why) = self.may_take() {
-            let step = MoveStep::Refuse(why);
-            return self.tell_source(from, actor, epoch, attempt, step);
+        if let Err(reason) = self.may_take() {
+            let step = MoveStep::Refuse(reason);
+            return self.send_to_source(from, actor, epoch, attempt, step);
         }
         let held = match self.hosted.get(&actor).map(Hosted::phase) {
             None => VecDeque::new(),
@@ -49,7 +49,7 @@ impl Node {
             Some(Phase::Departed(departed)) if departed.to_epoch <= epoch => self.remove_hosted(&actor),
             Some(_) => {
                 let step = MoveStep::Refuse(MoveError::TargetUnfit);
-                return self.tell_source(from, actor, epoch, attempt, step);
+                return self.send_to_source(from, actor, epoch, attempt, step);
             }
         };
         let incoming = MoveIn {
@@ -78,7 +78,7 @@ impl Node {
         Ok(())
     }
 
-    fn tell_source(&mut self, to: NodeId, actor: ActorId, epoch: ActivationEpoch, attempt: u32, step: MoveStep) {
+    fn send_to_source(&mut self, to: NodeId, actor: ActorId, epoch: ActivationEpoch, attempt: u32, step: MoveStep) {
         let body = MoveBody {
             actor,
             epoch,
@@ -115,7 +115,7 @@ impl Node {
         let clear = clear || self.sessions.planted.is(Bug::AcceptTooEarly);
         if clear {
             incoming.step = InStep::Accepted;
-            self.tell_source(from, actor.clone(), epoch, attempt, MoveStep::Accept);
+            self.send_to_source(from, actor.clone(), epoch, attempt, MoveStep::Accept);
         }
     }
 
@@ -150,7 +150,7 @@ impl Node {
         } else {
             // The source sends the next chunk when this one is acknowledged.
             let from = incoming.from;
-            self.sessions.request_acknowledgement(from);
+            self.sessions.acknowledge_promptly(from);
         }
     }
 
@@ -242,9 +242,9 @@ impl Node {
             incoming.released = last;
         }
         if last {
-            self.tell_source(from, actor.clone(), epoch, attempt, MoveStep::Arrived);
+            self.send_to_source(from, actor.clone(), epoch, attempt, MoveStep::Arrived);
             self.limbo.remove(actor);
-            self.held_have_landed(actor, to_epoch);
+            self.report_held_landed(actor, to_epoch);
         }
     }
 
@@ -266,7 +266,7 @@ impl Node {
             .get_mut(actor)
             .expect("the caller checked that it is hosted");
         let Some(Phase::MovingIn(incoming)) = hosted.phase_mut() else {
-            unreachable!("the actor is moving in");
+            unreachable!("the caller checked that the actor is moving in");
         };
         let image = std::mem::take(&mut incoming.image).freeze();
         let queue = std::mem::take(&mut incoming.queue);

@@ -226,7 +226,7 @@ mod tests {
     fn the_scripts_find_broken_stores() {
         type Fault = fn(&mut StateModelSubject, StateRequest) -> Result<StateReply, StateError>;
         let faults: [(&str, Fault); 5] = [
-            ("acknowledges what it refuses", |good, request| {
+            ("acknowledges rejected writes", |good, request| {
                 match good.request(request) {
                     Err(StateError::Fenced { .. }) => Ok(StateReply::Saved),
                     other => other,
