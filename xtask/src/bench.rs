@@ -51,23 +51,23 @@ pub(crate) fn bench(suite: &str, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the suites build which need nothing but what Elastin itself is made of. The others are compared with libraries
-/// that take minutes to build.
+/// Checks the suites that need only dependencies of Elastin itself, without optional peers. The peers take minutes to build.
 pub(crate) fn check() -> Result<()> {
     let ours = Metadata::load("Cargo.toml", &["--no-deps"])?;
     let packages = names_without_peers(&ours.packages, &suite_packages()?);
     // Together with everything else, so that what both need is checked once.
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
-    let mut command = vec!["check", "--quiet", "--manifest-path", MANIFEST, "--target-dir", &target];
+    let mut command = vec!["check", "--quiet", "--no-default-features", "--manifest-path", MANIFEST];
+    command.extend(["--target-dir", &target]);
     command.extend(packages.iter().flat_map(|package| ["--package", package.as_str()]));
     run::cargo_with(&command, &[])
 }
 
-/// The packages whose dependencies all are among those that `ours` have too, or are of this repository.
+/// The packages whose required dependencies are all part of this repository or dependencies of `ours`.
 fn names_without_peers(ours: &[Package], suites: &[Package]) -> Vec<String> {
     let used = ours.iter().flat_map(|package| &package.dependencies);
     let used: BTreeSet<&str> = used.map(|dependency| dependency.name.as_str()).collect();
-    let is_ours = |dependency: &Declared| dependency.path.is_some() || used.contains(dependency.name.as_str());
+    let is_ours = |dependency: &Declared| dependency.optional || dependency.path.is_some() || used.contains(dependency.name.as_str());
     let without_peers = suites.iter().filter(|suite| suite.dependencies.iter().all(is_ours));
     without_peers.map(|suite| suite.name.clone()).collect()
 }
@@ -97,10 +97,11 @@ fn suite_packages() -> Result<Vec<Package>> {
 mod tests {
     use super::*;
 
-    fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
-        let declared = |(name, path): &(&str, Option<&str>)| Declared {
+    fn package(name: &str, dependencies: &[(&str, bool)]) -> Package {
+        let declared = |(name, optional): &(&str, bool)| Declared {
             name: (*name).into(),
-            path: path.map(Into::into),
+            path: name.starts_with("elastin").then(|| format!("crates/{name}")),
+            optional: *optional,
         };
         Package {
             id: name.into(),
@@ -111,10 +112,12 @@ mod tests {
     }
 
     #[test]
-    fn only_suites_with_peers_are_left_out() {
-        let ours = [package("elastin", &[("tokio", None)])];
-        let alone = package("bench-sim", &[("tokio", None), ("elastin", Some("crates/elastin"))]);
-        let with_peer = package("bench-local", &[("tokio", None), ("actix", None)]);
-        assert_eq!(names_without_peers(&ours, &[alone, with_peer]), ["bench-sim"]);
+    fn only_suites_with_required_peers_are_left_out() {
+        let ours = [package("elastin", &[("tokio", false)])];
+        let alone = package("bench-sim", &[("tokio", false), ("elastin", false)]);
+        let with_peer = package("bench-local", &[("tokio", false), ("actix", false)]);
+        let with_optional_peer = package("bench-remote", &[("tokio", false), ("tonic", true)]);
+        let checked = names_without_peers(&ours, &[alone, with_peer, with_optional_peer]);
+        assert_eq!(checked, ["bench-sim", "bench-remote"]);
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Declared {
     pub(crate) name: String,
     /// Where it is, if it is part of this repository.
     pub(crate) path: Option<String>,
+    /// Whether only a feature turns it on.
+    pub(crate) optional: bool,
 }
 
 #[derive(Deserialize)]

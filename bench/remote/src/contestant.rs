@@ -1,7 +1,8 @@
 //! A contestant: answers calls from another process.
 
+use std::pin::Pin;
+
 use anyhow::Result;
-use async_trait::async_trait;
 
 use crate::load::{self, Work};
 
@@ -14,14 +15,16 @@ pub(crate) trait Remote: Clone + Send + 'static {
     fn call(&mut self, body: Vec<u8>) -> impl Future<Output = Result<Vec<u8>>> + Send;
 }
 
+/// The pending result of a workload.
+pub(crate) type Measured<'a> = Pin<Box<dyn Future<Output = Result<f64>> + Send + 'a>>;
+
 /// An implementation to measure.
-#[async_trait]
 pub(crate) trait Contestant {
     /// Its name in the table.
     fn name(&self) -> &str;
 
     /// Runs a workload and returns the result in the unit of the workload.
-    async fn measure(&mut self, work: Work) -> Result<f64>;
+    fn measure(&mut self, work: Work) -> Measured<'_>;
 }
 
 /// A contestant with a server process started by this program, or managed by `server`.
@@ -32,13 +35,12 @@ pub(crate) struct Connected<R, S> {
     pub(crate) _server: S,
 }
 
-#[async_trait]
 impl<R: Remote + Sync, S: Send> Contestant for Connected<R, S> {
     fn name(&self) -> &str {
         self.name
     }
 
-    async fn measure(&mut self, work: Work) -> Result<f64> {
-        load::run(&self.remote, work).await
+    fn measure(&mut self, work: Work) -> Measured<'_> {
+        Box::pin(load::run(&self.remote, work))
     }
 }

@@ -3,11 +3,10 @@
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
-use async_trait::async_trait;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::contestant::Contestant;
+use crate::contestant::{Contestant, Measured};
 use crate::load::{TIME, Work};
 use crate::process::{self, Process};
 
@@ -47,23 +46,24 @@ pub(crate) async fn connect() -> Result<Option<Erlang>> {
     }))
 }
 
-#[async_trait]
 impl Contestant for Erlang {
     fn name(&self) -> &str {
         "Erlang/OTP"
     }
 
-    async fn measure(&mut self, work: Work) -> Result<f64> {
-        let order = match work {
-            Work::OneAfterAnother(calls) => format!("one {calls}\n"),
-            Work::InFlight(callers) => format!("many {callers} {}\n", TIME.as_millis()),
-        };
-        self.input.write_all(order.as_bytes()).await?;
-        while let Some(line) = self.output.next_line().await? {
-            if let Some(answer) = line.strip_prefix("answer ") {
-                return Ok(answer.parse()?);
+    fn measure(&mut self, work: Work) -> Measured<'_> {
+        Box::pin(async move {
+            let order = match work {
+                Work::OneAfterAnother(calls) => format!("one {calls}\n"),
+                Work::InFlight(callers) => format!("many {callers} {}\n", TIME.as_millis()),
+            };
+            self.input.write_all(order.as_bytes()).await?;
+            while let Some(line) = self.output.next_line().await? {
+                if let Some(answer) = line.strip_prefix("answer ") {
+                    return Ok(answer.parse()?);
+                }
             }
-        }
-        anyhow::bail!("Erlang's client has ended")
+            anyhow::bail!("Erlang's client has ended")
+        })
     }
 }
