@@ -1,12 +1,10 @@
 //! Resources promised to actors on their way to this server, so that the same room is not promised twice.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use elastin_types::{ActorId, NodeId, PerResource, Resource, Snapshot, Time};
 
 use crate::Query;
-use crate::settings::PROMISE_PERIODS;
 
 /// Maximum number of open promises: far more than a server admits in a few periods.
 const PROMISES_MAX: usize = 4_096;
@@ -31,11 +29,11 @@ impl Promises {
     }
 
     /// Holds the query's resources until the server's own statistics include the actors.
-    pub(crate) fn make(&mut self, now: Time, period: Duration, from: NodeId, query: &Query) {
+    pub(crate) fn make(&mut self, expires: Time, from: NodeId, query: &Query) {
         let promise = Promise {
             actors: query.actors.iter().cloned().collect(),
             used: query.used,
-            expires: now + period * PROMISE_PERIODS,
+            expires,
         };
         self.by_query.insert((from, query.query), promise);
     }

@@ -3,7 +3,7 @@
 use elastin_types::{ActorId, Time};
 
 use crate::settings::{RELEASE_PERIODS, RELEASE_USE};
-use crate::{ReleaseReason, Reservation};
+use crate::{ReleaseReason, Reservation, Unit};
 
 /// Maximum number of reserved actors that share a server.
 const SHARED_MAX: usize = 64;
@@ -63,6 +63,12 @@ impl Reservations {
     /// The reservation of this actor.
     pub(crate) fn get(&self, actor: &ActorId) -> Option<&Reservation> {
         self.iter().find(|reservation| reservation.actor == *actor)
+    }
+
+    /// The reservations of actors in a unit.
+    pub(crate) fn in_unit(&self, unit: &Unit) -> impl Iterator<Item = &Reservation> {
+        self.iter()
+            .filter(|reservation| unit.actors.binary_search(&reservation.actor).is_ok())
     }
 
     /// All reservations of the server.

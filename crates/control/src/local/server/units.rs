@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use elastin_types::{ActorId, ActorStats, NodeId, PerResource, Resource, Snapshot, Time};
+use elastin_types::{ActorId, ActorStats, NodeId, PerResource, Resource, Time};
 
-use super::relations::Relations;
+use super::{Promises, Refusals, Relations, Statistics};
 use crate::{Held, Unit};
 
 /// The units of a server, indexed by actor.
@@ -20,27 +20,16 @@ pub(crate) struct Units {
 /// Weight of an idle actor, in CPU milliseconds per second.
 const IDLE_WEIGHT: f64 = 0.001;
 
-/// Input besides statistics and relations.
-pub(crate) struct Circumstances<'a> {
-    /// Actors that have left since the snapshot was taken.
-    pub(crate) gone: &'a BTreeSet<ActorId>,
-    /// Actors that arrived here by a recent move; others were activated here.
-    pub(crate) moved: &'a BTreeSet<&'a ActorId>,
-    /// The servers that refused an actor's unit in the last period.
-    pub(crate) refused: &'a BTreeMap<ActorId, BTreeSet<NodeId>>,
-    /// Ratio of CPU demand to use. Actors on a saturated server use less than they would elsewhere, and their demand
-    /// decides where they fit.
-    pub(crate) demand_factor: f64,
-}
-
 impl Units {
-    /// The units of the actors in a snapshot.
-    pub(crate) fn new(snapshot: &Snapshot, relations: &Relations, circumstances: &Circumstances<'_>) -> Self {
-        let actors: Vec<&ActorStats> = snapshot
-            .actors
-            .iter()
-            .filter(|stats| !circumstances.gone.contains(&stats.actor))
-            .collect();
+    /// The units of the actors present. Their CPU use is scaled by the ratio of demand to use.
+    pub(crate) fn new(
+        statistics: &Statistics,
+        relations: &Relations,
+        promises: &Promises,
+        refusals: &Refusals,
+        demand_factor: f64,
+    ) -> Self {
+        let actors: Vec<&ActorStats> = statistics.present().collect();
         let index_of: BTreeMap<&ActorId, usize> = actors
             .iter()
             .enumerate()
@@ -57,13 +46,12 @@ impl Units {
         for (index, stats) in actors.iter().enumerate() {
             members.entry(forest.root(index)).or_default().push(stats);
         }
-        let since = members
-            .values()
-            .map(|members| arrived_by(members, circumstances.moved))
-            .collect();
+        // Actors without a promise were activated here.
+        let moved: BTreeSet<&ActorId> = promises.actors().collect();
+        let since = members.values().map(|members| arrived_by(members, &moved)).collect();
         let units: Vec<Unit> = members
             .into_values()
-            .map(|members| unit(members, relations, &apart, circumstances))
+            .map(|members| unit(members, relations, &apart, refusals, demand_factor))
             .collect();
         let unit_of = units
             .iter()
@@ -127,7 +115,8 @@ fn unit(
     members: Vec<&ActorStats>,
     relations: &Relations,
     apart: &BTreeMap<&ActorId, Vec<&ActorId>>,
-    circumstances: &Circumstances<'_>,
+    refusals: &Refusals,
+    demand_factor: f64,
 ) -> Unit {
     let mut actors: Vec<ActorId> = members.iter().map(|stats| stats.actor.clone()).collect();
     actors.sort();
@@ -135,7 +124,7 @@ fn unit(
     for resource in Resource::ALL {
         used[resource] = members.iter().map(|stats| stats.used[resource]).sum();
     }
-    used.cpu *= circumstances.demand_factor;
+    used.cpu *= demand_factor;
     let pinned = actors
         .iter()
         .filter_map(|actor| Some((relations.pinned(actor)?, actor)))
@@ -148,12 +137,7 @@ fn unit(
         .filter(|other| actors.binary_search(other).is_err())
         .map(|other| (*other).clone())
         .collect();
-    let refused_by: BTreeSet<NodeId> = actors
-        .iter()
-        .filter_map(|actor| circumstances.refused.get(actor))
-        .flatten()
-        .copied()
-        .collect();
+    let refused_by: BTreeSet<NodeId> = actors.iter().flat_map(|actor| refusals.of(actor)).collect();
     Unit {
         lead: actors[0].clone(),
         count: actors.len() as u64,

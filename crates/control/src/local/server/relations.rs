@@ -14,11 +14,20 @@ const RELATIONS_MAX: usize = 65_536;
 /// Two actors, the lower id first.
 pub(crate) type Pair = (ActorId, ActorId);
 
-pub(crate) fn pair(one: &ActorId, other: &ActorId) -> Pair {
+fn pair(one: &ActorId, other: &ActorId) -> Pair {
     if one <= other {
         (one.clone(), other.clone())
     } else {
         (other.clone(), one.clone())
+    }
+}
+
+/// The other actor of the pair; `None` if this one is not in it.
+pub(crate) fn partner<'a>((one, other): &'a Pair, actor: &ActorId) -> Option<&'a ActorId> {
+    if one == actor {
+        Some(other)
+    } else {
+        (other == actor).then_some(one)
     }
 }
 
@@ -34,9 +43,9 @@ pub(crate) struct Relation {
 /// All relations that a local manager keeps in force.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relations {
-    pub(crate) pins: BTreeMap<ActorId, Relation>,
-    pub(crate) together: BTreeMap<Pair, Relation>,
-    pub(crate) apart: BTreeMap<Pair, Relation>,
+    pins: BTreeMap<ActorId, Relation>,
+    together: BTreeMap<Pair, Relation>,
+    apart: BTreeMap<Pair, Relation>,
     /// Pairs that are not kept together despite a rule, because their group was too large for any server.
     given_up: BTreeSet<Pair>,
 }
@@ -58,10 +67,9 @@ impl Relations {
 
     /// Puts the interaction behaviours of a fired rule in force.
     pub(crate) fn refresh(&mut self, policy: &Policy, fired: &Fired) {
-        let rule = &policy.rules()[fired.rule];
         for action in &fired.actions {
             let relation = || Relation {
-                cause: Cause::new(fired, rule.name.as_deref(), &rule.text),
+                cause: Cause::new(policy, fired),
                 priority: policy.priority(fired.rule, action),
                 age: 0,
             };
@@ -79,9 +87,22 @@ impl Relations {
         self.together.iter().filter(|(pair, _)| !self.given_up.contains(*pair))
     }
 
-    /// Stops keeping a pair together until its rule has not fired for long enough to be forgotten.
-    pub(crate) fn give_up(&mut self, pair: Pair) {
+    /// The pairs to keep apart.
+    pub(crate) fn pairs_apart(&self) -> impl Iterator<Item = (&Pair, &Relation)> {
+        self.apart.iter()
+    }
+
+    /// Stops keeping a pair together until its rule has not fired for long enough to be forgotten. Returns the cause of
+    /// the relation.
+    pub(crate) fn give_up(&mut self, pair: Pair) -> Option<Cause> {
+        let cause = self.together.get(&pair).map(|relation| relation.cause.clone());
         self.given_up.insert(pair);
+        cause
+    }
+
+    /// Number of pinned actors.
+    pub(crate) fn pinned_count(&self) -> u32 {
+        u32::try_from(self.pins.len()).unwrap_or(u32::MAX)
     }
 
     /// The priority of the rule that pins an actor.
@@ -91,15 +112,7 @@ impl Relations {
 
     /// The actors that a rule keeps apart from this one.
     pub(crate) fn apart_from<'a>(&'a self, actor: &'a ActorId) -> impl Iterator<Item = &'a ActorId> {
-        self.apart.keys().filter_map(move |(one, other)| {
-            if one == actor {
-                Some(other)
-            } else if other == actor {
-                Some(one)
-            } else {
-                None
-            }
-        })
+        self.apart.keys().filter_map(move |pair| partner(pair, actor))
     }
 
     /// Like [`Relations::apart_from`], for all actors at once.
