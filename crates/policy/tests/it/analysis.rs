@@ -1,10 +1,10 @@
-//! Warnings come with a witness: a snapshot in which the rules really do what the warning says.
-
-mod common;
+//! A warning about a conflict carries a witness: a snapshot in which the conflicting rules fire.
 
 use std::collections::BTreeSet;
 
-use elastin_policy::{Compiled, Index, Scenarios, Scope, compile};
+use elastin_policy::{Compiled, Index, Scope, compile};
+
+use crate::common;
 
 fn compiled(source: &str) -> Compiled {
     compile("test.epl", source, &common::schema()).unwrap_or_else(|error| panic!("{error}"))
@@ -17,7 +17,7 @@ fn firing(source: &str, code: &str) -> BTreeSet<usize> {
     let warning = warnings.items().iter().find(|warning| warning.code == code);
     let warning = warning.unwrap_or_else(|| panic!("no {code}: {warnings}"));
     assert!(warning.message.contains(" can "), "{}", warning.message);
-    let witness = warning.witness.as_ref().expect("what can be has a witness");
+    let witness = warning.witness.as_ref().expect("a possible conflict has a witness");
     let fired = policy.evaluate(&Index::new(witness), Scope::Whole);
     fired.iter().map(|one| one.rule).collect()
 }
@@ -52,8 +52,8 @@ fn witnesses_make_the_rules_fire() {
 }
 
 #[test]
-fn features_that_depend_on_each_other_make_it_a_may() {
-    // Shares of 60 % each add up to more than there is, which the ranges alone do not show.
+fn a_conflict_of_dependent_features_is_reported_as_may() {
+    // Two shares of 60 % exceed the whole, but the ranges alone do not show it.
     let source = "client.call(Folder(a).open).perc > 60 and client.call(Folder(b).open).perc > 60 \
                   and Folder(b) in ref(a.parent) => colocate(a, b); \
                   server.cpu.perc > 80 => reserve(Folder(c), cpu); \
@@ -89,21 +89,15 @@ fn rules_that_cannot_hold_together_do_not_warn() {
 }
 
 #[test]
-fn the_papers_policies_have_the_conflicts_that_the_design_knows() {
+fn the_example_policies_have_only_the_known_conflicts() {
     let codes = |name: &str| -> Vec<String> {
-        let tests = Scenarios::parse(&common::read(&format!("{name}.test.json"))).unwrap();
-        let source = common::read(&format!("{name}.epl"));
-        let compiled = compile(name, &source, &tests.schema().unwrap().unwrap()).unwrap();
-        compiled
-            .warnings
-            .items()
-            .iter()
-            .map(|warning| warning.code.clone())
-            .collect()
+        let (compiled, ..) = common::example(name);
+        let warnings = compiled.warnings.items().iter();
+        warnings.map(|warning| warning.code.clone()).collect()
     };
-    // A streaming VideoStream is pinned where it may be reserved as well: its server becomes its own.
+    // A pinned VideoStream may also be reserved: then its present server is dedicated to it.
     assert_eq!(codes("media-service"), ["pin-against-reserve"]);
-    // A hot child of a hot partition.
+    // A hot child of a hot partition is reserved away from it.
     assert_eq!(codes("e-store"), ["reserved-apart"]);
     for name in common::POLICIES {
         if !["media-service", "e-store"].contains(&name) {

@@ -1,27 +1,15 @@
-//! Bad input never panics: policies with random damage go through parser, checker, formatter and reader of compiled files.
+//! Bad input never panics: randomly damaged policies go through parser, checker, formatter and the reader of compiled
+//! files.
 //!
-//! `DAMAGE_ROUNDS=1000000 cargo test --release -p elastin-policy --test bad_input` tries for longer.
-
-mod common;
+//! `DAMAGE_ROUNDS=1000000 cargo test --release -p elastin-policy --test it bad_input` runs longer.
 
 use elastin_policy::{
     Condition, DIAGNOSTICS_MAX, NESTING_MAX, Policy, SOURCE_BYTES_MAX, Scenarios, Syntax, compile, decode, format,
 };
 
-/// SplitMix64.
-struct Random(u64);
+use crate::common::{self, Random};
 
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
-    }
-}
-
-/// Pieces that change the meaning of what is around them.
+/// Tokens that change the meaning of their surroundings.
 const PIECES: [&str; 32] = [
     "(", ")", "{", "}", ";", ",", ".", ":", "@", "=>", "⇒", "<", ">=", "and", "or", "in", "true", "rule", "ref", "any",
     "server", "client", "balance", "pin(", "1e308", "-0.0", "/*", "*/", "//", "\n", "\u{feff}", "é",
@@ -35,23 +23,23 @@ fn rounds() -> usize {
 }
 
 fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
-    for _ in 0..1 + random.below(6) {
-        let at = random.below(bytes.len() + 1);
-        let end = (at + random.below(12)).min(bytes.len());
-        match random.below(4) {
+    for _ in 0..1 + random.index(6) {
+        let at = random.index(bytes.len() + 1);
+        let end = (at + random.index(12)).min(bytes.len());
+        match random.index(4) {
             0 => drop(bytes.drain(at..end)),
             1 => {
-                let piece = PIECES[random.below(PIECES.len())];
+                let piece = PIECES[random.index(PIECES.len())];
                 bytes.splice(at..at, piece.bytes());
             }
             2 => {
                 let copy = bytes[at..end].to_vec();
-                let to = random.below(bytes.len() + 1);
+                let to = random.index(bytes.len() + 1);
                 bytes.splice(to..to, copy);
             }
             _ => {
                 if let Some(byte) = bytes.get_mut(at) {
-                    *byte = random.below(256) as u8;
+                    *byte = random.index(256) as u8;
                 }
             }
         }
@@ -59,15 +47,15 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
 }
 
 #[test]
-fn damaged_policies_are_answered() {
-    let policies: Vec<String> = common::POLICIES.map(|name| common::read(&format!("{name}.epl"))).into();
+fn damaged_policies_compile_or_are_rejected_without_panic() {
+    let policies: Vec<String> = common::sources();
     let schema = common::schema();
     let own = "period 5 s; @priority(3) rule a: (Folder(f).call(File(g).read).count > 1 or g in ref(f.files)) and \
                client.call(f.open).perc < 50 => reserve(f, cpu); colocate(f, g); true => separate(File(a), Player(b));";
     let mut compiled_anyway = 0;
     for round in 0..rounds() {
-        let mut random = Random(round as u64);
-        let mut bytes = match random.below(policies.len() + 5) {
+        let mut random = Random::new(round as u64);
+        let mut bytes = match random.index(policies.len() + 5) {
             index if index < policies.len() => policies[index].clone(),
             _ => own.to_string(),
         }
@@ -104,21 +92,18 @@ fn damaged_policies_are_answered() {
 }
 
 #[test]
-fn damaged_files_are_answered() {
+fn damaged_files_are_read_or_rejected_without_panic() {
     let tests = common::read("media-service.test.json");
-    let schema = Scenarios::parse(&tests).unwrap().schema().unwrap().unwrap();
-    let file = compile("policy.epl", &common::read("media-service.epl"), &schema)
-        .unwrap()
-        .policy
-        .to_file();
+    let (compiled, _, schema) = common::example("media-service");
+    let file = compiled.policy.to_file();
     for round in 0..rounds() / 10 {
-        let mut random = Random(round as u64);
+        let mut random = Random::new(round as u64);
         for original in [&file, &tests] {
             let mut bytes = original.clone().into_bytes();
             damage(&mut random, &mut bytes);
             let text = String::from_utf8_lossy(&bytes);
             if let Ok(policy) = Policy::from_file(&text) {
-                // What is accepted can be used.
+                // An accepted policy can be run.
                 for case in &Scenarios::parse(&tests).unwrap().cases {
                     case.run(&policy, &schema).unwrap();
                 }
@@ -132,12 +117,12 @@ fn damaged_files_are_answered() {
     }
 }
 
-/// A binary decoder follows any nesting, so the policy itself must end it.
+/// A binary decoder follows any nesting, so `Condition` itself must limit it.
 #[test]
-fn deep_conditions_in_binary_form_are_answered() {
+fn too_deep_conditions_in_binary_form_are_rejected() {
     let allowed = 2 * NESTING_MAX + 2;
     for depth in [allowed, allowed + 1, 1_000_000, allowed] {
-        // The third kind of condition, with a list of one part; the innermost is the first kind.
+        // Each level is the third variant with a list of one part; the innermost is the first variant.
         let mut bytes = [2, 1].repeat(depth);
         bytes.push(0);
         let decoded = postcard::from_bytes::<Condition>(&bytes);
@@ -145,9 +130,9 @@ fn deep_conditions_in_binary_form_are_answered() {
     }
 }
 
-/// Policies as large as is allowed, each against one part of the compiler. They end soon because all work is bounded.
+/// Policies of the largest size, each a burden for one part of the compiler. All work is bounded, so they end soon.
 #[test]
-fn huge_policies_are_answered() {
+fn huge_policies_get_a_bounded_number_of_diagnostics() {
     let filled = |piece: &str| piece.repeat(SOURCE_BYTES_MAX / piece.len());
     let atoms = |joined: &str| {
         let parts: Vec<String> = (0..20_000).map(|value| format!("server.cpu.size > {value}")).collect();

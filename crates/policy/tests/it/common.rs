@@ -1,12 +1,11 @@
-//! What several tests need.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+//! Example policies, the schema of the tests, and random numbers.
 
 use std::path::PathBuf;
 
-use elastin_policy::{Policy, compile, parse_schema};
+use elastin_policy::{Compiled, Policy, Scenarios, compile, parse_schema};
 use elastin_types::Schema;
 
-/// The policies of the folder, in the order of their names.
+/// The policies in `examples/policies`, by name.
 pub(crate) const POLICIES: [&str; 9] = [
     "b-plus-tree",
     "cassandra",
@@ -23,14 +22,19 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/policies")
 }
 
-/// A file of the folder of policies.
+/// A file of `examples/policies`.
 pub(crate) fn read(name: &str) -> String {
     std::fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The names of all files of the folder, in order.
+/// The source of each example policy.
+pub(crate) fn sources() -> Vec<String> {
+    POLICIES.map(|name| read(&format!("{name}.epl"))).into()
+}
+
+/// The names of all files of `examples/policies`, sorted.
 pub(crate) fn files() -> Vec<String> {
-    let entries = std::fs::read_dir(folder()).expect("the folder of policies exists");
+    let entries = std::fs::read_dir(folder()).expect("`examples/policies` exists");
     let mut names: Vec<String> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -49,9 +53,44 @@ pub(crate) fn schema() -> Schema {
     .unwrap()
 }
 
-/// Compiles a policy for [`schema`] that has no mistakes.
+/// An application of the examples: its policy as compiled, its test cases and its schema.
+pub(crate) fn example(name: &str) -> (Compiled, Scenarios, Schema) {
+    example_with(name, &read(&format!("{name}.epl")))
+}
+
+/// The same application with another policy.
+pub(crate) fn example_with(name: &str, source: &str) -> (Compiled, Scenarios, Schema) {
+    let scenarios = Scenarios::parse(&read(&format!("{name}.test.json"))).expect("the test file is well formed");
+    let schema = scenarios.schema().unwrap().expect("the test file has a schema");
+    let compiled = compile(&format!("{name}.epl"), source, &schema).unwrap_or_else(|error| panic!("{error}"));
+    (compiled, scenarios, schema)
+}
+
+/// Compiles an error-free policy for [`schema`].
 pub(crate) fn policy(source: &str) -> Policy {
     compile("test.epl", source, &schema())
         .unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
         .policy
+}
+
+/// SplitMix64, so that a seed decides a whole test.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+
+    /// An index into a list of this length.
+    pub(crate) fn index(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
+    }
 }

@@ -1,13 +1,13 @@
-//! What people see when a policy is wrong: each policy of `diagnostics.txt` with what the compiler says about it.
+//! Diagnostics: `diagnostics.txt` lists policies, each with the compiler's answer.
 //!
-//! After a wanted change, run the tests once with `UPDATE_GOLDEN=1` and read what has changed.
-
-mod common;
+//! After an intended change, run the tests once with `UPDATE_GOLDEN=1` and review the difference.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use elastin_policy::{NESTING_MAX, SOURCE_BYTES_MAX, Syntax, compile, decode};
+
+use crate::common;
 
 const POLICY: &str = "=== policy\n";
 const ANSWER: &str = "--- answer\n";
@@ -21,9 +21,9 @@ fn answer(source: &str) -> String {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn mistakes_get_the_expected_diagnostics() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/diagnostics.txt");
-    let golden = std::fs::read_to_string(&path).expect("the golden file is there");
+    let golden = std::fs::read_to_string(&path).expect("the golden file exists");
     let mut actual = String::new();
     for case in golden.split(POLICY).skip(1) {
         let source = case.split(ANSWER).next().unwrap();
@@ -55,7 +55,7 @@ fn deep_nesting_is_refused_without_recursion() {
         let result = compile("policy.epl", &source, &common::schema());
         assert_eq!(result.is_ok(), depth <= NESTING_MAX, "{depth}");
     }
-    // What is never closed, too, and what nests in other ways.
+    // Unclosed brackets, and other ways to nest.
     for source in [
         "(".repeat(100_000),
         "a(".repeat(100_000),
@@ -72,13 +72,13 @@ fn deep_nesting_is_refused_without_recursion() {
 }
 
 #[test]
-fn long_chains_are_no_nesting() {
+fn long_chains_do_not_count_as_nesting() {
     let source = format!("{} true => pin(Folder(f));", "true and ".repeat(50_000));
     assert!(compile("policy.epl", &source, &common::schema()).is_ok());
 }
 
 #[test]
-fn bytes_that_are_no_text_are_named() {
+fn the_first_invalid_byte_is_reported() {
     let diagnostics = decode("policy.epl", b"true =>\n\xff pin(f);").unwrap_err();
     assert_eq!(diagnostics.items()[0].message, "byte 8 is not UTF-8 text");
     assert_eq!(
@@ -89,7 +89,7 @@ fn bytes_that_are_no_text_are_named() {
 }
 
 #[test]
-fn mistakes_without_number_end_the_list() {
+fn a_long_list_of_mistakes_is_cut() {
     let source = "server.cpu.prec > 1 => pin(Folder(f));\n".repeat(500);
     let text = compile("policy.epl", &source, &common::schema()).unwrap_err().render();
     assert!(text.ends_with("and 400 more"), "{}", &text[text.len() - 100..]);
@@ -112,9 +112,9 @@ fn all_mistakes_of_one_run_are_reported() {
     assert_eq!(found, expected);
 }
 
-/// Without a schema: names may be wrong, the syntax may not.
+/// Without a schema, only the syntax is checked, not the names.
 #[test]
-fn syntax_alone_is_reported_with_its_places() {
+fn syntax_errors_are_reported_without_a_schema() {
     let report = Syntax::parse("true => pin(Nobody(n));\ntrue => pin(;").report("policy.epl");
     let found: Vec<_> = report.located().map(|at| (at.file, at.line, at.column)).collect();
     assert_eq!(found, [("policy.epl", 2, 13)]);

@@ -1,13 +1,13 @@
-//! The language's documentation for users: every example in it compiles, fails or warns as it says.
+//! The manual of the language: each example compiles, fails or warns as the manual says.
 
 use elastin_policy::{
     ALTERNATIVES_MAX, ATOMS_MAX, DIAGNOSTICS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, Scenarios, VARIABLES_MAX, compile,
     parse_schema,
 };
 
-const TEXT: &str = include_str!("../../../docs/policy-language.md");
+const TEXT: &str = include_str!("../../../../docs/policy-language.md");
 
-/// The fenced blocks of the page: what stands behind the fence, and the lines within, less their indentation.
+/// The fenced blocks of the page: the word after the fence, and the lines without their indentation.
 fn blocks() -> Vec<(&'static str, String)> {
     let mut blocks: Vec<(&str, String)> = Vec::new();
     let mut open: Option<(&str, usize)> = None;
@@ -31,14 +31,14 @@ fn blocks() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn every_example_does_what_it_says() {
+fn every_example_has_the_stated_result() {
     let blocks = blocks();
     let schema = parse_schema(&blocks.iter().find(|(info, _)| *info == "json").unwrap().1).unwrap();
     let mut checked = 0;
     let mut last_error = String::new();
     for (info, source) in &blocks {
         let Some(expected) = info.strip_prefix("epl") else {
-            // The text after a mistake is what the compiler says about it.
+            // A text block shows the compiler's output for the example before it.
             if *info == "text" {
                 assert_eq!(source.trim_end(), last_error);
             }
@@ -55,7 +55,7 @@ fn every_example_does_what_it_says() {
         match expected.trim_start_matches(',').split_once('=') {
             Some(("error", code)) => assert!(result.is_err() && codes == [code], "{source}\n{last_error}"),
             Some(("warning", code)) => assert!(result.is_ok() && codes == [code], "{source}\n{last_error}"),
-            Some(other) => panic!("{other:?} is no expectation"),
+            Some(other) => panic!("unknown expectation {other:?}"),
             None => {
                 assert!(result.is_ok(), "{source}\n{last_error}");
                 assert!(codes.is_empty(), "{source}\n{last_error}");
@@ -66,7 +66,7 @@ fn every_example_does_what_it_says() {
 }
 
 #[test]
-fn the_test_of_the_page_passes_on_its_first_policy() {
+fn the_example_test_passes_on_the_first_policy() {
     let blocks = blocks();
     let json: Vec<&String> = blocks
         .iter()
@@ -81,7 +81,7 @@ fn the_test_of_the_page_passes_on_its_first_policy() {
 }
 
 #[test]
-fn the_limits_of_the_page_are_those_of_the_compiler() {
+fn the_stated_limits_are_those_of_the_compiler() {
     assert_eq!(SOURCE_BYTES_MAX, 1 << 20);
     let limits = TEXT.split_once("## Limits").unwrap().1;
     for (limit, words) in [

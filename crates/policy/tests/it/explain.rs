@@ -1,4 +1,4 @@
-//! What people are told about rules that fired and rules that did not.
+//! Explanations of rules that fired and of rules that did not.
 
 use elastin_policy::{Index, Scenarios, Scope, compile};
 
@@ -25,7 +25,7 @@ fn check(policy: &str, expected: &str) {
 }
 
 #[test]
-fn what_fired_is_shown_with_its_values() {
+fn firings_are_explained_with_their_values() {
     check(
         "rule hot: server.cpu.perc > 80 and client.call(Folder(fo).open).perc > 40 and File(fi) in ref(fo.files) \
          => reserve(fo, cpu); colocate(fo, fi);",
@@ -35,7 +35,7 @@ fn what_fired_is_shown_with_its_values() {
 }
 
 #[test]
-fn the_nearest_miss_says_by_how_much() {
+fn the_nearest_miss_is_explained_with_its_distance() {
     check(
         "server.cpu.perc > 80 and client.call(Folder(fo).open).perc > 75 => pin(fo);",
         "rule 1 (line 1)\n  did not fire; closest came fo = Folder/2 on n1: \
@@ -52,7 +52,7 @@ fn the_nearest_miss_says_by_how_much() {
 }
 
 #[test]
-fn what_cannot_hold_is_named() {
+fn conditions_that_cannot_hold_are_named() {
     check(
         "Folder(fo).cpu.size > 10 and File(fi) in ref(fo.files) => colocate(fo, fi);",
         "rule 1 (line 1)\n  did not fire; closest came fo = Folder/1 on n1: \

@@ -1,8 +1,8 @@
-//! The formatter: what it makes of a policy, that it changes nothing twice, and that it loses nothing.
-
-mod common;
+//! The formatter is idempotent, and keeps meaning and comments.
 
 use elastin_policy::{Syntax, format};
+
+use crate::common;
 
 #[track_caller]
 fn check(source: &str, expected: &str) {
@@ -17,29 +17,18 @@ fn check(source: &str, expected: &str) {
     assert_eq!(comments(source), comments(&formatted), "the comments");
 }
 
-/// The syntax without places.
+/// The syntax tree as text, without spans.
 fn meaning(source: &str) -> String {
     let debug = format!("{:?}", Syntax::parse(source).ast());
-    let mut text = String::new();
-    for (index, part) in debug.split("span: Span {").enumerate() {
-        let part = if index == 0 {
-            part
-        } else {
-            part.split_once('}').unwrap().1
-        };
-        text.push_str(part);
-    }
-    // The span of `true` stands without a name.
-    text.split("Span {")
-        .enumerate()
-        .map(|(index, part)| {
-            if index == 0 {
-                part
-            } else {
-                part.split_once('}').unwrap().1
-            }
-        })
-        .collect()
+    // The span of `true` is an unnamed field.
+    without(&without(&debug, "span: Span {"), "Span {")
+}
+
+/// The text without the parts from `start` to the next closing brace.
+fn without(text: &str, start: &str) -> String {
+    let mut parts = text.split(start);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |kept, part| kept + part.split_once('}').unwrap().1)
 }
 
 fn comments(source: &str) -> Vec<String> {
@@ -91,13 +80,13 @@ fn comments_within_rules_stay_with_their_part() {
 }
 
 #[test]
-fn what_cannot_be_parsed_is_not_formatted() {
+fn a_policy_with_syntax_errors_is_not_formatted() {
     assert!(format("policy.epl", "server.cpu > => ;").is_err());
     assert_eq!(format("policy.epl", " \n ").as_deref(), Ok(""));
 }
 
 #[test]
-fn the_policies_of_the_folder_are_formatted() {
+fn the_example_policies_are_formatted() {
     for name in common::POLICIES {
         let source = common::read(&format!("{name}.epl"));
         assert_eq!(format("policy.epl", &source).as_deref(), Ok(source.as_str()), "{name}");
@@ -106,7 +95,7 @@ fn the_policies_of_the_folder_are_formatted() {
 
 #[test]
 fn a_comment_anywhere_survives() {
-    let mut policies: Vec<String> = common::POLICIES.map(|name| common::read(&format!("{name}.epl"))).into();
+    let mut policies = common::sources();
     policies.push("period 80 s;\n@priority(3) rule x: (true or true) and true => pin(Folder(f));".into());
     let mut tried = 0;
     for source in policies {

@@ -1,15 +1,14 @@
-//! What can be asked of a compiled policy: its rules, its bounds, its types, and single conditions.
-
-mod common;
+//! Queries of a compiled policy: its rules, its bounds, its types, and single conditions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::policy;
 use elastin_policy::{
     Action, Bound, CountUnit, Fired, Index, Part, Policy, PolicyFileError, Scenarios, Scope, compile, parse_actor,
 };
 use elastin_types::{ActorId, ActorType, Method, NodeId, Property, Resource, Snapshot};
+
+use crate::common::{self, policy};
 
 fn kind(name: &str) -> ActorType {
     ActorType::of(name)
@@ -99,7 +98,7 @@ fn rules_are_split_by_evaluating_manager() {
 }
 
 #[test]
-fn bounds_are_taken_out_of_conditions() {
+fn balance_bounds_come_from_the_conditions() {
     let source = "server.cpu.perc > 80 or server.cpu.perc >= 70 or server.cpu.perc < 40 or server.cpu.perc < 50
                       => balance({Folder}, cpu);
                   server.cpu.perc > 80 and server.cpu.perc > 70 => balance({File}, cpu); balance({File}, mem);
@@ -122,7 +121,7 @@ fn bounds_are_taken_out_of_conditions() {
 }
 
 #[test]
-fn types_can_be_asked_for() {
+fn rules_are_found_by_actor_type() {
     let policy = policy(
         "File(fi) in ref(Folder(fo).files) => colocate(fo, fi);
          any(x).call(Player(p).beat).count > 5 => colocate(x, p);
@@ -158,7 +157,7 @@ fn types_can_be_asked_for() {
 }
 
 #[test]
-fn profiling_learns_what_to_gather() {
+fn interest_lists_the_types_methods_and_properties_of_rules() {
     let policy = policy(
         "client.call(Folder(fo).open).perc > 40 and File(fi) in ref(fo.files) => colocate(fo, fi);
          Player.call(any(x).read).count > 1 => pin(x);
@@ -172,19 +171,19 @@ fn profiling_learns_what_to_gather() {
 }
 
 #[test]
-fn idle_actors_are_listed_only_where_a_rule_may_mean_them() {
+fn idle_actors_are_listed_only_if_a_rule_may_apply_to_them() {
     let cases = [
         ("client.call(Folder(fo).open).perc > 40 => reserve(fo, cpu);", vec![]),
         (
             "client.call(Folder(fo).open).perc > 40 and File(fi) in ref(fo.files) => colocate(fo, fi);",
             vec!["File"],
         ),
-        // One alternative is enough.
+        // One alternative that an idle actor may satisfy is enough.
         (
             "client.call(Folder(f).open).count > 1 or server.cpu.perc > 80 => pin(f);",
             vec!["Folder"],
         ),
-        // Nothing is less than one.
+        // No calls are fewer than one.
         ("client.call(Folder(f).open).count < 1 => pin(f);", vec!["Folder"]),
         ("Folder(f).cpu.perc > 10 => pin(f);", vec![]),
         ("Folder(f).mem.size > 10 => pin(f);", vec!["Folder"]),
@@ -231,7 +230,7 @@ fn local_and_global_managers_see_their_own_rules_and_servers() {
 }
 
 #[test]
-fn values_say_what_was_measured() {
+fn firings_carry_the_measured_values() {
     let policy =
         policy("server.cpu.perc > 95 or client.call(Folder(f).open).perc > 50 and f.cpu.size >= 30 => pin(f);");
     let snapshot = snapshot(BUSY);
@@ -258,7 +257,7 @@ fn a_reservation_lasts_while_the_part_without_the_server_holds() {
     let snapshot = snapshot(BUSY);
     let index = Index::new(&snapshot);
     let holds = |rule: usize, binding: &[Bound], part| policy.holds(&index, rule, binding, part);
-    // Folder/1 has its share, but the server is not busy enough for the whole rule.
+    // Folder/1 has enough calls, but its server is not busy enough for the whole rule.
     assert!(holds(0, &[bound("fo", "Folder/1")], Part::WithoutServer));
     assert!(!holds(0, &[bound("fo", "Folder/1")], Part::Whole));
     assert!(holds(
@@ -272,25 +271,25 @@ fn a_reservation_lasts_while_the_part_without_the_server_holds() {
             &[bound("fo", "Folder/1"), bound("fi", "File/8")],
             Part::WithoutServer
         ),
-        "not referred to"
+        "Folder/1 does not reference File/8"
     );
     assert!(
         !holds(0, &[bound("fo", "Folder/2")], Part::WithoutServer),
-        "it has no files"
+        "Folder/2 has no files"
     );
     assert!(
         holds(1, &[bound("f", "Folder/2")], Part::WithoutServer),
-        "nothing but the server is asked for"
+        "the whole condition is about the server"
     );
     assert!(
         !holds(2, &[bound("f", "Folder/2")], Part::WithoutServer),
-        "the server's part does not count"
+        "the server's part is ignored"
     );
     assert!(holds(2, &[bound("f", "Folder/3")], Part::WithoutServer));
 }
 
 #[test]
-fn rules_between_types_are_asked_for_pairs() {
+fn rules_between_types_are_evaluated_per_pair() {
     let policy = policy(
         "true => separate(File(a), File(b));
          Folder(a).cpu.perc > 20 and server.cpu.perc > 80 => separate(a, File(b));",
@@ -302,17 +301,20 @@ fn rules_between_types_are_asked_for_pairs() {
     let separates = |rule, one, other| policy.separates(&index, rule, &actor(one), &actor(other));
     assert!(
         separates(0, "File/1", "File/77"),
-        "nothing need be measured for an unconditional rule"
+        "an unconditional rule needs no statistics"
     );
     assert!(!separates(0, "File/1", "File/1"));
     assert!(!separates(0, "File/1", "Folder/1"));
     assert!(separates(1, "Folder/1", "File/1") && separates(1, "File/1", "Folder/1"));
-    assert!(!separates(1, "Folder/2", "File/1"), "it uses too little");
-    assert!(!separates(1, "Folder/3", "File/1"), "its server is not busy");
+    assert!(!separates(1, "Folder/2", "File/1"), "Folder/2 uses too little");
+    assert!(
+        !separates(1, "Folder/3", "File/1"),
+        "the server of Folder/3 is not busy"
+    );
 }
 
 #[test]
-fn calls_that_only_one_side_knows_count() {
+fn calls_recorded_by_one_side_only_count() {
     let policy = policy("Folder(a).call(File(b).read).count > 3 => colocate(a, b);");
     let far_callee = snapshot(
         r#""servers": { "n1": {} }, "actors": {
@@ -326,12 +328,12 @@ fn calls_that_only_one_side_knows_count() {
         r#""servers": { "n1": {} }, "actors": {
              "File/5": { "on": "n1", "called": [ { "by": "Folder/1", "with": "read", "count": 4 } ] } }"#,
     );
-    // The subject is the folder, which is not here: its own server's manager fires.
+    // The subject is the folder, so only the manager of its server fires the rule.
     assert_eq!(policy.evaluate(&Index::new(&far_caller), Scope::Local(NodeId(1))), []);
 }
 
 #[test]
-fn compiled_files_are_checked_when_they_are_read() {
+fn damaged_policy_files_are_rejected() {
     let file = policy("Folder(a).call(File(b).read).count > 3 => colocate(a, b);").to_file();
     let replaced = |from: &str, to: &str| {
         assert!(file.contains(from), "{from} in {file}");
@@ -362,7 +364,7 @@ fn compiled_files_are_checked_when_they_are_read() {
 }
 
 #[test]
-fn deep_conditions_survive_their_file() {
+fn deep_conditions_survive_encoding() {
     let depth = elastin_policy::NESTING_MAX;
     let open = "(server.cpu.perc > 1 and (server.cpu.perc > 2 or ".repeat(depth / 2);
     let source = format!("{open}true{} => pin(Folder(f));", "))".repeat(depth / 2));

@@ -1,4 +1,4 @@
-//! The evaluator against a deliberately naive one, on random policies and snapshots.
+//! The evaluator agrees with a deliberately naive one, on random policies and snapshots.
 
 mod naive;
 mod random;
@@ -8,7 +8,9 @@ use elastin_policy::{
 };
 use elastin_types::{NodeId, Schema};
 
-/// How many policies with a snapshot are tried. Each is evaluated in three scopes.
+use crate::common::Random;
+
+/// Number of random policies with a snapshot. Each is evaluated in three scopes.
 const CASES: u64 = 10_000;
 
 fn schema() -> Schema {
@@ -19,7 +21,7 @@ fn schema() -> Schema {
     .unwrap()
 }
 
-/// A comparable form: the two ends of symmetrical actions in order, everything as text.
+/// Firings in a comparable form: sorted, with the two actors of symmetrical actions in order.
 fn comparable(fired: &[Fired]) -> Vec<String> {
     let mut texts: Vec<String> = fired
         .iter()
@@ -39,7 +41,7 @@ fn comparable(fired: &[Fired]) -> Vec<String> {
     texts
 }
 
-/// What the compiler claims about rules must be true of what they do. Returns how many claims there were.
+/// Checks the compiler's warnings against the firings; returns the number of warnings checked.
 fn check_claims(warnings: &Diagnostics, policy: &Policy, fired: &[Fired], seed: u64) -> usize {
     let rule_at = |place: usize| {
         let span = warnings.items()[place].labels.last().unwrap().span;
@@ -96,7 +98,7 @@ fn the_evaluator_agrees_with_the_naive_one() {
     while compared < CASES {
         seed += 1;
         assert!(seed < 10 * CASES, "most random policies compile");
-        let mut random = random::Random::new(seed);
+        let mut random = Random::new(seed);
         let source = random.policy();
         let Ok(compiled) = compile("random.epl", &source, &schema) else {
             continue;
@@ -115,7 +117,7 @@ fn the_evaluator_agrees_with_the_naive_one() {
             );
             for one in fast.iter().filter(|one| !compiled.policy.rules()[one.rule].is_global()) {
                 let holds = compiled.policy.holds(&index, one.rule, &one.binding, Part::Whole);
-                assert!(holds, "seed {seed}: what fires holds\n{source}\n{one:?}");
+                assert!(holds, "seed {seed}: the condition of a firing holds\n{source}\n{one:?}");
             }
             claims += check_claims(&compiled.warnings, &compiled.policy, &fast, seed);
             bindings += fast.len();
@@ -123,9 +125,9 @@ fn the_evaluator_agrees_with_the_naive_one() {
             firing += usize::from(!fast.is_empty());
         }
     }
-    // The comparison is worth something only if rules fire often, and with mirror images.
+    // The comparison means little unless rules fire often, also for both orders of a pair.
     assert!(
         firing > 3_000 && bindings > 10_000 && mirrored > 100 && claims > 500,
-        "{firing} firing, {bindings} bindings, {mirrored} mirror images, {claims} claims of the compiler"
+        "{firing} firing, {bindings} bindings, {mirrored} mirrored bindings, {claims} warnings"
     );
 }

@@ -1,5 +1,4 @@
-//! The meaning of rules, written as plainly as possible: try all actors for all variables. It shares nothing with the
-//! evaluator but the syntax tree.
+//! A reference evaluator that tries all actors for all variables. It shares only the syntax tree with the real one.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +8,7 @@ use elastin_types::{
     ActorId, ActorStats, ActorType, Caller, Method, NodeId, Property, Resource, Schema, ServerStats, Snapshot,
 };
 
-/// What fires, and how many mirror images were left out.
+/// The firings, and the number of mirrored bindings that were dropped.
 pub(crate) fn evaluate(ast: &Ast, schema: &Schema, snapshot: &Snapshot, scope: Scope) -> (Vec<Fired>, usize) {
     let mut fired = Vec::new();
     let mut mirrors = 0;
@@ -52,7 +51,7 @@ fn entities(condition: &ConditionAst) -> Vec<(&EntityAst, bool)> {
     }
 }
 
-/// All variables in order of first occurrence; a type that only occurs as a caller is none.
+/// All variables in order of first occurrence. A type that only occurs as a caller is not a variable.
 fn variables(rule: &RuleAst, schema: &Schema) -> Vec<Variable> {
     let mut all = entities(&rule.condition);
     for behaviour in &rule.behaviours {
@@ -90,7 +89,7 @@ struct Naive<'a> {
     seconds_per_unit: f64,
 }
 
-/// A variable's actor by the variable's name, and the server.
+/// One actor per variable, and the server.
 struct Binding<'a> {
     naive: &'a Naive<'a>,
     actors: Vec<ActorId>,
@@ -132,7 +131,7 @@ impl Naive<'_> {
             }
         }
         let all = found.len();
-        // Of several with the same actors and actions, the first in the order of ids counts.
+        // Of several firings with the same actors and actions, the first in the order of ids counts.
         found.sort_by_key(|one| one.binding.iter().map(|bound| bound.actor.clone()).collect::<Vec<_>>());
         let mut kept: Vec<Fired> = Vec::new();
         for one in found {
@@ -155,7 +154,7 @@ impl Naive<'_> {
         mirrors
     }
 
-    /// The first actor that behaviours name.
+    /// The variable of the first actor that a behaviour names.
     fn subject(&self) -> Option<usize> {
         let entity = self
             .rule
@@ -173,7 +172,7 @@ impl Naive<'_> {
         self.variables.iter().position(|(known, _)| *known == name.text)
     }
 
-    /// Only a lone `separate` of two actors compiles without a connection.
+    /// Only a rule with a single `separate` compiles although nothing connects its two actors.
     fn is_between_types(&self) -> bool {
         let lone_separate = self.rule.behaviours.len() == 1 && self.rule.behaviours[0].name.text == "separate";
         lone_separate && self.variables.len() == 2 && !self.connects(&self.rule.condition)
@@ -205,7 +204,7 @@ impl Naive<'_> {
         self.snapshot.servers.iter().find(|server| server.node == node)
     }
 
-    /// Every actor that the snapshot lists or names.
+    /// Every actor that the snapshot lists or mentions.
     fn known(&self) -> BTreeSet<ActorId> {
         let mut known = BTreeSet::new();
         for stats in &self.snapshot.actors {
@@ -241,7 +240,7 @@ impl Naive<'_> {
         all
     }
 
-    /// What was recorded of the calls between two actors: at the callee if it recorded any, else at the caller.
+    /// Count and bytes of the calls between two actors: as recorded at the callee if it recorded any, else at the caller.
     fn recorded(&self, caller: &ActorId, callee: &ActorId, method: Method) -> Option<(u64, u64)> {
         let at_callee: Vec<_> = self
             .stats(callee)
@@ -448,7 +447,7 @@ impl Binding<'_> {
             .map(|behaviour| {
                 let actor = |index: usize| match &behaviour.arguments[index] {
                     ArgumentAst::Entity(entity) => self.actor(entity).unwrap().clone(),
-                    ArgumentAst::Set(..) => unreachable!("an actor stands here"),
+                    ArgumentAst::Set(..) => unreachable!("the compiler accepts only an actor here"),
                 };
                 match behaviour.name.text.as_str() {
                     "pin" => Action::Pin(actor(0)),
@@ -466,10 +465,10 @@ impl Binding<'_> {
 
     fn balance(&self, arguments: &[ArgumentAst]) -> Balance {
         let ArgumentAst::Set(types, _) = &arguments[0] else {
-            unreachable!("types stand here");
+            unreachable!("the compiler accepts only types here");
         };
         let ArgumentAst::Entity(resource) = &arguments[1] else {
-            unreachable!("a resource stands here");
+            unreachable!("the compiler accepts only a resource here");
         };
         let resource = &resource.name.text;
         let mut kinds: Vec<ActorType> = types.iter().map(|kind| ActorType::of(&kind.name.text)).collect();
@@ -489,7 +488,7 @@ impl Binding<'_> {
     }
 }
 
-/// The bound of a `balance`: of alternatives the one that is crossed first, of joint conditions the last.
+/// The bound of a `balance`. Of alternatives, the one crossed first counts; of joint conditions, the one crossed last.
 fn bound(condition: &ConditionAst, resource: &str, upper: bool) -> Option<f64> {
     let all = |parts: &[ConditionAst]| -> Vec<f64> {
         let mut bounds: Vec<f64> = parts.iter().filter_map(|part| bound(part, resource, upper)).collect();

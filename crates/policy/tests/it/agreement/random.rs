@@ -1,4 +1,4 @@
-//! Random policies and snapshots: small numbers everywhere, so that things meet.
+//! Random policies and snapshots. All numbers are small, so that conditions often hold.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,32 +8,15 @@ use elastin_types::{
     ServerState, ServerStats, Snapshot, Time, Usage,
 };
 
-/// SplitMix64: all that a test needs, and the same everywhere.
-pub(crate) struct Random(u64);
+use crate::common::Random;
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
     fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
+        choices[self.index(choices.len())]
     }
 
     // Policies.
@@ -58,7 +41,7 @@ impl Random {
             return format!("{condition} => balance({kinds}, cpu);");
         }
         if self.chance(15) {
-            // Bindings of such rules have mirror images.
+            // Both orders of the two actors satisfy such a rule.
             let (kind, relation) = (self.pick(&["A", "any"]), self.pick(&["colocate", "separate"]));
             let link = match self.below(3) {
                 0 => format!("{kind}(y) in ref({kind}(x).p)"),
@@ -79,15 +62,15 @@ impl Random {
             .collect();
         let mut parts = Vec::new();
         for index in 1..count {
-            let other = self.below(index as u64) as usize;
+            let other = self.index(index);
             let link = self.link(&actors[index], &actors[other]);
             parts.push(link);
         }
         for _ in 0..self.below(3) {
-            let actor = actors[self.below(actors.len() as u64) as usize].clone();
+            let actor = actors[self.index(actors.len())].clone();
             let atom = self.atom(&actor);
             if self.chance(40) {
-                let actor = actors[self.below(actors.len() as u64) as usize].clone();
+                let actor = actors[self.index(actors.len())].clone();
                 let alternative = self.atom(&actor);
                 parts.push(format!("({atom} or {alternative})"));
             } else {
@@ -104,8 +87,8 @@ impl Random {
         }
         let mut behaviours = String::new();
         for _ in 0..1 + self.below(5) / 4 {
-            let one = actors[self.below(actors.len() as u64) as usize].clone();
-            let other = actors[self.below(actors.len() as u64) as usize].clone();
+            let one = actors[self.index(actors.len())].clone();
+            let other = actors[self.index(actors.len())].clone();
             let kind = self.pick(&["colocate", "colocate", "colocate", "separate", "pin", "reserve"]);
             match kind {
                 "pin" => write!(behaviours, " pin({one});").unwrap(),
