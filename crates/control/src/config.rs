@@ -19,13 +19,3 @@ pub struct Config {
     /// Seed of its random choices.
     pub seed: u64,
 }
-
-impl Config {
-    /// The settings, with the policy's period if it names one.
-    pub(crate) fn effective_settings(&self) -> Settings {
-        Settings {
-            period: self.policy.period().unwrap_or(self.settings.period),
-            ..self.settings.clone()
-        }
-    }
-}

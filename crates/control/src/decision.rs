@@ -1,6 +1,8 @@
 //! The record of a decision: the change, the rule and values behind it, and its outcome.
 
-use elastin_policy::{Bound, Fired, Observed};
+use std::cmp::Ordering;
+
+use elastin_policy::{Bound, Fired, Observed, Policy};
 use elastin_types::{ActorId, NodeId, Resource, Time};
 use serde::{Deserialize, Serialize};
 
@@ -63,12 +65,13 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// The cause for a firing of the rule with this name and text.
-    pub(crate) fn new(fired: &Fired, name: Option<&str>, text: &str) -> Self {
+    /// The cause for a firing of a rule of this policy.
+    pub(crate) fn new(policy: &Policy, fired: &Fired) -> Self {
+        let rule = &policy.rules()[fired.rule];
         Self {
             rule: fired.rule,
-            name: name.map(str::to_owned),
-            text: text.to_owned(),
+            name: rule.name.clone(),
+            text: rule.text.clone(),
             binding: fired.binding.clone(),
             server: fired.server,
             values: fired.values.clone(),
@@ -141,6 +144,19 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// The move of an actor's unit. Its other actors are added when the move is admitted.
+    pub(crate) fn moving(actor: ActorId, from: NodeId, to: Option<NodeId>, purpose: Purpose) -> Self {
+        Change::Move {
+            actor,
+            with: Vec::new(),
+            from,
+            to,
+            purpose,
+        }
+    }
+}
+
 /// Why a reservation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReleaseReason {
@@ -183,6 +199,26 @@ pub struct Candidate {
     pub refused: Option<Refusal>,
 }
 
+/// Sorts candidates, best first: servers that can take the actors, then by score. None but the first is chosen.
+pub(crate) fn rank(candidates: &mut [Candidate]) {
+    candidates.sort_by(by_quality);
+    for worse in candidates.iter_mut().skip(1) {
+        worse.refused.get_or_insert(Refusal::Worse);
+    }
+}
+
+pub(crate) fn by_quality(one: &Candidate, other: &Candidate) -> Ordering {
+    (one.refused.is_some().cmp(&other.refused.is_some()))
+        .then(other.score.total_cmp(&one.score))
+        .then(one.node.cmp(&other.node))
+}
+
+/// The best of ranked candidates, if it can take the actors.
+pub(crate) fn best(candidates: &[Candidate]) -> Option<NodeId> {
+    let first = candidates.first()?;
+    first.refused.is_none().then_some(first.node)
+}
+
 /// The outcome of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
@@ -214,11 +250,5 @@ impl Decision {
             Change::AddServers { reserved, .. } => reserved.as_ref(),
             Change::RemoveServer { .. } => None,
         }
-    }
-
-    /// The same decision with this outcome.
-    pub(crate) fn with_outcome(mut self, outcome: Outcome) -> Self {
-        self.outcome = outcome;
-        self
     }
 }

@@ -16,9 +16,9 @@
 //! State that must outlive a global manager (reservations, hysteresis streaks) is kept by the local managers. It is
 //! part of every report, so a global manager can fail or be replaced between two periods.
 
-mod arbitrate;
 mod capacity;
 mod config;
+mod context;
 mod decision;
 mod explain;
 mod global;
@@ -28,6 +28,7 @@ mod member;
 mod message;
 mod place;
 mod random;
+mod record;
 mod refusal;
 mod settings;
 

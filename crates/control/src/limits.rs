@@ -36,6 +36,11 @@ pub(crate) fn separation_priority(policy: &Policy) -> Option<i32> {
         .max()
 }
 
+/// Capacity of a server; `None` if it is unknown or zero.
+pub(crate) fn capacity(server: &ServerStats, resource: Resource) -> Option<f64> {
+    server.usage[resource].capacity.filter(|capacity| *capacity > 0.0)
+}
+
 /// CPU time demanded by a server's actors. Use saturates at the server's capacity, demand does not.
 pub(crate) fn demand(server: &ServerStats) -> f64 {
     server.usage.cpu.used.max(server.cpu_demand)

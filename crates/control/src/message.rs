@@ -10,6 +10,8 @@
 //! Every request has a timeout, after which the requester proceeds without the reply. A lost message therefore costs at
 //! most one period. Every promise expires.
 
+use std::cmp::Ordering;
+
 use elastin_types::{ActorId, ActorType, NodeId, PerResource, Resource, ServerStats};
 use serde::{Deserialize, Serialize};
 
@@ -154,6 +156,16 @@ pub enum Held {
     Recent(ActorId),
 }
 
+impl Held {
+    /// Whether this keeps the unit from moving for a proposal of this priority.
+    pub(crate) fn holds_against(&self, priority: i32) -> bool {
+        match self {
+            Held::Pinned(_, pinned) => *pinned >= priority,
+            Held::Recent(_) => true,
+        }
+    }
+}
+
 /// The actors that a report does not list individually.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rest {
@@ -180,6 +192,17 @@ pub struct Wish {
     pub unit: Unit,
     /// Whether a global manager, possibly another one, has recently requested a server for the actor.
     pub awaiting: bool,
+}
+
+impl Wish {
+    /// The highest priority first, then the earlier rule, then the greatest use.
+    pub(crate) fn most_urgent_first(&self, other: &Wish) -> Ordering {
+        let used = |request: &Wish| request.unit.used[request.resource];
+        (other.priority.cmp(&self.priority))
+            .then(self.cause.rule.cmp(&other.cause.rule))
+            .then(used(other).total_cmp(&used(self)))
+            .then_with(|| self.actor.cmp(&other.actor))
+    }
 }
 
 /// A reservation in force. The actor's server keeps it and it moves with the actor, so it survives the loss of global

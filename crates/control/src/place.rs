@@ -7,6 +7,7 @@ use elastin_policy::{Atom, Feature, Policy, Statistic};
 use elastin_types::{ActorType, NodeId, Resource, ServerState};
 use serde::{Deserialize, Serialize};
 
+use crate::context::Context;
 use crate::random::Random;
 use crate::{Member, NewActor, ServerDigest};
 
@@ -39,10 +40,41 @@ pub enum PlaceReason {
 const ASSUMED_POINTS: f64 = 1.0;
 
 /// Number of actors placed on each server since its last report.
-pub(crate) type Placed = BTreeMap<NodeId, u32>;
+type Placed = BTreeMap<NodeId, u32>;
 
-/// Chooses a server for a new actor; `None` if no server accepts actors.
-pub(crate) fn place(
+/// Places new actors, and counts them until reports show them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placer {
+    placed: Placed,
+}
+
+impl Placer {
+    /// Forgets the actors placed on a server: it has reported since.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.placed.remove(&node);
+    }
+
+    /// Chooses a server for a new actor; `None` if no server that accepts actors is known.
+    pub(crate) fn place(
+        &mut self,
+        context: &mut Context,
+        servers: &[ServerDigest],
+        new: &NewActor,
+    ) -> Option<Placement> {
+        let Context {
+            policy,
+            members,
+            random,
+            ..
+        } = context;
+        let placement =
+            place(policy, servers, &self.placed, random, new).or_else(|| place_blindly(members, servers, random))?;
+        *self.placed.entry(placement.node).or_default() += 1;
+        Some(placement)
+    }
+}
+
+fn place(
     policy: &Policy,
     servers: &[ServerDigest],
     placed: &Placed,
@@ -64,7 +96,7 @@ pub(crate) fn place(
     let apart: Vec<&ServerDigest> = all_open
         .iter()
         .copied()
-        .filter(|digest| !kept_apart(policy, kind, digest))
+        .filter(|digest| !is_separated(policy, kind, &digest.separated_kinds))
         .collect();
     let open = if apart.is_empty() { all_open } else { apart };
 
@@ -87,7 +119,7 @@ pub(crate) fn place(
 }
 
 /// Places a new actor while few servers have reported: a random member that hosts actors and has not reported.
-pub(crate) fn place_blindly(members: &[Member], known: &[ServerDigest], random: &mut Random) -> Option<Placement> {
+fn place_blindly(members: &[Member], known: &[ServerDigest], random: &mut Random) -> Option<Placement> {
     let is_known = |node: NodeId| known.iter().any(|digest| digest.server.node == node);
     let takes = |member: &&Member| member.hosts && member.state == ServerState::Active && !is_known(member.node);
     let open: Vec<NodeId> = members.iter().filter(takes).map(|member| member.node).collect();
@@ -101,19 +133,17 @@ fn beside_caller(policy: &Policy, active: &[&ServerDigest], new: &NewActor) -> O
     let rule = policy.colocates(new.caller.as_ref()?.kind, new.actor.kind)?;
     let node = new.caller_node?;
     let digest = active.iter().find(|digest| digest.server.node == node)?;
-    (!kept_apart(policy, new.actor.kind, digest)).then_some((node, rule))
+    (!is_separated(policy, new.actor.kind, &digest.separated_kinds)).then_some((node, rule))
 }
 
-fn kept_apart(policy: &Policy, kind: ActorType, digest: &ServerDigest) -> bool {
-    digest
-        .separated_kinds
-        .iter()
-        .any(|other| separates_kinds(policy, kind, *other))
+/// Whether a rule separates actors of this type from one of the others.
+pub(crate) fn is_separated(policy: &Policy, kind: ActorType, others: &[ActorType]) -> bool {
+    others.iter().any(|other| separates_kinds(policy, kind, *other))
 }
 
 /// Whether a rule unconditionally separates all actors of these two types. A rule with a condition is ignored: its
 /// condition may not hold on the target, and if it does, the actors are separated later.
-pub(crate) fn separates_kinds(policy: &Policy, one: ActorType, other: ActorType) -> bool {
+fn separates_kinds(policy: &Policy, one: ActorType, other: ActorType) -> bool {
     policy.type_separations().any(|rule| {
         let rule = &policy.rules()[rule];
         let [first, second] = &rule.variables[..] else {

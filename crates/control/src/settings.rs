@@ -67,10 +67,3 @@ impl Default for Settings {
         }
     }
 }
-
-impl Settings {
-    /// The timeout of a step that may take one `part`-th of a period.
-    pub(crate) fn limit(&self, part: u32) -> Duration {
-        self.period / part
-    }
-}

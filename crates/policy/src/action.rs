@@ -1,4 +1,4 @@
-//! What rules propose: the outcome of evaluating a policy, which elasticity managers turn into decisions.
+//! Proposed actions: the result of evaluating a policy, which elasticity managers turn into decisions.
 
 use elastin_types::{ActorId, ActorType, NodeId, Resource};
 use serde::{Deserialize, Serialize};
@@ -10,11 +10,11 @@ pub struct Fired {
     pub rule: usize,
     /// The actors that the rule's variables are bound to, in order of first occurrence.
     pub binding: Vec<Bound>,
-    /// The server that `server` stood for, if the rule speaks of it.
+    /// The server that `server` stood for, if the rule mentions it.
     pub server: Option<NodeId>,
-    /// The comparisons that made the condition true, with what was measured.
+    /// The comparisons that made the condition true, with the measured values.
     pub values: Vec<Observed>,
-    /// What the rule proposes for this binding.
+    /// The actions that the rule proposes for this binding.
     pub actions: Vec<Action>,
 }
 
@@ -32,13 +32,13 @@ pub struct Bound {
 pub struct Observed {
     /// The comparison as written, such as `server.cpu.perc > 80`.
     pub text: String,
-    /// What the left side was; `None` if it was unknown.
+    /// The measured value of the left side; `None` if it was unknown.
     pub value: Option<f64>,
     /// Whether the comparison held.
     pub held: bool,
 }
 
-/// What a rule asks for.
+/// An action that a rule proposes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Action {
     /// Spread the load of a resource by moving actors of some types.

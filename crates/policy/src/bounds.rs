@@ -1,4 +1,4 @@
-//! The bounds of a `balance`, taken out of its rule's condition.
+//! The bounds of a `balance`, derived from its rule's condition.
 
 use elastin_types::Resource;
 

@@ -1,4 +1,4 @@
-//! Many short lists in one: the entries of all rows behind each other, and where each row begins.
+//! Compressed rows: the entries of all rows in one list, and the start of each row.
 
 /// Entries by row.
 pub(crate) struct Rows<T> {
@@ -16,10 +16,10 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T: Copy> Rows<T> {
-    /// Puts entries into their rows; within a row they keep their order. The entries are gone through twice.
+    /// Groups entries by row, keeping their order within a row. The entries are iterated twice.
     ///
     /// # Panics
-    /// If an entry belongs to a row that there is not, or there are 2³² entries.
+    /// If an entry's row does not exist, or there are 2³² entries.
     pub(crate) fn new(rows: usize, entries: impl Iterator<Item = (u32, T)> + Clone) -> Self {
         let mut starts = vec![0_u32; rows + 1];
         let mut first = None;
@@ -32,7 +32,7 @@ impl<T: Copy> Rows<T> {
             length = length.checked_add(*start).expect("fewer than 2^32 entries");
             *start = length;
         }
-        // Any entry will do until its place is written.
+        // The first entry serves as a placeholder.
         let mut placed = first.map_or_else(Vec::new, |entry| vec![entry; length as usize]);
         let mut next = starts.clone();
         for (row, entry) in entries {
@@ -46,7 +46,7 @@ impl<T: Copy> Rows<T> {
         }
     }
 
-    /// Rows that will be filled one after another, with room for so many rows and entries.
+    /// Empty rows, with capacity for this many rows and entries.
     pub(crate) fn with_capacity(rows: usize, entries: usize) -> Self {
         Self {
             starts: [vec![0], Vec::with_capacity(rows)].concat(),

@@ -1,4 +1,4 @@
-//! What the compiler tells people: errors and warnings with their places, a help, and how to show them.
+//! Diagnostics: errors and warnings with source locations and help, and their rendering.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use elastin_types::Snapshot;
@@ -7,56 +7,56 @@ use serde::{Deserialize, Serialize};
 use crate::Span;
 use crate::span::line_and_column;
 
-/// How many diagnostics one run reports. Nobody reads more, and bad input must not fill the memory with them.
+/// Maximum number of diagnostics that one run reports, which also bounds memory on bad input.
 pub const DIAGNOSTICS_MAX: usize = 100;
 
-/// How many diagnostics are kept while a policy is compiled. Beyond it nothing more is looked for: bad input of a megabyte
-/// must not make a million of them.
+/// Maximum number of diagnostics kept during a compilation. Beyond it, the checker stops, so that a megabyte of bad input
+/// does not fill the memory.
 pub(crate) const FOUND_MAX: usize = 10 * DIAGNOSTICS_MAX;
 
-/// How grave a diagnostic is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The policy can't be used.
+    /// The policy cannot be used.
     Error,
-    /// The policy can be used, but probably does not say what was meant.
+    /// The policy can be used, but is probably not as intended.
     Warning,
 }
 
-/// One thing that the compiler has to say.
+/// One error or warning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnostic {
-    /// How grave it is.
+    /// Its severity.
     pub severity: Severity,
-    /// A short name of this kind of diagnostic that does not change between versions, such as `unknown-type`.
+    /// The kind of diagnostic, such as `unknown-type`. It does not change between versions.
     pub code: String,
-    /// What is wrong, in one sentence.
+    /// The mistake, in one sentence.
     pub message: String,
-    /// The places that it concerns, the main one first.
+    /// The source locations, the main one first.
     pub labels: Vec<Label>,
-    /// What to do about it.
+    /// The remedy.
     pub help: Option<String>,
-    /// A situation in which the policy does what the warning says.
+    /// A snapshot in which the conflict of the warning occurs.
     pub witness: Option<Snapshot>,
 }
 
-/// A place in the policy with what is to be said about it.
+/// A source location with a text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Label {
-    /// The place.
+    /// The source range.
     pub span: Span,
-    /// What is to be said about it; may be empty.
+    /// The text of the label; may be empty.
     pub text: String,
 }
 
 impl Diagnostic {
-    /// An error at a place.
+    /// An error at a source range.
     pub fn error(code: &str, span: Span, message: impl Into<String>) -> Self {
         Self::new(Severity::Error, code, span, message.into())
     }
 
-    /// A warning at a place.
+    /// A warning at a source range.
     pub fn warning(code: &str, span: Span, message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, code, span, message.into())
     }
@@ -76,26 +76,26 @@ impl Diagnostic {
         }
     }
 
-    /// Shows another place.
+    /// Adds another source range.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Self {
         let text = text.into();
         self.labels.push(Label { span, text });
         self
     }
 
-    /// Says what to do.
+    /// Adds the remedy.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// The main place.
+    /// The main source range.
     pub fn span(&self) -> Span {
         self.labels[0].span
     }
 }
 
-/// All that one run of the compiler has to say about one policy, in the order of the text.
+/// All diagnostics of one compilation, in source order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnostics {
     file_name: String,
@@ -112,14 +112,14 @@ impl std::fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// A diagnostic as tools want it: with line and column instead of a byte range.
+/// A diagnostic for tools, with line and column instead of a byte range.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Located<'a> {
     /// The policy's file.
     pub file: &'a str,
-    /// The line of the main place, counted from one.
+    /// The one-based line of the main source range.
     pub line: usize,
-    /// The column of the main place in characters, counted from one.
+    /// The one-based column of the main source range, in characters.
     pub column: usize,
     /// The diagnostic.
     #[serde(flatten)]
@@ -127,11 +127,10 @@ pub struct Located<'a> {
 }
 
 impl Diagnostics {
-    /// Puts diagnostics about a policy in the order of its text, errors before warnings at the same place, and keeps the
-    /// first [`DIAGNOSTICS_MAX`].
+    /// Sorts diagnostics by source range, errors before warnings, and keeps the first [`DIAGNOSTICS_MAX`].
     pub(crate) fn new(file_name: &str, source: &str, mut items: Vec<Diagnostic>) -> Self {
         items.sort_by_key(|item| (item.span().start, item.severity, item.span().end));
-        // Errors come first when not all can be kept: a warning never hides why a policy was refused.
+        // If not all can be kept, errors come first: a warning must not hide why a policy was refused.
         if items.len() > DIAGNOSTICS_MAX {
             items.sort_by_key(|item| item.severity);
         }
@@ -163,22 +162,22 @@ impl Diagnostics {
         })
     }
 
-    /// Whether there is nothing to say.
+    /// Whether there is no diagnostic.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Whether the policy can't be used.
+    /// Whether the policy cannot be used.
     pub fn has_errors(&self) -> bool {
         self.items.iter().any(|item| item.severity == Severity::Error)
     }
 
-    /// Shows them for people, without colours.
+    /// Renders them as text without colours.
     pub fn render(&self) -> String {
         self.render_with(&Renderer::plain())
     }
 
-    /// Shows them for people at a terminal, with colours.
+    /// Renders them for a terminal, with colours.
     pub fn render_styled(&self) -> String {
         self.render_with(&Renderer::styled())
     }

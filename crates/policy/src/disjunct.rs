@@ -2,8 +2,8 @@
 
 use crate::Condition;
 
-/// How many alternatives a condition may have. Each is planned, joined and analysed by itself, so their number bounds
-/// the work for a rule; a condition that multiplies out to more is better written as several rules.
+/// Maximum number of alternatives of a condition. Each is planned, joined and analysed separately, so their number
+/// bounds the work for a rule.
 pub const ALTERNATIVES_MAX: usize = 256;
 
 /// One alternative: the atoms that must all hold, by index, ascending.

@@ -8,17 +8,17 @@ use serde::Serialize;
 use crate::evaluate::{Measures, Visit};
 use crate::{ActorIndex, Atom, Bound, Facts, Fired, Policy, Rule, Scope, show_action};
 
-/// How many firings of a rule the text shows.
+/// Number of firings of a rule that the text shows.
 const SHOWN_MAX: usize = 20;
 
-/// What became of each rule of a policy on some facts.
+/// The result of each rule of a policy on some facts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// The rules that were in scope.
     pub rules: Vec<RuleExplanation>,
 }
 
-/// What became of one rule.
+/// The result of one rule.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RuleExplanation {
     /// The rule, by its index.
@@ -27,30 +27,30 @@ pub struct RuleExplanation {
     pub label: String,
     /// The line it starts in.
     pub line: usize,
-    /// Where it fired.
+    /// Its firings.
     pub fired: Vec<Fired>,
-    /// What came closest to firing, if it did not fire.
+    /// The nearest miss, if it did not fire.
     pub nearest: Option<Miss>,
     /// Why nothing could come close at all.
     pub note: Option<String>,
 }
 
-/// What came closest to making a rule fire.
+/// The binding that came closest to making a rule fire.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Miss {
     /// The actors it was about.
     pub binding: Vec<Bound>,
     /// The server that `server` stood for.
     pub server: Option<NodeId>,
-    /// How many parts of the condition held.
+    /// Number of parts of the condition that held.
     pub held: usize,
     /// The part that failed first.
     pub failed: String,
-    /// What was measured, if that part is a comparison and the value is known.
+    /// The measured value, if that part is a comparison and the value is known.
     pub value: Option<f64>,
     /// How far the value is from where the comparison would hold.
     pub short_by: Option<f64>,
-    /// Why it failed, for people.
+    /// Why it failed, as text.
     pub why: String,
 }
 
@@ -222,7 +222,7 @@ fn short(value: f64) -> String {
 }
 
 impl Explanation {
-    /// Shows it for people.
+    /// Renders it as text.
     pub fn render(&self, schema: &Schema) -> String {
         let mut text = String::new();
         for rule in &self.rules {

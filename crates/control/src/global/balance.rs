@@ -1,12 +1,13 @@
 //! `balance`: actors move from servers above the upper bound, and to servers below the lower one.
 
 use elastin_policy::{Action, Balance, Index, Scope};
-use elastin_types::{ActorId, NodeId, Resource, Time};
+use elastin_types::{ActorId, NodeId, Resource};
 
 use super::Gem;
 use super::event::GemCommand;
-use super::room::{Terms, by_quality, obstacle};
+use super::room::{Terms, obstacle};
 use super::view::Server;
+use crate::decision::by_quality;
 use crate::limits::upper_limit;
 use crate::settings::HYSTERESIS_PERIODS;
 use crate::{Candidate, Cause, Change, Proposal, Purpose, Refusal, Unit};
@@ -57,38 +58,36 @@ struct Step {
 
 impl Gem {
     /// Plans the moves of all `balance` rules, and changes the number of servers where moves are not enough.
-    pub(super) fn plan_balances(&mut self, now: Time, out: &mut Vec<GemCommand>) {
-        for rule in self.balance_rules(now) {
-            let shrinks = self.plan_shrink(now, &rule, out);
+    pub(super) fn plan_balances(&mut self, out: &mut Vec<GemCommand>) {
+        for rule in self.balance_rules() {
+            let shrinks = self.plan_shrink(&rule, out);
             if shrinks {
                 continue;
             }
-            self.relieve(now, &rule);
-            self.draw(now, &rule);
-            self.plan_growth(now, &rule, out);
+            self.relieve(&rule);
+            self.draw(&rule);
+            self.plan_growth(&rule, out);
         }
     }
 
     /// All `balance` rules with the servers that they fired for. Rules that only balance are evaluated here; firings of
     /// the others are in the reports.
-    pub(super) fn balance_rules(&self, now: Time) -> Vec<Rule> {
-        let snapshot = self.view.snapshot(now, self.settings.period);
-        let evaluated = self.policy.evaluate(&Index::new(&snapshot), Scope::Global);
+    pub(super) fn balance_rules(&self) -> Vec<Rule> {
+        let snapshot = self.view.snapshot(self.context.now, self.context.settings.period);
+        let evaluated = self.context.policy.evaluate(&Index::new(&snapshot), Scope::Global);
         let fired: Vec<Cause> = evaluated
             .iter()
-            .map(|fired| {
-                let rule = &self.policy.rules()[fired.rule];
-                Cause::new(fired, rule.name.as_deref(), &rule.text)
-            })
+            .map(|fired| Cause::new(&self.context.policy, fired))
             .collect();
         let reported = self.view.servers.values().flat_map(|server| &server.report.balances);
         let fired: Vec<&Cause> = fired.iter().chain(reported).collect();
-        self.policy
+        self.context
+            .policy
             .balances()
             .map(|(index, balance)| Rule {
                 index,
-                priority: self.policy.priority(index, &Action::Balance(balance.clone())),
-                limit: upper_limit(&self.policy, balance),
+                priority: self.context.policy.priority(index, &Action::Balance(balance.clone())),
+                limit: upper_limit(&self.context.policy, balance),
                 fired: fired
                     .iter()
                     .filter(|cause| cause.rule == index)
@@ -106,7 +105,8 @@ impl Gem {
         };
         rule.cause(server.node()).is_some()
             && percent > upper
-            && (percent > upper + self.settings.noise_margin || server.streak(rule.index).above >= HYSTERESIS_PERIODS)
+            && (percent > upper + self.context.settings.noise_margin
+                || server.streak(rule.index).above >= HYSTERESIS_PERIODS)
     }
 
     /// Whether a server is below the rule's lower bound, by more than noise or for long enough.
@@ -116,11 +116,12 @@ impl Gem {
         };
         rule.cause(server.node()).is_some()
             && percent < lower
-            && (percent < lower - self.settings.noise_margin || server.streak(rule.index).below >= HYSTERESIS_PERIODS)
+            && (percent < lower - self.context.settings.noise_margin
+                || server.streak(rule.index).below >= HYSTERESIS_PERIODS)
     }
 
     /// Moves actors away from servers above the upper bound, fullest first.
-    fn relieve(&mut self, now: Time, rule: &Rule) {
+    fn relieve(&mut self, rule: &Rule) {
         let mut over: Vec<(f64, NodeId)> = self
             .view
             .common()
@@ -137,7 +138,7 @@ impl Gem {
                 let Some(step) = self.relieving_step(rule, node) else {
                     break;
                 };
-                self.take(now, rule, step, node);
+                self.take(rule, step, node);
             }
         }
     }
@@ -162,7 +163,7 @@ impl Gem {
         self.view
             .common()
             .filter(|target| target.node() != source.node())
-            .filter(|target| obstacle(&self.policy, unit, target, &rule.terms()).is_none())
+            .filter(|target| obstacle(&self.context.policy, unit, target, &rule.terms()).is_none())
             .filter_map(|target| {
                 let filled = target.percent_with(unit, resource)?;
                 let gain = before - filled.max(after);
@@ -186,7 +187,7 @@ impl Gem {
     }
 
     /// Moves actors to servers below the lower bound, emptiest first, from the fullest servers.
-    fn draw(&mut self, now: Time, rule: &Rule) {
+    fn draw(&mut self, rule: &Rule) {
         let mut under: Vec<(f64, NodeId)> = self
             .view
             .common()
@@ -203,7 +204,7 @@ impl Gem {
                 let Some(step) = (!filled).then(|| self.drawing_step(rule, node)).flatten() else {
                     break;
                 };
-                self.take(now, rule, step, node);
+                self.take(rule, step, node);
             }
         }
     }
@@ -223,11 +224,12 @@ impl Gem {
         sources.into_iter().find_map(|(before, source)| {
             self.movable(rule, source)
                 .into_iter()
-                .filter(|unit| obstacle(&self.policy, unit, target, &rule.terms()).is_none())
+                .filter(|unit| obstacle(&self.context.policy, unit, target, &rule.terms()).is_none())
                 .filter_map(|unit| {
                     let after = before - share(source, unit, resource);
                     let gain = before - target.percent_with(unit, resource)?.max(after);
-                    let worth = gain >= self.settings.noise_margin && self.is_worth_it(unit, source, resource, gain);
+                    let worth =
+                        gain >= self.context.settings.noise_margin && self.is_worth_it(unit, source, resource, gain);
                     worth.then_some((gain, unit))
                 })
                 .max_by(|one, other| one.0.total_cmp(&other.0).then_with(|| other.1.lead.cmp(&one.1.lead)))
@@ -256,23 +258,22 @@ impl Gem {
             return false;
         };
         let pause = PAUSE_SECONDS + unit.used.mem / MOVE_BYTES_PER_SECOND;
-        let relieved = gain_points / 100.0 * capacity * self.settings.period.as_secs_f64();
+        let relieved = gain_points / 100.0 * capacity * self.context.settings.period.as_secs_f64();
         relieved > pause * unit.used[resource]
     }
 
     /// Proposes a step. `about` is the server that the rule fired for.
-    fn take(&mut self, now: Time, rule: &Rule, step: Step, about: NodeId) {
+    fn take(&mut self, rule: &Rule, step: Step, about: NodeId) {
         let unit = self.unit(step.from, &step.lead).expect("a step moves a unit in view");
         let candidates = self.balance_candidates(rule, &unit, &step);
         let cause = rule.cause(about).cloned();
-        let change = Change::Move {
-            actor: main_actor(rule, &unit),
-            with: Vec::new(),
-            from: step.from,
-            to: Some(step.to),
-            purpose: Purpose::Balance(rule.resource()),
-        };
-        let decision = self.decision(now, cause, change, candidates);
+        let change = Change::moving(
+            main_actor(rule, &unit),
+            step.from,
+            Some(step.to),
+            Purpose::Balance(rule.resource()),
+        );
+        let decision = self.context.decision(cause, change, candidates);
         let proposal = Proposal {
             decision,
             priority: rule.priority,
@@ -294,7 +295,7 @@ impl Gem {
                     node: server.node(),
                     score: 100.0 - server.percent_with(unit, rule.resource()).unwrap_or(0.0),
                     refused: (!chosen)
-                        .then(|| obstacle(&self.policy, unit, server, &rule.terms()).unwrap_or(Refusal::Worse)),
+                        .then(|| obstacle(&self.context.policy, unit, server, &rule.terms()).unwrap_or(Refusal::Worse)),
                 }
             })
             .collect();

@@ -1,15 +1,17 @@
 //! Draining servers: their actors move wherever there is room, regardless of rules.
 
-use elastin_types::{ActorId, NodeId, Resource, Time};
+use elastin_types::{ActorId, NodeId, Resource};
 
 use super::Gem;
 use super::event::GemCommand;
-use super::room::{Terms, best, candidates_under};
-use crate::{Candidate, Change, Outcome, Proposal, Purpose, Refusal, Unit};
+use super::room::{Terms, candidates_under};
+use crate::decision::best;
+use crate::record::refuse;
+use crate::{Candidate, Change, Proposal, Purpose, Refusal, Unit};
 
 impl Gem {
     /// Proposes a target for every unit on the servers that are being drained.
-    pub(super) fn plan_drains(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+    pub(super) fn plan_drains(&mut self, out: &mut Vec<GemCommand>) {
         let leaving: Vec<(NodeId, ActorId)> = self
             .view
             .servers
@@ -24,17 +26,10 @@ impl Gem {
             let Some(unit) = self.unit(from, &lead) else { continue };
             let candidates = self.refuges(&unit, from);
             let to = best(&candidates);
-            let change = Change::Move {
-                actor: self.main_actor(from, &unit),
-                with: Vec::new(),
-                from,
-                to,
-                purpose: Purpose::Drain,
-            };
-            let decision = self.decision(now, None, change, candidates);
+            let change = Change::moving(self.main_actor(from, &unit), from, to, Purpose::Drain);
+            let decision = self.context.decision(None, change, candidates);
             if to.is_none() {
-                let refused = decision.with_outcome(Outcome::Refused(Refusal::NoServer));
-                out.push(GemCommand::record(refused));
+                refuse(decision, Refusal::NoServer, out);
                 continue;
             }
             let proposal = Proposal {
@@ -49,14 +44,18 @@ impl Gem {
 
     /// Targets for a unit that must leave: within the bounds of rules, else wherever most room is.
     fn refuges(&self, unit: &Unit, from: NodeId) -> Vec<Candidate> {
-        let resource = self.policy.critical_resource(unit.lead.kind).unwrap_or(Resource::Cpu);
+        let resource = self
+            .context
+            .policy
+            .critical_resource(unit.lead.kind)
+            .unwrap_or(Resource::Cpu);
         // Ignore refusals of the previous period: the actor must go somewhere.
         let unit = Unit {
             refused_by: Vec::new(),
             ..unit.clone()
         };
-        let terms = [Terms::named(&self.policy), Terms::WHOLE, Terms::FORCED];
-        candidates_under(&self.policy, &self.view, &unit, from, resource, &terms)
+        let terms = [Terms::named(&self.context.policy), Terms::WHOLE, Terms::FORCED];
+        candidates_under(&self.context.policy, &self.view, &unit, from, resource, &terms)
     }
 
     pub(super) fn unit(&self, node: NodeId, lead: &ActorId) -> Option<Unit> {

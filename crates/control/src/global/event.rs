@@ -72,7 +72,13 @@ pub enum GemCommand {
 }
 
 impl GemCommand {
-    pub(crate) fn record(decision: Decision) -> Self {
+    pub(crate) fn send(to: NodeId, message: ControlMessage) -> Self {
+        GemCommand::Send { to, message }
+    }
+}
+
+impl From<Decision> for GemCommand {
+    fn from(decision: Decision) -> Self {
         GemCommand::Record(Box::new(decision))
     }
 }

@@ -1,15 +1,17 @@
 //! Making room on dedicated servers: units that do not belong there have to leave.
 
 use elastin_policy::Action;
-use elastin_types::{NodeId, Time};
+use elastin_types::NodeId;
 
 use super::Gem;
 use super::event::GemCommand;
 use super::provision::Wanted;
-use super::room::{Terms, best, candidates_under};
+use super::room::{Terms, candidates_under};
 use super::view::Server;
+use crate::decision::best;
 use crate::limits::separation_priority;
-use crate::{Change, Held, Outcome, Proposal, Purpose, Refusal, Reservation, Unit};
+use crate::record::refuse;
+use crate::{Change, Held, Proposal, Purpose, Refusal, Reservation, Unit};
 
 impl Gem {
     /// The units on a dedicated server that do not belong there.
@@ -25,7 +27,7 @@ impl Gem {
     }
 
     /// Moves all foreign units away from dedicated servers.
-    pub(super) fn plan_room(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+    pub(super) fn plan_room(&mut self, out: &mut Vec<GemCommand>) {
         let dedicated: Vec<NodeId> = self
             .view
             .servers
@@ -38,45 +40,38 @@ impl Gem {
             let reservation = server.reservations[0].clone();
             let mut homeless = false;
             for unit in self.foreign_units(server) {
-                homeless |= !self.make_room(now, node, &unit, &reservation, out);
+                homeless |= !self.make_room(node, &unit, &reservation, out);
             }
-            if homeless && self.a_server_would_help(now) {
+            if homeless && self.a_server_would_help() {
                 let wanted = Wanted {
                     cause: Some(reservation.cause),
                     count: 1,
                     reserved: Some(reservation.actor),
                     keep: false,
                 };
-                self.add_servers(now, wanted, out);
-                self.last_size_change = Some(now);
+                self.add_servers(wanted, out);
+                self.last_size_change = Some(self.context.now);
             }
         }
     }
 
     /// Whether the cluster may grow now and a new server would give the displaced units a target.
-    fn a_server_would_help(&self, now: Time) -> bool {
+    fn a_server_would_help(&self) -> bool {
         let on_the_way = self.provisions.has_common();
         let has_empty = self.view.common().any(Server::is_empty);
-        !on_the_way && !has_empty && self.may_grow() && !self.changed_recently(now)
+        !on_the_way && !has_empty && self.may_grow() && !self.changed_recently()
     }
 
     /// Proposes a target for a unit that has to leave a dedicated server; `false` if there is none.
-    fn make_room(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        unit: &Unit,
-        reservation: &Reservation,
-        out: &mut Vec<GemCommand>,
-    ) -> bool {
+    fn make_room(&mut self, node: NodeId, unit: &Unit, reservation: &Reservation, out: &mut Vec<GemCommand>) -> bool {
         let priority = self.reserve_priority(reservation);
         if unit.held.as_ref().is_some_and(|held| held.holds_against(priority)) {
             return true;
         }
         let resource = reservation.resource;
-        let named = Terms::named(&self.policy);
+        let named = Terms::named(&self.context.policy);
         let mut terms = vec![named, Terms::WHOLE];
-        if separation_priority(&self.policy).is_some_and(|separate| priority > separate) {
+        if separation_priority(&self.context.policy).is_some_and(|separate| priority > separate) {
             // The dedicated server must be cleared even if no server can keep the actors apart.
             terms.extend([named.together(), Terms::WHOLE.together()]);
         }
@@ -84,21 +79,21 @@ impl Gem {
             // The server was chosen for the room left once the actor departs; until then, the others may be overfilled.
             terms.push(Terms::FORCED);
         }
-        let candidates = candidates_under(&self.policy, &self.view, unit, node, resource, &terms);
+        let candidates = candidates_under(&self.context.policy, &self.view, unit, node, resource, &terms);
         let to = best(&candidates);
-        let change = Change::Move {
-            actor: unit.lead.clone(),
-            with: Vec::new(),
-            from: node,
+        let change = Change::moving(
+            unit.lead.clone(),
+            node,
             to,
-            purpose: Purpose::MakeRoom {
+            Purpose::MakeRoom {
                 reserved: reservation.actor.clone(),
             },
-        };
-        let decision = self.decision(now, Some(reservation.cause.clone()), change, candidates);
+        );
+        let decision = self
+            .context
+            .decision(Some(reservation.cause.clone()), change, candidates);
         if to.is_none() {
-            let refused = decision.with_outcome(Outcome::Refused(Refusal::NoServer));
-            out.push(GemCommand::record(refused));
+            refuse(decision, Refusal::NoServer, out);
             return false;
         }
         let proposal = Proposal {
@@ -116,6 +111,6 @@ impl Gem {
             actor: reservation.actor.clone(),
             resource: reservation.resource,
         };
-        self.policy.priority(reservation.cause.rule, &action)
+        self.context.policy.priority(reservation.cause.rule, &action)
     }
 }

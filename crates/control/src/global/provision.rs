@@ -6,6 +6,7 @@ use elastin_types::{ActorId, NodeId, Time};
 
 use super::Gem;
 use super::event::GemCommand;
+use crate::record::record;
 use crate::settings::PROMISE_PERIODS;
 use crate::{Cause, Change, Decision, Outcome};
 
@@ -107,7 +108,7 @@ impl Provisions {
 
 impl Gem {
     /// Requests servers; returns whether the request was sent.
-    pub(super) fn add_servers(&mut self, now: Time, wanted: Wanted, out: &mut Vec<GemCommand>) -> bool {
+    pub(super) fn add_servers(&mut self, wanted: Wanted, out: &mut Vec<GemCommand>) -> bool {
         if self.provisions.open.len() >= PROVISIONS_MAX {
             return false;
         }
@@ -122,11 +123,9 @@ impl Gem {
             reserved: reserved.clone(),
         };
         let reserved = reserved.filter(|_| keep);
-        let decision = self
-            .decision(now, cause, change, Vec::new())
-            .with_outcome(Outcome::Started);
-        out.push(GemCommand::record(decision.clone()));
-        let request = self.number();
+        let decision = self.context.decision(cause, change, Vec::new());
+        record(decision.clone(), Outcome::Started, out);
+        let request = self.context.number();
         out.push(GemCommand::AddServers {
             request,
             count,
@@ -136,7 +135,7 @@ impl Gem {
             decision,
             count,
             reserved,
-            until: now + self.settings.provision_limit,
+            until: self.context.now + self.context.settings.provision_limit,
             awaited: None,
         };
         self.provisions.open.insert(request, provision);
@@ -146,7 +145,6 @@ impl Gem {
     /// Handles the provisioner's answer.
     pub(super) fn end_provision(
         &mut self,
-        now: Time,
         request: u64,
         result: Result<Vec<NodeId>, String>,
         out: &mut Vec<GemCommand>,
@@ -157,7 +155,7 @@ impl Gem {
         let decision = provision.decision.clone();
         match result {
             Ok(nodes) => {
-                let until = now + self.settings.period * PROMISE_PERIODS;
+                let until = self.context.after_periods(PROMISE_PERIODS);
                 if let Some(actor) = &provision.reserved {
                     let kept = nodes.iter().map(|node| (*node, (actor.clone(), until)));
                     self.provisions.added_for_reserve.extend(kept);
@@ -169,35 +167,21 @@ impl Gem {
                     provision.awaited = Some(awaited);
                     self.provisions.open.insert(request, provision);
                 }
-                out.push(GemCommand::record(decision.with_outcome(Outcome::Done)));
+                record(decision, Outcome::Done, out);
             }
-            Err(reason) => out.push(GemCommand::record(decision.with_outcome(Outcome::Failed(reason)))),
+            Err(reason) => record(decision, Outcome::Failed(reason), out),
         }
     }
 
     /// Drops requests whose servers did not arrive in time; they are requested again if still needed.
-    pub(super) fn expire_provisions(&mut self, now: Time, out: &mut Vec<GemCommand>) {
-        let late: Vec<u64> = self
-            .provisions
-            .open
-            .iter()
-            .filter(|(_, provision)| provision.until <= now)
-            .map(|(request, _)| *request)
-            .collect();
-        for request in late {
-            let provision = self
-                .provisions
-                .open
-                .remove(&request)
-                .expect("the request was taken from the map");
-            if provision.awaited.is_some() {
-                // The provisioner delivered, which is recorded; that the servers never reported is not its failure.
-                continue;
+    pub(super) fn expire_provisions(&mut self, out: &mut Vec<GemCommand>) {
+        let is_late = |_: &u64, provision: &mut Provision| provision.until <= self.context.now;
+        for (_, provision) in self.provisions.open.extract_if(.., is_late) {
+            // Once the provisioner has delivered, servers that never report are not its failure.
+            if provision.awaited.is_none() {
+                let why = "they did not come in time".to_owned();
+                record(provision.decision, Outcome::Failed(why), out);
             }
-            let why = "they did not come in time".to_owned();
-            out.push(GemCommand::record(
-                provision.decision.with_outcome(Outcome::Failed(why)),
-            ));
         }
     }
 }

@@ -1,12 +1,14 @@
 //! `reserve`: a dedicated server for an actor. An empty one, else the cheapest one to empty, else a new one.
 
-use elastin_types::{ActorId, NodeId, Resource, ServerState, Time};
+use elastin_types::{ActorId, NodeId, Resource, ServerState};
 
 use super::Gem;
 use super::event::GemCommand;
 use super::provision::Wanted;
-use super::room::{Terms, best, by_quality, others_have_room};
+use super::room::{Terms, others_have_room};
 use super::view::Server;
+use crate::decision::{best, rank};
+use crate::record::{record, refuse};
 use crate::{Candidate, Change, Held, Outcome, Proposal, Purpose, Refusal, Reservation, Unit, Wish};
 
 /// How a `reserve` can be fulfilled.
@@ -28,7 +30,7 @@ enum Plan {
 impl Gem {
     /// Handles the `reserve` requests of the servers that have just reported: highest priority first, then earlier
     /// rule, then greatest use.
-    pub(super) fn plan_reserves(&mut self, now: Time, out: &mut Vec<GemCommand>) {
+    pub(super) fn plan_reserves(&mut self, out: &mut Vec<GemCommand>) {
         let mut requests: Vec<(NodeId, Wish)> = self
             .view
             .servers
@@ -39,30 +41,24 @@ impl Gem {
                 server.report.wishes.iter().map(move |request| (node, request.clone()))
             })
             .collect();
-        requests.sort_by(|(_, one), (_, other)| {
-            let used = |request: &Wish| request.unit.used[request.resource];
-            (other.priority.cmp(&one.priority))
-                .then(one.cause.rule.cmp(&other.cause.rule))
-                .then(used(other).total_cmp(&used(one)))
-                .then_with(|| one.actor.cmp(&other.actor))
-        });
+        requests.sort_by(|(_, one), (_, other)| one.most_urgent_first(other));
         for (node, request) in requests {
             // Another request may already have moved its unit.
             if self.unit(node, &request.unit.lead).is_some() {
-                self.plan_reserve(now, node, request, out);
+                self.plan_reserve(node, request, out);
             }
         }
     }
 
-    fn plan_reserve(&mut self, now: Time, from: NodeId, request: Wish, out: &mut Vec<GemCommand>) {
+    fn plan_reserve(&mut self, from: NodeId, request: Wish, out: &mut Vec<GemCommand>) {
         let (plan, candidates) = self.choose_plan(from, &request);
         match plan {
-            Plan::Stay => self.dedicate(now, from, request, None, out),
-            Plan::MoveTo(to) => self.propose_reserve(now, from, to, request, None, candidates),
-            Plan::Share(to, other) => self.propose_reserve(now, from, to, request, Some(other), candidates),
+            Plan::Stay => self.dedicate(from, request, None, out),
+            Plan::MoveTo(to) => self.propose_reserve(from, to, request, None, candidates),
+            Plan::Share(to, other) => self.propose_reserve(from, to, request, Some(other), candidates),
             Plan::Empty(node) => {
                 let refusal = Refusal::AwaitingRoom;
-                self.refuse_reserve(now, from, &request, refusal, candidates, out);
+                self.refuse_reserve(from, &request, refusal, candidates, out);
                 self.keep(node, self.reservation(&request, None));
             }
             Plan::AddServer => {
@@ -72,12 +68,12 @@ impl Gem {
                     reserved: Some(request.actor.clone()),
                     keep: true,
                 };
-                let asked = self.add_servers(now, wanted, out);
+                let asked = self.add_servers(wanted, out);
                 if asked {
-                    self.refuse_reserve(now, from, &request, Refusal::AwaitingServer, candidates, out);
+                    self.refuse_reserve(from, &request, Refusal::AwaitingServer, candidates, out);
                 }
             }
-            Plan::Refuse(refusal) => self.refuse_reserve(now, from, &request, refusal, candidates, out),
+            Plan::Refuse(refusal) => self.refuse_reserve(from, &request, refusal, candidates, out),
         }
     }
 
@@ -155,17 +151,14 @@ impl Gem {
             .view
             .servers
             .values()
-            .filter(|server| server.node() != request.cause.server.unwrap_or(self.node) || server.is_empty())
+            .filter(|server| server.node() != request.cause.server.unwrap_or(self.context.node) || server.is_empty())
             .map(|server| Candidate {
                 node: server.node(),
                 score: suitability(request, server),
                 refused: self.unfit_for(request, server),
             })
             .collect();
-        candidates.sort_by(by_quality);
-        for worse in candidates.iter_mut().skip(1) {
-            worse.refused.get_or_insert(Refusal::Worse);
-        }
+        rank(&mut candidates);
         (best(&candidates), candidates)
     }
 
@@ -197,7 +190,7 @@ impl Gem {
     /// The server that can be emptied with the fewest and smallest moves, if the others have room for its actors. It
     /// may be the actor's own.
     fn cheapest_to_empty(&self, from: NodeId, request: &Wish, candidates: &mut Vec<Candidate>) -> Option<NodeId> {
-        let terms = Terms::named(&self.policy);
+        let terms = Terms::named(&self.context.policy);
         let mut cheapest: Option<(u64, f64, NodeId)> = None;
         for server in self.view.common().filter(|server| server.report.rest.actors == 0) {
             let node = server.node();
@@ -213,7 +206,7 @@ impl Gem {
             // The actor's departure leaves room for others on its server, unless it stays there.
             let without = (node != from).then_some((from, &request.unit));
             if !others_have_room(
-                &self.policy,
+                &self.context.policy,
                 &self.view,
                 node,
                 &others,
@@ -267,7 +260,7 @@ impl Gem {
     }
 
     /// Dedicates the server that an actor is already on.
-    fn dedicate(&mut self, now: Time, node: NodeId, request: Wish, shared: Option<ActorId>, out: &mut Vec<GemCommand>) {
+    fn dedicate(&mut self, node: NodeId, request: Wish, shared: Option<ActorId>, out: &mut Vec<GemCommand>) {
         let there = self.view.get(node).and_then(|server| server.reservations.first());
         let shared_with = shared.or_else(|| there.map(|reservation| reservation.actor.clone()));
         let change = Change::Dedicate {
@@ -276,8 +269,8 @@ impl Gem {
             resource: request.resource,
             shared_with: shared_with.clone(),
         };
-        let decision = self.decision(now, Some(request.cause.clone()), change, Vec::new());
-        out.push(GemCommand::record(decision.with_outcome(Outcome::Done)));
+        let decision = self.context.decision(Some(request.cause.clone()), change, Vec::new());
+        record(decision, Outcome::Done, out);
         self.keep(node, self.reservation(&request, shared_with));
     }
 
@@ -303,21 +296,19 @@ impl Gem {
 
     fn propose_reserve(
         &mut self,
-        now: Time,
         from: NodeId,
         to: NodeId,
         request: Wish,
         shares_with: Option<ActorId>,
         candidates: Vec<Candidate>,
     ) {
-        let change = Change::Move {
-            actor: request.actor.clone(),
-            with: Vec::new(),
+        let change = Change::moving(
+            request.actor.clone(),
             from,
-            to: Some(to),
-            purpose: Purpose::Reserve(request.resource),
-        };
-        let decision = self.decision(now, Some(request.cause.clone()), change, candidates);
+            Some(to),
+            Purpose::Reserve(request.resource),
+        );
+        let decision = self.context.decision(Some(request.cause.clone()), change, candidates);
         let reservation = self.reservation(&request, shares_with);
         if let Some(target) = self.view.servers.get_mut(&to) {
             target.reservations.push(reservation.clone());
@@ -334,32 +325,25 @@ impl Gem {
 
     fn refuse_reserve(
         &mut self,
-        now: Time,
         from: NodeId,
         request: &Wish,
         refusal: Refusal,
         candidates: Vec<Candidate>,
         out: &mut Vec<GemCommand>,
     ) {
-        let change = Change::Move {
-            actor: request.actor.clone(),
-            with: Vec::new(),
-            from,
-            to: None,
-            purpose: Purpose::Reserve(request.resource),
-        };
-        let decision = self.decision(now, Some(request.cause.clone()), change, candidates);
-        out.push(GemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
+        let change = Change::moving(request.actor.clone(), from, None, Purpose::Reserve(request.resource));
+        let decision = self.context.decision(Some(request.cause.clone()), change, candidates);
+        refuse(decision, refusal, out);
     }
 
     /// Whether the cluster may get another server.
     pub(super) fn may_grow(&self) -> bool {
-        self.size() < self.settings.servers_max
+        self.size() < self.context.settings.servers_max
     }
 
     /// Current and pending servers of the cluster, not counting those that are leaving.
     pub(super) fn size(&self) -> u32 {
-        let staying = self.members.iter().filter(|member| {
+        let staying = self.context.members.iter().filter(|member| {
             let active = member.state == ServerState::Active;
             member.hosts && active && !self.leaving.contains_key(&member.node)
         });

@@ -1,13 +1,13 @@
 //! Which servers have room for a unit.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use elastin_policy::Policy;
 use elastin_types::{ActorId, NodeId, PerResource, Resource};
 
 use super::view::{Server, View};
-use crate::place::separates_kinds;
+use crate::decision::{best, rank};
+use crate::place::is_separated;
 use crate::{Candidate, Refusal, Unit};
 
 /// Conditions for moving a unit to a server.
@@ -110,10 +110,11 @@ fn separation(policy: &Policy, unit: &Unit, target: &Server) -> Option<Refusal> 
             return Some(Refusal::KeptApart(other.clone()));
         }
     }
-    let by_type = unit.actors.iter().any(|actor| {
-        let kinds = &target.report.separated_kinds;
-        kinds.iter().any(|other| separates_kinds(policy, actor.kind, *other))
-    });
+    let separated = &target.report.separated_kinds;
+    let by_type = unit
+        .actors
+        .iter()
+        .any(|actor| is_separated(policy, actor.kind, separated));
     by_type.then_some(Refusal::KeptApartFromType)
 }
 
@@ -141,7 +142,7 @@ fn no_room(unit: &Unit, target: &Server, terms: &Terms, extra: &PerResource<f64>
 
 /// All servers but one as candidates for a unit, best first: servers that can take it before the others, then by
 /// remaining room.
-pub(crate) fn candidates(
+fn candidates(
     policy: &Policy,
     view: &View,
     unit: &Unit,
@@ -159,19 +160,8 @@ pub(crate) fn candidates(
             refused: obstacle(policy, unit, server, terms),
         })
         .collect();
-    candidates.sort_by(by_quality);
-    for worse in candidates.iter_mut().skip(1) {
-        worse.refused.get_or_insert(Refusal::Worse);
-    }
+    rank(&mut candidates);
     candidates
-}
-
-pub(crate) fn by_quality(one: &Candidate, other: &Candidate) -> Ordering {
-    one.refused
-        .is_some()
-        .cmp(&other.refused.is_some())
-        .then(other.score.total_cmp(&one.score))
-        .then(one.node.cmp(&other.node))
 }
 
 /// The candidates under the first terms that some server can meet; under the last terms if none can.
@@ -191,14 +181,6 @@ pub(crate) fn candidates_under(
         }
     }
     found
-}
-
-/// The best candidate, if it can take the unit.
-pub(crate) fn best(candidates: &[Candidate]) -> Option<NodeId> {
-    candidates
-        .first()
-        .filter(|candidate| candidate.refused.is_none())
-        .map(|candidate| candidate.node)
 }
 
 /// Whether the other servers have room for some units of a server. The largest units are placed first, because they are

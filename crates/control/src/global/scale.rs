@@ -1,27 +1,28 @@
 //! The number of servers: grows when moves cannot bring all below the upper bound, shrinks when all are below the lower
 //! one.
 
-use elastin_types::{NodeId, Resource, ServerState, Time};
+use elastin_types::{NodeId, Resource, ServerState};
 
 use super::Gem;
 use super::balance::{Rule, share};
 use super::event::GemCommand;
 use super::room::{Terms, others_have_room};
 use super::view::Server;
+use crate::record::{record, refuse};
 use crate::settings::RELEASE_PERIODS;
 use crate::{Cause, Change, Direction, Outcome, Refusal, Unit};
 
 impl Gem {
     /// Requests servers if some stay above the upper bound after all planned moves.
-    pub(super) fn plan_growth(&mut self, now: Time, rule: &Rule, out: &mut Vec<GemCommand>) {
+    pub(super) fn plan_growth(&mut self, rule: &Rule, out: &mut Vec<GemCommand>) {
         let Some(fullest) = self.still_over(rule) else { return };
         let cause = rule.cause(fullest).cloned();
         let count = self.missing_servers(rule);
-        match self.objection_to_growth(now, rule, fullest) {
-            Some(refusal) => self.refuse_growth(now, cause, count, refusal, out),
+        match self.objection_to_growth(rule, fullest) {
+            Some(refusal) => self.refuse_growth(cause, count, refusal, out),
             None => {
-                let room = self.settings.servers_max - self.size();
-                self.ask_others(now, rule.index, Direction::Grow, cause, count.min(room), None, out);
+                let room = self.context.settings.servers_max - self.size();
+                self.ask_others(rule.index, Direction::Grow, cause, count.min(room), None, out);
             }
         }
     }
@@ -37,18 +38,18 @@ impl Gem {
             .map(|(_, node)| node)
     }
 
-    fn objection_to_growth(&self, now: Time, rule: &Rule, fullest: NodeId) -> Option<Refusal> {
+    fn objection_to_growth(&self, rule: &Rule, fullest: NodeId) -> Option<Refusal> {
         let on_the_way = self.provisions.has_common() || self.has_silent_member();
         if on_the_way {
             return Some(Refusal::AwaitingServer);
         }
-        if self.pending_vote.is_some() || self.changed_recently(now) {
+        if self.pending_vote.is_some() || self.changed_recently() {
             return Some(Refusal::SizeChangedRecently);
         }
         if !self.may_grow() {
             return Some(Refusal::AtMaximum);
         }
-        let helps = self.relief_by_empty_server(rule, fullest)? >= self.settings.noise_margin;
+        let helps = self.relief_by_empty_server(rule, fullest)? >= self.context.settings.noise_margin;
         (!helps).then_some(Refusal::SizeDoesNotHelp)
     }
 
@@ -70,17 +71,18 @@ impl Gem {
     /// Whether a server has joined but not reported: the load it will take is unknown.
     fn has_silent_member(&self) -> bool {
         // With several global managers, servers may report to others; then only pending servers are known.
-        let alone = self.members.iter().filter(|member| member.global).count() <= 1;
+        let alone = self.context.members.iter().filter(|member| member.global).count() <= 1;
         alone
             && self
+                .context
                 .members
                 .iter()
                 .any(|member| member.hosts && self.view.get(member.node).is_none())
     }
 
-    pub(super) fn changed_recently(&self, now: Time) -> bool {
+    pub(super) fn changed_recently(&self) -> bool {
         self.last_size_change
-            .is_some_and(|change| now.since(change) < self.settings.period)
+            .is_some_and(|change| self.context.now.since(change) < self.context.settings.period)
     }
 
     /// Number of servers needed to bring the demand below the upper bound: at least one, at most the current number,
@@ -101,35 +103,28 @@ impl Gem {
         (needed - count as f64).clamp(1.0, most) as u32
     }
 
-    fn refuse_growth(
-        &mut self,
-        now: Time,
-        cause: Option<Cause>,
-        count: u32,
-        refusal: Refusal,
-        out: &mut Vec<GemCommand>,
-    ) {
+    fn refuse_growth(&mut self, cause: Option<Cause>, count: u32, refusal: Refusal, out: &mut Vec<GemCommand>) {
         let change = Change::AddServers { count, reserved: None };
-        let decision = self.decision(now, cause, change, Vec::new());
-        out.push(GemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
+        let decision = self.context.decision(cause, change, Vec::new());
+        refuse(decision, refusal, out);
     }
 
     /// Removes the least used server if all are below the lower bound and the others have room; returns whether one
     /// leaves.
-    pub(super) fn plan_shrink(&mut self, now: Time, rule: &Rule, out: &mut Vec<GemCommand>) -> bool {
+    pub(super) fn plan_shrink(&mut self, rule: &Rule, out: &mut Vec<GemCommand>) -> bool {
         let all_under = {
             let mut servers = self.view.common().peekable();
             servers.peek().is_some() && servers.all(|server| !server.report.unsettled && self.is_under(rule, server))
         };
-        let free = !self.changed_recently(now) && self.pending_vote.is_none() && self.provisions.pending() == 0;
-        if !all_under || !free || self.size() <= self.settings.servers_min {
+        let free = !self.changed_recently() && self.pending_vote.is_none() && self.provisions.pending() == 0;
+        if !all_under || !free || self.size() <= self.context.settings.servers_min {
             return false;
         }
-        let Some(node) = self.removable(rule.resource(), rule.limit - self.settings.noise_margin) else {
+        let Some(node) = self.removable(rule.resource(), rule.limit - self.context.settings.noise_margin) else {
             return false;
         };
         let cause = rule.cause(node).cloned();
-        self.ask_others(now, rule.index, Direction::Shrink, cause, 1, Some(node), out);
+        self.ask_others(rule.index, Direction::Shrink, cause, 1, Some(node), out);
         true
     }
 
@@ -143,7 +138,7 @@ impl Gem {
                 .then(one.node().cmp(&other.node()))
         });
         // Leave the noise margin free: filled up to the bound, the others would be above it shortly.
-        let named = Terms::named(&self.policy);
+        let named = Terms::named(&self.context.policy);
         let terms = named.with_limit(resource, named.limits[resource].min(limit));
         servers
             .into_iter()
@@ -153,7 +148,7 @@ impl Gem {
 
     fn may_leave(&self, server: &Server) -> bool {
         let only_global = {
-            let mut globals = self.members.iter().filter(|member| member.global);
+            let mut globals = self.context.members.iter().filter(|member| member.global);
             globals.next().is_some_and(|member| member.node == server.node()) && globals.next().is_none()
         };
         server.report.pinned == 0 && !only_global && !self.leaving.contains_key(&server.node())
@@ -161,7 +156,15 @@ impl Gem {
 
     fn fits_elsewhere(&self, server: &Server, resource: Resource, terms: &Terms) -> bool {
         let units: Vec<&Unit> = server.report.units.iter().collect();
-        let packed = others_have_room(&self.policy, &self.view, server.node(), &units, resource, terms, None);
+        let packed = others_have_room(
+            &self.context.policy,
+            &self.view,
+            server.node(),
+            &units,
+            resource,
+            terms,
+            None,
+        );
         // Unlisted actors are small: they fit if the others have room for the total.
         let (mut used, mut room) = (server.load[resource], 0.0);
         for other in self.view.common().filter(|other| other.node() != server.node()) {
@@ -172,11 +175,11 @@ impl Gem {
     }
 
     /// Removes a server that was added for a reservation and is no longer needed.
-    pub(super) fn plan_surplus(&mut self, now: Time, out: &mut Vec<GemCommand>) {
-        if self.size() <= self.settings.servers_min || self.changed_recently(now) || self.pending_vote.is_some() {
+    pub(super) fn plan_surplus(&mut self, out: &mut Vec<GemCommand>) {
+        if self.size() <= self.context.settings.servers_min || self.changed_recently() || self.pending_vote.is_some() {
             return;
         }
-        let terms = Terms::named(&self.policy);
+        let terms = Terms::named(&self.context.policy);
         let surplus = self
             .view
             .common()
@@ -185,17 +188,17 @@ impl Gem {
             .find(|server| self.fits_elsewhere(server, Resource::Cpu, &terms))
             .map(Server::node);
         if let Some(node) = surplus {
-            self.remove_server(now, None, node, out);
+            self.remove_server(None, node, out);
         }
     }
 
     /// Drains a server so that it leaves.
-    pub(super) fn remove_server(&mut self, now: Time, cause: Option<Cause>, node: NodeId, out: &mut Vec<GemCommand>) {
-        let decision = self.decision(now, cause, Change::RemoveServer { node }, Vec::new());
-        out.push(GemCommand::record(decision.with_outcome(Outcome::Started)));
+    pub(super) fn remove_server(&mut self, cause: Option<Cause>, node: NodeId, out: &mut Vec<GemCommand>) {
+        let decision = self.context.decision(cause, Change::RemoveServer { node }, Vec::new());
+        record(decision, Outcome::Started, out);
         out.push(GemCommand::RemoveServer { node });
-        self.leaving.insert(node, now);
-        self.last_size_change = Some(now);
+        self.leaving.insert(node, self.context.now);
+        self.last_size_change = Some(self.context.now);
         if let Some(server) = self.view.servers.get_mut(&node) {
             server.report.server.state = ServerState::Draining;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use elastin_types::{ActorId, ActorType, NodeId, PerResource, Resource, ServerState, Snapshot, Time};
 
-use crate::limits::asked_for;
+use crate::limits::{asked_for, capacity};
 use crate::{Capacity, Held, Report, Reservation, ServerDigest, Streak, Unit};
 
 /// Number of servers in a reply: enough to place an actor without another request.
@@ -47,9 +47,7 @@ impl Server {
     }
 
     pub(crate) fn capacity(&self, resource: Resource) -> Option<f64> {
-        self.report.server.usage[resource]
-            .capacity
-            .filter(|capacity| *capacity > 0.0)
+        capacity(&self.report.server, resource)
     }
 
     /// Measured use, in percent.

@@ -5,8 +5,9 @@ use elastin_types::{NodeId, Time};
 use super::Gem;
 use super::event::GemCommand;
 use super::provision::Wanted;
+use crate::record::refuse;
 use crate::settings::part;
-use crate::{Adjustment, Cause, Change, ControlMessage, Direction, Outcome, Refusal, Vote};
+use crate::{Adjustment, Cause, Change, ControlMessage, Direction, Refusal, Vote};
 
 /// A size change that the other global managers are voting on.
 #[derive(Clone, Debug)]
@@ -25,13 +26,8 @@ pub(crate) struct PendingVote {
 
 impl Gem {
     /// Asks the other global managers to vote on a size change. A single manager decides alone.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the fields of one vote, each named at its only two callers"
-    )]
     pub(super) fn ask_others(
         &mut self,
-        now: Time,
         rule: usize,
         direction: Direction,
         cause: Option<Cause>,
@@ -39,13 +35,9 @@ impl Gem {
         node: Option<NodeId>,
         out: &mut Vec<GemCommand>,
     ) {
-        let others: Vec<NodeId> = self
-            .members
-            .iter()
-            .filter(|member| member.global && member.node != self.node)
-            .map(|member| member.node)
-            .collect();
-        let number = self.number();
+        let is_other = |node: &NodeId| *node != self.context.node;
+        let others: Vec<NodeId> = self.context.globals().filter(is_other).collect();
+        let number = self.context.number();
         self.pending_vote = Some(PendingVote {
             number,
             cause,
@@ -55,43 +47,37 @@ impl Gem {
             others: u32::try_from(others.len()).unwrap_or(u32::MAX),
             agreed: 1,
             answered: 1,
-            until: now + self.settings.limit(part::VOTE),
+            until: self.context.deadline(part::VOTE),
         });
         for to in others {
-            out.push(GemCommand::Send {
+            out.push(GemCommand::send(
                 to,
-                message: ControlMessage::Adjustment(Adjustment {
+                ControlMessage::Adjustment(Adjustment {
                     asking: number,
                     rule,
                     direction,
                 }),
-            });
+            ));
         }
-        self.count_votes(now, false, out);
+        self.count_votes(false, out);
     }
 
     /// Votes on another manager's adjustment. A manager without servers abstains.
-    pub(super) fn receive_adjustment(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        adjustment: Adjustment,
-        out: &mut Vec<GemCommand>,
-    ) {
-        let Some(agrees) = self.sees(now, &adjustment) else {
+    pub(super) fn receive_adjustment(&mut self, from: NodeId, adjustment: Adjustment, out: &mut Vec<GemCommand>) {
+        let Some(agrees) = self.sees(&adjustment) else {
             return;
         };
-        out.push(GemCommand::Send {
-            to: from,
-            message: ControlMessage::Vote(Vote {
+        out.push(GemCommand::send(
+            from,
+            ControlMessage::Vote(Vote {
                 asking: adjustment.asking,
                 agrees,
             }),
-        });
+        ));
     }
 
-    fn sees(&self, now: Time, adjustment: &Adjustment) -> Option<bool> {
-        let rules = self.balance_rules(now);
+    fn sees(&self, adjustment: &Adjustment) -> Option<bool> {
+        let rules = self.balance_rules();
         let rule = rules.iter().find(|rule| rule.index == adjustment.rule)?;
         let mut percents = self
             .view
@@ -108,7 +94,7 @@ impl Gem {
         })
     }
 
-    pub(super) fn receive_vote(&mut self, now: Time, vote: Vote, out: &mut Vec<GemCommand>) {
+    pub(super) fn receive_vote(&mut self, vote: Vote, out: &mut Vec<GemCommand>) {
         let Some(pending) = self
             .pending_vote
             .as_mut()
@@ -118,22 +104,26 @@ impl Gem {
         };
         pending.answered += 1;
         pending.agreed += u32::from(vote.agrees);
-        self.count_votes(now, false, out);
+        self.count_votes(false, out);
     }
 
-    pub(super) fn expire_vote(&mut self, now: Time, out: &mut Vec<GemCommand>) {
-        if self.pending_vote.as_ref().is_some_and(|pending| pending.until <= now) {
-            self.count_votes(now, true, out);
+    pub(super) fn expire_vote(&mut self, out: &mut Vec<GemCommand>) {
+        if self
+            .pending_vote
+            .as_ref()
+            .is_some_and(|pending| pending.until <= self.context.now)
+        {
+            self.count_votes(true, out);
         }
     }
 
-    fn count_votes(&mut self, now: Time, is_over: bool, out: &mut Vec<GemCommand>) {
+    fn count_votes(&mut self, is_over: bool, out: &mut Vec<GemCommand>) {
         let complete = |pending: &mut PendingVote| is_over || pending.answered > pending.others;
         let Some(pending) = self.pending_vote.take_if(complete) else {
             return;
         };
         if pending.agreed * 2 > pending.answered {
-            self.change_size(now, pending, out);
+            self.change_size(pending, out);
             return;
         }
         let change = match pending.node {
@@ -143,20 +133,20 @@ impl Gem {
                 reserved: None,
             },
         };
-        let decision = self.decision(now, pending.cause, change, Vec::new());
+        let decision = self.context.decision(pending.cause, change, Vec::new());
         let refusal = Refusal::VotedDown {
             agreed: pending.agreed,
             answered: pending.answered,
         };
-        out.push(GemCommand::record(decision.with_outcome(Outcome::Refused(refusal))));
+        refuse(decision, refusal, out);
     }
 
-    fn change_size(&mut self, now: Time, pending: PendingVote, out: &mut Vec<GemCommand>) {
+    fn change_size(&mut self, pending: PendingVote, out: &mut Vec<GemCommand>) {
         match (pending.direction, pending.node) {
             (Direction::Shrink, Some(node)) => {
                 let still_there = self.view.get(node).is_some_and(super::view::Server::is_common);
                 if still_there {
-                    self.remove_server(now, pending.cause, node, out);
+                    self.remove_server(pending.cause, node, out);
                 }
             }
             _ => {
@@ -166,8 +156,8 @@ impl Gem {
                     reserved: None,
                     keep: false,
                 };
-                if self.add_servers(now, wanted, out) {
-                    self.last_size_change = Some(now);
+                if self.add_servers(wanted, out) {
+                    self.last_size_change = Some(self.context.now);
                 }
             }
         }

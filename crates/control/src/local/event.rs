@@ -92,7 +92,13 @@ pub enum LemCommand {
 }
 
 impl LemCommand {
-    pub(crate) fn record(decision: Decision) -> Self {
+    pub(crate) fn send(to: NodeId, message: ControlMessage) -> Self {
+        LemCommand::Send { to, message }
+    }
+}
+
+impl From<Decision> for LemCommand {
+    fn from(decision: Decision) -> Self {
         LemCommand::Record(Box::new(decision))
     }
 }

@@ -1,24 +1,24 @@
-//! Rules against each other: behaviours that can't both be had for the same actors.
+//! Conflicts between rules: behaviours that exclude each other for the same actors.
 
 use std::collections::BTreeMap;
 
 use elastin_types::ActorType;
 
 use super::joint::World;
-use super::{Claim, Report, satisfiability};
+use super::{Claim, Report, Shared, satisfiability};
 use crate::{Balance, Behaviour, Diagnostic};
 
-/// A behaviour by its rule and its place in the rule.
+/// A behaviour: the indices of its rule and of the behaviour in the rule.
 type At = (usize, usize);
 
-/// Where a behaviour speaks of an actor.
+/// A behaviour with one of the actors that it names.
 #[derive(Clone, Copy)]
 struct Place {
     at: At,
     variable: usize,
 }
 
-/// Places by the type of actor they speak of; `None` is `any`.
+/// Places by the actor's type; `None` is `any`.
 type Places = BTreeMap<Option<ActorType>, Vec<Place>>;
 
 pub(super) fn check(report: &mut Report<'_>) {
@@ -72,7 +72,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     bounds_of_two_rules(report, &balances);
 }
 
-/// The places that speak of actors of a type.
+/// The places for actors of a type.
 fn of_kind(places: &Places, kind: Option<ActorType>) -> Vec<Place> {
     match kind {
         None => places.values().flatten().copied().collect(),
@@ -98,7 +98,18 @@ fn same_actor(report: &Report<'_>, one: Place, other: Place) -> Option<World> {
     fits.then_some(world)
 }
 
-/// Warns that two behaviours are against each other.
+/// The claim that two behaviours can be about the same actor.
+fn about_same_actors(report: &Report<'_>, one: At, other: At, shared: Shared) -> Claim {
+    let texts = (report.behaviour_text(one), report.behaviour_text(other));
+    Claim {
+        subject: format!("`{}` and `{}`", texts.0, texts.1),
+        what: "be about the same actor".into(),
+        resolution: "the one with the higher priority wins".into(),
+        shared,
+    }
+}
+
+/// Warns that two behaviours conflict.
 fn warn(report: &mut Report<'_>, code: &str, one: At, other: At, mut claim: Claim) {
     if report.priority(one) == report.priority(other) && one.0 != other.0 {
         claim.resolution = format!("both have priority {}: the earlier rule wins", report.priority(one));
@@ -126,7 +137,7 @@ fn pins_against_balances(report: &mut Report<'_>, pins: &Places, balances: &[(At
             world.add(rules, pin.at.0, &[(pin.variable, actor)]);
             if at.0 != pin.at.0 {
                 world.add(rules, at.0, &[]);
-                // The server that is to be relieved is the one that the actor is on.
+                // The conflict arises on the actor's own server.
                 let instance = world.instances.last_mut().expect("it was just added");
                 if report.policy.rules[at.0].variables.is_empty() {
                     instance.server = Some(actor);
@@ -156,13 +167,8 @@ fn pins_against_reserves(report: &mut Report<'_>, pins: &Places, reserves: &Plac
                     continue;
                 };
                 if let Some(shared) = report.can_hold(world) {
-                    let texts = (report.behaviour_text(reserve.at), report.behaviour_text(pin.at));
-                    let claim = Claim {
-                        subject: format!("`{}` and `{}`", texts.0, texts.1),
-                        what: "be about the same actor".into(),
-                        resolution: "it then stays, and the others leave its server".into(),
-                        shared,
-                    };
+                    let mut claim = about_same_actors(report, reserve.at, pin.at, shared);
+                    claim.resolution = "it then stays, and the others leave its server".into();
                     warn(report, "pin-against-reserve", pin.at, reserve.at, claim);
                 }
             }
@@ -196,7 +202,7 @@ fn both_ends(
             let right = world.actor(rule.variables[other].kind);
             let mut fits = world.add(rules, at.0, &[(one, left), (other, right)]);
             for (place, variable, actor) in [(first, one, left), (second, other, right)] {
-                // The same rule for the same actors is there already.
+                // The world has this rule with the same actors already.
                 if place.at.0 != at.0 || place.variable != variable {
                     fits &= world.add(rules, place.at.0, &[(place.variable, actor)]);
                 }
@@ -217,7 +223,7 @@ fn both_ends(
                     shared,
                 };
                 report.claim(warning, claim);
-                // One pair of rules is enough to show it.
+                // One pair of rules is enough as an example.
                 return;
             }
         }
@@ -229,13 +235,13 @@ fn colocates_against_separates(report: &mut Report<'_>, colocates: &[(At, usize,
         let rules = &report.policy.rules;
         let kind = |variable: usize| rules[at.0].variables[variable].kind;
         let mut warned: Vec<At> = Vec::new();
-        // Each end of a `separate` in turn is the first actor of the `colocate`; the other end is then the second.
+        // Either end of a `separate` can be the first actor of the `colocate`; the other end is then the second.
         for place in of_kind(separates, kind(*one)) {
             if report.is_exhausted() {
                 return;
             }
             let Behaviour::Separate(left, right) = rules[place.at.0].behaviours[place.at.1] else {
-                unreachable!("only `separate` was put here");
+                unreachable!("the list contains only `separate` behaviours");
             };
             let opposite = if place.variable == left { right } else { left };
             let mut world = World::default();
@@ -251,20 +257,15 @@ fn colocates_against_separates(report: &mut Report<'_>, colocates: &[(At, usize,
             }
             if let Some(shared) = report.can_hold(world) {
                 warned.push(place.at);
-                let texts = (report.behaviour_text(*at), report.behaviour_text(place.at));
-                let claim = Claim {
-                    subject: format!("`{}` and `{}`", texts.0, texts.1),
-                    what: "be about the same actors".into(),
-                    resolution: "the one with the higher priority wins".into(),
-                    shared,
-                };
+                let mut claim = about_same_actors(report, *at, place.at, shared);
+                claim.what = "be about the same actors".into();
                 warn(report, "colocate-against-separate", place.at, *at, claim);
             }
         }
     }
 }
 
-/// Reservations of one actor for different resources, neither of which has precedence.
+/// Reservations of one actor for different resources with the same priority.
 fn reserves_for_two_resources(report: &mut Report<'_>, reserves: &Places) {
     let resource = |report: &Report<'_>, place: &Place| match report.policy.rules[place.at.0].behaviours[place.at.1] {
         Behaviour::Reserve { resource, .. } => Some(resource),
@@ -287,13 +288,8 @@ fn reserves_for_two_resources(report: &mut Report<'_>, reserves: &Places) {
                     continue;
                 };
                 if let Some(shared) = report.can_hold(world) {
-                    let texts = (report.behaviour_text(one.at), report.behaviour_text(other.at));
-                    let claim = Claim {
-                        subject: format!("`{}` and `{}`", texts.0, texts.1),
-                        what: "be about the same actor".into(),
-                        resolution: "the earlier one wins".into(),
-                        shared,
-                    };
+                    let mut claim = about_same_actors(report, one.at, other.at, shared);
+                    claim.resolution = "the earlier one wins".into();
                     warn(report, "priority-tie", one.at, other.at, claim);
                 }
             }
@@ -301,7 +297,7 @@ fn reserves_for_two_resources(report: &mut Report<'_>, reserves: &Places) {
     }
 }
 
-/// Bounds of two `balance` rules about the same actors that leave no room between them.
+/// Bounds of two `balance` rules about the same actors that are too close to each other.
 fn bounds_of_two_rules(report: &mut Report<'_>, balances: &[(At, &Balance)]) {
     let mut by_kind: BTreeMap<Option<ActorType>, Vec<(At, &Balance)>> = BTreeMap::new();
     for (at, balance) in balances {

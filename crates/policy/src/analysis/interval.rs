@@ -2,8 +2,8 @@
 
 use crate::{Comparator, Statistic};
 
-/// The values between two ends, each of which may belong to it or not. Measured values are never negative, and
-/// percentages never above 100, so every interval is within that.
+/// The values between two ends, each included or not. Measured values are never negative, and percentages never exceed
+/// 100, which bounds every interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Interval {
     low: f64,
@@ -13,7 +13,7 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// All values that a statistic can have.
+    /// All possible values of a statistic.
     pub(super) fn whole(statistic: Statistic) -> Self {
         let (high, high_in) = match statistic {
             Statistic::Perc => (100.0, true),
@@ -59,9 +59,9 @@ impl Interval {
         self.low > self.high || (self.low == self.high && !(self.low_in && self.high_in))
     }
 
-    /// A value in it, as plain a number as there is.
+    /// A value in the interval, a whole number if possible.
     pub(super) fn example(self) -> f64 {
-        debug_assert!(!self.is_empty(), "there is a value to choose");
+        debug_assert!(!self.is_empty(), "an empty interval has no value");
         if self.low_in {
             return self.low;
         }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comparisons_cut_intervals() {
+    fn comparisons_narrow_intervals() {
         let share = Interval::whole(Statistic::Perc);
         let high = share.where_holds(Comparator::Greater, 80.0);
         assert_eq!(high.example(), 81.0);

@@ -1,7 +1,7 @@
-//! Several rules at once: whether their conditions can hold together, for actors that they share.
+//! Joint satisfiability: whether the conditions of several rules can hold together for shared actors.
 //!
-//! Each rule takes part with a binding to actors of an imagined world. Two variables that are bound to the same actor
-//! share its features; everything else is taken as independent of each other.
+//! Each rule is bound to actors of a hypothetical world. Variables bound to the same actor share its features. All
+//! other features are assumed to be independent.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use elastin_types::{ActorType, Method, Resource};
 use super::interval::Interval;
 use crate::{Atom, CallerClass, Feature, Policy, Rule, Statistic};
 
-/// How many combinations of alternatives are tried before a question is left open.
+/// Maximum number of combinations of alternatives per question. Beyond it, the answer is "may".
 pub(super) const COMBINATIONS_MAX: usize = 4096;
 
-/// Actors that some rules are bound to.
+/// Hypothetical actors, and the rules bound to them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct World {
     pub(super) kinds: Vec<Option<ActorType>>,
@@ -24,9 +24,9 @@ pub(super) struct World {
 #[derive(Clone, Debug)]
 pub(super) struct Instance {
     pub(super) rule: usize,
-    /// For each variable, the actor.
+    /// The actor of each variable.
     pub(super) actors: Vec<usize>,
-    /// The actor whose server `server` stands for; `None` for a server without any.
+    /// The actor whose server `server` stands for; `None` for a server without actors.
     pub(super) server: Option<usize>,
 }
 
@@ -45,20 +45,20 @@ pub(super) enum WorldCaller {
     Actor(usize),
 }
 
-/// Values that the features must have, with the words that the first rule has for each.
+/// The values that the features must have, each with its text in the first rule about it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Space {
     pub(super) ranges: BTreeMap<Key, (Interval, String)>,
-    /// Who refers to whom: (instance, atom).
+    /// The required references, as (instance, atom).
     pub(super) references: Vec<(usize, usize)>,
 }
 
 /// Whether conditions can hold together.
 #[derive(Clone, Debug)]
 pub(super) enum Together {
-    /// They can't.
+    /// They cannot.
     Never,
-    /// They can, with such values.
+    /// They can, with these values.
     With(Space),
     /// There were too many alternatives to tell.
     May,
@@ -71,8 +71,8 @@ impl World {
         self.kinds.len() - 1
     }
 
-    /// Adds a rule, with some of its variables bound to actors that are there; the others get actors of their own.
-    /// False if a variable does not admit its actor, or two would have the same.
+    /// Adds a rule with some of its variables bound to existing actors; the others get new ones. False if a variable
+    /// does not admit its actor, or two variables have the same.
     pub(super) fn add(&mut self, rules: &[Rule], rule: usize, fixed: &[(usize, usize)]) -> bool {
         let variables = &rules[rule].variables;
         let mut actors = Vec::with_capacity(variables.len());
@@ -98,14 +98,14 @@ impl World {
         distinct
     }
 
-    /// Whether the conditions of all its rules can hold together, and how many combinations were tried.
+    /// Whether the conditions of all rules can hold together, and the number of combinations tried.
     pub(super) fn together(&self, policy: &Policy) -> (Together, usize) {
         let mut tried = 0;
         let answer = self.extend(policy, 0, &Space::default(), &mut tried);
         (answer, tried)
     }
 
-    /// Recursion is as deep as there are rules in this world: two or three.
+    /// Recursion is as deep as the world has rules: two or three.
     fn extend(&self, policy: &Policy, instance: usize, space: &Space, tried: &mut usize) -> Together {
         let Some(bound) = self.instances.get(instance) else {
             return Together::With(space.clone());
@@ -131,7 +131,7 @@ impl World {
 }
 
 impl Space {
-    /// Adds the atoms of an alternative. False if some feature has no value left.
+    /// Adds the atoms of an alternative. False if some feature has no possible value left.
     pub(super) fn add(&mut self, policy: &Policy, index: usize, instance: &Instance, alternative: &[usize]) -> bool {
         alternative
             .iter()
@@ -157,7 +157,7 @@ impl Space {
         let mut values: Vec<String> = Vec::new();
         for (range, measured) in self.ranges.values() {
             let value = format!("`{measured}` = {}", range.example());
-            // The same rule for two actors has the same words for both.
+            // Two instances of the same rule have the same text.
             if !values.contains(&value) {
                 values.push(value);
             }

@@ -1,7 +1,7 @@
-//! Sense: what a policy that compiles probably does not mean.
+//! Static analysis: warnings about policies that compile but are probably not as intended.
 //!
-//! Conditions are compared by the ranges of values for which they hold. Rules that can't hold together are not warned
-//! about; those that can come with a witness, a snapshot in which they do.
+//! Conditions are compared by the ranges of values for which they hold. A warning about two rules requires that both
+//! can hold together. Its witness is a snapshot in which they do.
 
 mod conflict;
 mod interval;
@@ -18,8 +18,8 @@ use crate::diagnostic::FOUND_MAX;
 use crate::{DIAGNOSTICS_MAX, Diagnostic, Policy, Span};
 use joint::{Space, Together, World};
 
-/// How many combinations of alternatives of rules are looked at in all. Rules are only compared where they speak of the
-/// same types, so that a policy comes near this only if hundreds of rules are about one type.
+/// Maximum number of examined combinations of alternatives. Only rules about the same types are compared, so that a
+/// policy comes near this only with hundreds of rules about one type.
 const EFFORT_MAX: usize = 200_000;
 
 /// The warnings about a policy.
@@ -44,12 +44,12 @@ pub(crate) fn warnings(policy: &Policy, ast: &Ast, schema: &Schema) -> Vec<Diagn
     findings.sort_by_key(|finding| (finding.warning.span().start, finding.warning.span().end));
     let findings = findings.into_iter().enumerate();
     findings
-        // Witnesses take most of the time, and what is beyond the maximum is not shown.
+        // Witnesses take most of the time, and warnings beyond the maximum are not shown.
         .map(|(place, finding)| finding.finish(policy, schema, place < DIAGNOSTICS_MAX))
         .collect()
 }
 
-/// What has been found out so far.
+/// The findings so far, and the effort spent.
 struct Report<'a> {
     policy: &'a Policy,
     ast: &'a Ast,
@@ -57,13 +57,13 @@ struct Report<'a> {
     effort: usize,
 }
 
-/// A warning, and what it claims.
+/// A warning, and the claim behind it.
 struct Finding {
     warning: Diagnostic,
     claim: Option<Claim>,
 }
 
-/// That some rules can do something together. The message is made of it when it is known whether they can or only may.
+/// The claim that some rules can conflict. The witness decides whether the message says "can" or "may".
 struct Claim {
     subject: String,
     what: String,
@@ -71,7 +71,7 @@ struct Claim {
     shared: Shared,
 }
 
-/// Rules that hold together as far as is known: with these values, or there were too many alternatives to tell.
+/// Rules that can hold together with these values; without values if there were too many alternatives to tell.
 struct Shared {
     world: World,
     space: Option<Space>,
@@ -108,7 +108,7 @@ impl<'a> Report<'a> {
         self.findings.push(Finding { warning, claim });
     }
 
-    /// Whether no more is looked for: it has taken long enough, or there is more to say than anybody reads.
+    /// Whether the analysis ends: the effort is spent, or there are enough findings.
     fn is_exhausted(&self) -> bool {
         self.effort >= EFFORT_MAX || self.findings.len() >= FOUND_MAX
     }
@@ -117,7 +117,7 @@ impl<'a> Report<'a> {
         &self.ast.rules[rule]
     }
 
-    /// Where a behaviour stands, its `;` left out.
+    /// The span of a behaviour, without its `;`.
     fn behaviour_span(&self, (rule, behaviour): (usize, usize)) -> Span {
         let span = self.ast.rules[rule].behaviours[behaviour].span;
         Span::new(span.start, span.end.saturating_sub(1).max(span.start))
@@ -137,7 +137,7 @@ impl<'a> Report<'a> {
         rule.priority_of(&rule.behaviours[behaviour])
     }
 
-    /// The rules of a world if they can hold together; `None` if they can't, or no more questions are answered.
+    /// The rules of a world if they can hold together; `None` if they cannot, or the effort is spent.
     fn can_hold(&mut self, world: World) -> Option<Shared> {
         if self.is_exhausted() {
             return None;

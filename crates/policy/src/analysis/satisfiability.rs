@@ -1,4 +1,4 @@
-//! One rule by itself: conditions that never or always hold, and bounds without room between them.
+//! Warnings about single rules: conditions that never or always hold, and bounds too close to each other.
 
 use super::Report;
 use super::interval::Interval;
@@ -7,8 +7,8 @@ use crate::ast::{CompareAst, ConditionAst, RuleAst};
 use crate::disjunct::disjuncts;
 use crate::{Atom, Behaviour, Comparison, Condition, Diagnostic, Policy, Rule, Span};
 
-/// How many percent points must lie between the bounds of a `balance`: the noise that measurements have. With less, a
-/// server that gave an actor away may want it back in the next period.
+/// Minimum distance between the bounds of a `balance`, in percentage points: the noise of measurements. With less, a
+/// server that gave an actor away may need it back in the next period.
 const ROOM_MIN: f64 = 5.0;
 
 pub(super) fn check(policy: &Policy, index: usize, ast: &RuleAst, report: &mut Report<'_>) {
@@ -26,7 +26,7 @@ pub(super) fn check(policy: &Policy, index: usize, ast: &RuleAst, report: &mut R
     bounds(rule, ast, report);
 }
 
-/// Comparisons that hold for all values or for none. True if there was one.
+/// Warns about comparisons that hold for all values or for none. True if there is one.
 fn single_comparisons(rule: &Rule, ast: &RuleAst, report: &mut Report<'_>) -> bool {
     let mut found = false;
     for comparison in comparisons(rule) {
@@ -56,7 +56,7 @@ fn comparisons(rule: &Rule) -> impl Iterator<Item = &Comparison> {
     })
 }
 
-/// Alternatives that contradict themselves, beyond single comparisons that never hold. True if there was one.
+/// Warns about alternatives that contradict themselves. True if there is one.
 fn alternatives(policy: &Policy, index: usize, ast: &RuleAst, report: &mut Report<'_>) -> bool {
     let rule = &policy.rules[index];
     let mut world = World::default();
@@ -68,7 +68,7 @@ fn alternatives(policy: &Policy, index: usize, ast: &RuleAst, report: &mut Repor
         .all(|alternative| !Space::default().add(policy, 0, instance, alternative));
     let mut reported: Vec<(usize, usize)> = Vec::new();
     for alternative in all {
-        // All pairs of its atoms are compared, each in much less time than a combination of rules.
+        // Comparing a pair of atoms takes much less time than a combination of rules.
         report.effort += alternative.len() * alternative.len() / 64;
         if report.is_exhausted() {
             break;
@@ -93,7 +93,7 @@ fn alternatives(policy: &Policy, index: usize, ast: &RuleAst, report: &mut Repor
     !reported.is_empty()
 }
 
-/// Two comparisons of an alternative that can't hold together, though each of them can.
+/// Two comparisons of an alternative that cannot hold together, although each of them can.
 fn contradiction(rule: &Rule, alternative: &[usize]) -> Option<(usize, usize)> {
     let range = |comparison: &Comparison| {
         Interval::whole(comparison.statistic).where_holds(comparison.comparator, comparison.value)
@@ -113,7 +113,7 @@ fn contradiction(rule: &Rule, alternative: &[usize]) -> Option<(usize, usize)> {
     None
 }
 
-/// Whether the condition holds for all values: its opposite holds for none. Unknown counts as no.
+/// Whether the condition holds for all values, that is, its opposite holds for none. False if that is unknown.
 fn always(rule: &Rule) -> bool {
     let Ok(opposite) = disjuncts(&opposite(&rule.condition)) else {
         return false;
@@ -136,10 +136,10 @@ fn always(rule: &Rule) -> bool {
     })
 }
 
-/// A condition over atoms that fail, which holds where the given one does not.
+/// The opposite condition. Its atoms stand for comparisons that fail.
 fn opposite(condition: &Condition) -> Condition {
     match condition {
-        // Nothing fails always: an alternative that needs this does not exist.
+        // `true` never fails, so its opposite has no alternative.
         Condition::True => Condition::Any(Vec::new()),
         Condition::Atom(atom) => Condition::Atom(*atom),
         Condition::All(parts) => Condition::Any(parts.iter().map(opposite).collect()),
@@ -174,7 +174,7 @@ pub(super) fn too_close(upper: Option<f64>, lower: Option<f64>) -> Option<(f64, 
     (upper - lower < ROOM_MIN).then_some((upper, lower))
 }
 
-/// Where a comparison stands in a condition; the whole condition if it can't be found.
+/// The span of a comparison in a condition; that of the whole condition if it is not found.
 fn span_of(condition: &ConditionAst, text: &str) -> Span {
     fn find(condition: &ConditionAst, text: &str) -> Option<Span> {
         match condition {

@@ -1,4 +1,4 @@
-//! Rules that add nothing: whenever they fire, another rule proposes the same.
+//! Shadowed rules: whenever one fires, another rule proposes the same.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{Atom, Behaviour, Diagnostic, Policy, Rule};
 
 pub(super) fn check(report: &mut Report<'_>) {
     let policy = report.policy;
-    // Only rules that begin with the same behaviour for the same type can be about the same.
+    // Only rules that share a behaviour for the same type can shadow each other.
     let mut alike: BTreeMap<(&str, Option<ActorType>), Vec<usize>> = BTreeMap::new();
     for (index, rule) in policy.rules.iter().enumerate() {
         for behaviour in &rule.behaviours {
@@ -40,7 +40,7 @@ pub(super) fn check(report: &mut Report<'_>) {
             }
             let pairs = policy.alternatives[index].len() * policy.alternatives[*other].len();
             report.effort += pairs.max(1);
-            // Of two that say the same, the later one is the superfluous one.
+            // Of two equivalent rules, the later one is shadowed.
             let both_ways = || covers(policy, index, *other) && index < *other;
             if covers(policy, *other, index) && !both_ways() {
                 let label = policy.rules[*other].label(*other);
@@ -65,7 +65,7 @@ fn group_of(rule: &Rule, behaviour: &Behaviour) -> (&'static str, Option<ActorTy
     (behaviour.name(), kind)
 }
 
-/// Whether one rule proposes all that another does, with at least its priority, whenever that fires.
+/// Whether one rule, whenever another fires, proposes all its actions with at least its priority.
 fn covers(policy: &Policy, general: usize, special: usize) -> bool {
     let (wide, narrow) = (&policy.rules[general], &policy.rules[special]);
     if wide.between_types != narrow.between_types || wide.is_global() != narrow.is_global() {
@@ -77,7 +77,7 @@ fn covers(policy: &Policy, general: usize, special: usize) -> bool {
             wide.priority_of(own) >= narrow.priority_of(behaviour) && unify(wide, narrow, own, behaviour, &mut mapping)
         })
     });
-    // A rule for servers has no actors to map; any other has its subject mapped by its behaviours.
+    // A rule about servers has no actors to map; in any other, the behaviours map the subject.
     let mapped: Option<Vec<usize>> = mapping.into_iter().collect();
     let Some(mapped) = mapped.filter(|_| proposed) else {
         return false;
@@ -88,7 +88,7 @@ fn covers(policy: &Policy, general: usize, special: usize) -> bool {
     implies(policy, special, general, &mapped)
 }
 
-/// Whether two behaviours are the same under a mapping of variables, which may grow.
+/// Whether two behaviours are the same under a mapping of variables, which is extended if needed.
 fn unify(wide: &Rule, narrow: &Rule, own: &Behaviour, other: &Behaviour, mapping: &mut [Option<usize>]) -> bool {
     let same = match (own, other) {
         (Behaviour::Balance(own), Behaviour::Balance(other)) => {
@@ -113,8 +113,8 @@ fn unify(wide: &Rule, narrow: &Rule, own: &Behaviour, other: &Behaviour, mapping
     true
 }
 
-/// Whether a rule's condition holds whenever that of another does: every alternative of the one makes some alternative of
-/// the other true.
+/// Whether the general rule's condition holds whenever that of the special one does: each alternative of the special
+/// one makes some alternative of the general one true.
 fn implies(policy: &Policy, special: usize, general: usize, mapped: &[usize]) -> bool {
     let narrow = &policy.rules[special];
     let as_narrow = Instance {
@@ -130,7 +130,7 @@ fn implies(policy: &Policy, special: usize, general: usize, mapped: &[usize]) ->
     policy.alternatives[special].iter().all(|alternative| {
         let mut space = Space::default();
         if !space.add(policy, 0, &as_narrow, alternative) {
-            // What never holds implies everything.
+            // An alternative that never holds implies everything.
             return true;
         }
         policy.alternatives[general].iter().any(|wide| {

@@ -1,8 +1,8 @@
-//! Rules that look where their manager can't see.
+//! Rules that need values which their manager does not know.
 //!
-//! The manager of the subject's server evaluates a rule. Of an actor on another server it knows only the calls and
-//! references that lead to or from its own actors. A rule that needs more fires only while that actor is on the same
-//! server, so that a `colocate` comes too late to be of use.
+//! The manager of the subject's server evaluates a rule. Of an actor on another server, it knows only calls and
+//! references to or from its own actors. A rule that needs more fires only while that actor is on the same server,
+//! which makes a `colocate` useless.
 
 use super::Report;
 use crate::{Atom, CallerClass, Diagnostic, Feature, Rule, Span, Statistic};
@@ -16,7 +16,7 @@ pub(super) fn check(report: &mut Report<'_>) {
             let mut atoms = alternative.iter();
             atoms.find_map(|atom| Some((*atom, needs(&rule.atoms[*atom], subject)?)))
         };
-        // One alternative that can be seen is enough for the rule to be of use.
+        // One alternative with known values is enough for the rule to be useful.
         let found: Option<Vec<(usize, usize)>> = report.policy.alternatives[index].iter().map(hidden).collect();
         if let Some((atom, other)) = found.and_then(|found| found.first().copied()) {
             let alternative = &report.policy.alternatives[index][0];
@@ -39,7 +39,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     }
 }
 
-/// An actor other than the subject that an atom needs to be measured.
+/// An actor other than the subject whose statistics an atom needs.
 fn needs(atom: &Atom, subject: usize) -> Option<usize> {
     let needed = match atom {
         Atom::Refers { holder, .. } => *holder,
@@ -47,7 +47,7 @@ fn needs(atom: &Atom, subject: usize) -> Option<usize> {
             Feature::Server(_) => return None,
             Feature::Actor(actor, _) => actor,
             Feature::Calls { caller, callee, .. } => match caller {
-                // The caller's side knows how often it called, but not what share of all calls that was.
+                // The caller's side knows the number of its calls, but not their share of all calls.
                 CallerClass::Variable(caller) if caller == subject && comparison.statistic != Statistic::Perc => caller,
                 _ => callee,
             },

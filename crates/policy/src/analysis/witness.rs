@@ -1,8 +1,7 @@
-//! A snapshot in which the conditions of some rules hold together: the proof of a warning.
+//! The witness of a warning: a snapshot in which the conditions of some rules hold together.
 //!
-//! Features are taken as independent when it is decided whether conditions can hold together, but a snapshot ties some of
-//! them to each other. So a witness is made as well as possible and then tested with the evaluator; if it does not show
-//! what it should, there is none.
+//! The analysis assumes independent features, but a snapshot ties some of them to each other. A candidate is therefore
+//! tested with the evaluator and dropped if the rules do not fire.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,16 +14,16 @@ use elastin_types::{
 use super::joint::{Key, Space, World, WorldCaller};
 use crate::{Atom, Index, Policy, Statistic};
 
-/// An hour, so that a few calls per hour are still a whole number.
+/// The period of a witness: with an hour, a few calls per hour are still a whole number.
 const PERIOD: Duration = Duration::from_secs(3600);
-/// What servers have of each resource unless the conditions say otherwise.
+/// Capacity of servers for each resource, unless the conditions require another.
 const CAPACITY: f64 = 1000.0;
-/// How many calls an actor gets where only their share or size matters: enough for fine shares.
+/// Number of calls to an actor if only their share or size matters: enough for fine shares.
 const CALLS: f64 = 10_000.0;
-/// The keys of actors that are only there to complete the picture start here.
+/// First key of actors that only provide the remaining calls.
 const EXTRA_KEYS: u64 = 1000;
 
-/// A snapshot in which all rules of a world fire, if one can be made.
+/// A snapshot in which all rules of a world fire, if one is found.
 pub(super) fn witness(policy: &Policy, schema: &Schema, world: &World, space: &Space) -> Option<Snapshot> {
     let any_kind = schema.actors().first()?.kind();
     let ids: Vec<ActorId> = world
@@ -51,7 +50,7 @@ pub(super) fn witness(policy: &Policy, schema: &Schema, world: &World, space: &S
     shown.then_some(maker.snapshot)
 }
 
-/// Whether every rule of the world holds in the snapshot for the actors it is bound to.
+/// Whether every rule of the world holds in the snapshot for its actors.
 fn shows(policy: &Policy, world: &World, ids: &[ActorId], snapshot: &Snapshot) -> bool {
     let index = Index::new(snapshot);
     world.instances.iter().all(|instance| {
@@ -77,7 +76,7 @@ impl Maker<'_> {
         self.space.ranges.get(&key).map(|(range, _)| range.example())
     }
 
-    /// Each actor has a server of its own; one more is for rules without any.
+    /// Each actor has its own server; one more is for rules without actors.
     fn servers_and_actors(&mut self) {
         let actors = (0..self.ids.len()).map(Some);
         for actor in std::iter::once(None).chain(actors) {
@@ -172,7 +171,7 @@ impl Maker<'_> {
         self.snapshot.actors[callee]
             .calls_in
             .push(call(caller_of_calls.clone(), count, bytes));
-        // Another actor of the type on the same server gets the rest of the calls.
+        // Another actor of the type on the same server receives the remaining calls.
         let rest = match share {
             Some(share) if share > 0.0 => (100.0 * count / share).round() - count,
             Some(_) => CALLS,

@@ -1,4 +1,4 @@
-//! From the lossless tree to the syntax without what means nothing.
+//! Lowering of the lossless syntax tree to the abstract syntax.
 
 use super::{
     ArgumentAst, Ast, BehaviourAst, CompareAst, ConditionAst, EntityAst, MemberAst, Name, Number, RefersAst, RuleAst,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Comparator, Span, Syntax, SyntaxKind, SyntaxNode};
 
-/// Takes the meaning out of a tree. What could not be parsed is left out; the parser has complained about it.
+/// Lowers a tree. Unparsable parts are omitted; the parser has reported them.
 pub(crate) fn lower(syntax: &Syntax) -> Ast {
     let lower = Lower {
         source: syntax.source(),
@@ -38,7 +38,7 @@ impl Lower<'_> {
         let value = span
             .text(self.source)
             .parse()
-            .expect("the lexer knows what a number is");
+            .expect("the lexer accepts only numbers that parse");
         Number { value, span }
     }
 
@@ -121,7 +121,7 @@ impl Lower<'_> {
             "<=" => Comparator::LessOrEqual,
             ">" => Comparator::Greater,
             ">=" => Comparator::GreaterOrEqual,
-            other => unreachable!("the lexer knows no comparator {other}"),
+            other => unreachable!("the lexer accepts no comparator {other}"),
         };
         let segments = node.children().filter(|child| child.kind() == SyntaxKind::Segment);
         Some(CompareAst {
@@ -151,7 +151,7 @@ impl Lower<'_> {
 
     fn membership(&self, node: SyntaxNode<'_>) -> Option<RefersAst> {
         let mut children = node.children();
-        // The words below the node itself are `in` and the one after it.
+        // The node's own words are `in` and the relation.
         Some(RefersAst {
             target: self.entity(children.next()?)?,
             relation: self.names(node).nth(1)?,

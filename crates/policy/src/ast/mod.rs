@@ -1,4 +1,4 @@
-//! The syntax without what means nothing: settings and rules with names still as written.
+//! Abstract syntax: settings and rules, with names not resolved yet.
 
 mod lower;
 
@@ -22,27 +22,27 @@ pub struct Ast {
 pub struct Name {
     /// The name.
     pub text: String,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
 /// A number as written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number {
-    /// Its value; infinite if it is too large to be one.
+    /// Its value; infinite if it is too large.
     pub value: f64,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
 /// A setting, such as `period 80 s;`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettingAst {
-    /// What is set.
+    /// The setting's name.
     pub name: Name,
-    /// To what: the names and numbers that follow.
+    /// The names and numbers that follow.
     pub values: Vec<SettingValue>,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
@@ -62,11 +62,11 @@ pub struct RuleAst {
     pub attributes: Vec<(Name, Number)>,
     /// Its name.
     pub name: Option<Name>,
-    /// When it fires.
+    /// Its condition.
     pub condition: ConditionAst,
-    /// What it proposes.
+    /// Its behaviours.
     pub behaviours: Vec<BehaviourAst>,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
@@ -75,9 +75,9 @@ pub struct RuleAst {
 pub enum ConditionAst {
     /// `true`.
     True(Span),
-    /// Joined by `or`; at least two.
+    /// At least two conditions joined by `or`.
     Any(Vec<ConditionAst>),
-    /// Joined by `and`; at least two.
+    /// At least two conditions joined by `and`.
     All(Vec<ConditionAst>),
     /// A feature compared to a number.
     Compare(CompareAst),
@@ -88,15 +88,15 @@ pub enum ConditionAst {
 /// A feature compared to a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompareAst {
-    /// Whose feature.
+    /// The owner of the feature.
     pub entity: EntityAst,
     /// The names after it, each with an optional argument.
     pub path: Vec<SegmentAst>,
-    /// How it is compared.
+    /// The comparator.
     pub comparator: Comparator,
-    /// To what.
+    /// The bound.
     pub value: Number,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
@@ -105,7 +105,7 @@ pub struct CompareAst {
 pub struct SegmentAst {
     /// The name.
     pub name: Name,
-    /// What stands in parentheses after it.
+    /// The argument in parentheses.
     pub argument: Option<MemberAst>,
 }
 
@@ -121,13 +121,13 @@ pub struct MemberAst {
 /// An actor among the references of another: `File(fi) in ref(fo.files)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefersAst {
-    /// The actor that is referred to.
+    /// The referenced actor.
     pub target: EntityAst,
     /// The word after `in`.
     pub relation: Name,
-    /// The actor that refers to it, with the property.
+    /// The referencing actor, with the property.
     pub holder: MemberAst,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
@@ -136,9 +136,9 @@ pub struct RefersAst {
 pub struct EntityAst {
     /// The name.
     pub name: Name,
-    /// What stands in parentheses after it.
+    /// The argument in parentheses.
     pub argument: Option<Name>,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
@@ -149,7 +149,7 @@ pub struct BehaviourAst {
     pub name: Name,
     /// Its arguments.
     pub arguments: Vec<ArgumentAst>,
-    /// Where it stands, `;` included.
+    /// Its span, `;` included.
     pub span: Span,
 }
 
@@ -163,7 +163,7 @@ pub enum ArgumentAst {
 }
 
 impl ArgumentAst {
-    /// Where it stands.
+    /// Its span.
     pub fn span(&self) -> Span {
         match self {
             ArgumentAst::Entity(entity) => entity.span,
@@ -173,7 +173,7 @@ impl ArgumentAst {
 }
 
 impl ConditionAst {
-    /// Where it stands, parentheses around it left out.
+    /// Its span, without enclosing parentheses.
     pub fn span(&self) -> Span {
         match self {
             ConditionAst::True(span) => *span,

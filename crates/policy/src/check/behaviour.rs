@@ -1,4 +1,4 @@
-//! Behaviours: looked up in their table, with their arguments.
+//! The check of behaviours and their arguments against the table of behaviours.
 
 use elastin_types::{ActorSchema, ActorType, Resource};
 
@@ -62,7 +62,7 @@ impl Checker<'_, '_> {
             }
             ("colocate", [first, second]) => Some(Behaviour::Colocate(*first, *second)),
             ("separate", [first, second]) => Some(Behaviour::Separate(*first, *second)),
-            // An actor among the arguments was wrong, and reported.
+            // An argument was wrong, which is reported already.
             _ => None,
         }
     }
@@ -80,7 +80,7 @@ impl Checker<'_, '_> {
         found
     }
 
-    /// The types of a `balance`; empty for `any`.
+    /// The types of a `balance`; an empty list stands for `any`.
     fn types(&mut self, types: &[EntityAst], span: Span) -> Option<Vec<ActorType>> {
         if types.is_empty() {
             self.error("no-types", span, "`balance` wants at least one type").help =

@@ -1,4 +1,4 @@
-//! Conditions: comparisons looked up in the table of features, references in the schema.
+//! The check of conditions: looks up comparisons in the table of features, and references in the schema.
 
 use elastin_types::{ActorType, Method, Property};
 
@@ -9,7 +9,7 @@ use crate::ast::{CompareAst, ConditionAst, MemberAst, Number, RefersAst};
 use crate::{Atom, CallerClass, Comparison, Condition, Feature, Span, Statistic};
 
 impl Checker<'_, '_> {
-    /// All parts are checked even if one is wrong, so that all mistakes are reported.
+    /// Checks all parts even if one is wrong, so that all mistakes are reported.
     pub(super) fn condition(&mut self, ast: &ConditionAst) -> Option<Condition> {
         let mut parts = |parts: &[ConditionAst]| -> Option<Vec<Condition>> {
             let checked: Vec<_> = parts.iter().map(|part| self.condition(part)).collect();
@@ -30,7 +30,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The same atom twice is one atom.
+    /// Adds an atom, unless the rule has the same one already.
     fn atom(&mut self, atom: Atom, span: Span) -> Option<Condition> {
         if let Some(known) = self.atoms.iter().position(|other| *other == atom) {
             return Some(Condition::Atom(known));

@@ -1,5 +1,5 @@
-//! Whether a rule's variables are connected, so that evaluation can follow references and calls from one to the other and
-//! never has to try all pairs of actors.
+//! Connectivity of a rule's variables. Evaluation follows references and calls from one variable to the next, so it
+//! never tries all pairs of actors.
 
 use crate::disjunct::Disjunct;
 use crate::{Atom, Behaviour, Rule};
@@ -12,10 +12,10 @@ pub(crate) struct Unconnected {
     pub(crate) to: usize,
 }
 
-/// Whether the rule is one between types (see [`Rule::between_types`]); false if it is an ordinary one.
+/// Whether the rule is between types (see [`Rule::between_types`]).
 ///
 /// # Errors
-/// If it is neither: in some alternative its variables are not connected.
+/// Two variables that some alternative leaves unconnected, if the rule is not between types.
 pub(crate) fn between_types(rule: &Rule, alternatives: &[Disjunct]) -> Result<bool, Unconnected> {
     let start = rule.subject.unwrap_or(0);
     for alternative in alternatives {
@@ -35,7 +35,7 @@ pub(crate) fn between_types(rule: &Rule, alternatives: &[Disjunct]) -> Result<bo
     Ok(false)
 }
 
-/// The variables that can be reached from one over connecting atoms.
+/// The variables reachable from one over connecting atoms.
 fn reach(rule: &Rule, alternative: &[usize], start: usize) -> Vec<usize> {
     let mut reached = vec![start];
     let mut next = 0;

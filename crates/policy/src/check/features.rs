@@ -1,12 +1,12 @@
-//! The words of the language, as tables: what can be measured of what, and what can be done.
+//! Tables of the features and behaviours of the language.
 //!
-//! A new feature or behaviour is a row here, a case in the rule IR and one in the evaluation; the parser stays as it is.
+//! A new feature or behaviour needs a row here, a case in `Rule` and one in the evaluation. The parser stays unchanged.
 
 use elastin_types::Resource;
 
 use crate::Statistic;
 
-/// What a feature can belong to.
+/// An owner of features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The server of the rule's subject.
@@ -27,7 +27,7 @@ impl Owner {
     }
 }
 
-/// What a feature measures.
+/// The quantity behind a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     /// The use of a resource.
@@ -74,7 +74,7 @@ pub(super) const FEATURES: &[FeatureRow] = &[
     },
 ];
 
-/// What a behaviour takes.
+/// A parameter of a behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parameter {
     Actor,
@@ -133,5 +133,5 @@ pub(crate) fn is_behaviour(name: &str) -> bool {
     BEHAVIOURS.iter().any(|row| row.name == name)
 }
 
-/// Names that mean something by themselves, so that neither types nor variables can have them.
+/// Names with a meaning of their own, which neither types nor variables can have.
 pub(super) const RESERVED: [&str; 3] = ["server", "client", "any"];

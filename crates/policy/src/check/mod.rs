@@ -1,7 +1,7 @@
-//! Meaning: a policy's names against the schema of an application, and its rules against the decisions of the language.
+//! The checker: resolves a policy's names in the schema of an application, and checks each rule.
 //!
-//! All mistakes are reported in one run. A rule with a mistake in its syntax is not looked at here: what the checker
-//! would say about the rest of it could be wrong.
+//! All mistakes are reported in one run. A rule with a syntax error is skipped, because messages about the rest of it
+//! could be wrong.
 
 mod behaviour;
 mod condition;
@@ -25,13 +25,13 @@ use crate::ast::{Ast, RuleAst};
 use crate::diagnostic::FOUND_MAX;
 use crate::{Diagnostic, Diagnostics, Interest, Policy, Span, Syntax, analysis};
 
-/// How many actors a rule may speak of. Every one of them is a join; people use two or three.
+/// Maximum number of variables of a rule. Each one is a join; real rules have two or three.
 pub const VARIABLES_MAX: usize = 8;
 
-/// How many comparisons and references a condition may have. People write five; each may have to be compared with each.
+/// Maximum number of comparisons and references in a condition. The analysis compares all pairs; real rules have five.
 pub const ATOMS_MAX: usize = 256;
 
-/// A policy that compiled, with what is to be said about it nevertheless.
+/// A policy that compiled, with the warnings about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compiled {
     /// The policy.
@@ -40,10 +40,10 @@ pub struct Compiled {
     pub warnings: Diagnostics,
 }
 
-/// Compiles a policy for an application. The file name only serves to say where mistakes are.
+/// Compiles a policy for an application. The file name appears only in diagnostics.
 ///
 /// # Errors
-/// All mistakes that were found, with the warnings.
+/// All mistakes found.
 pub fn compile(file_name: &str, source: &str, schema: &Schema) -> Result<Compiled, Diagnostics> {
     let syntax = Syntax::parse(source);
     let mut diagnostics = syntax.diagnostics().to_vec();
@@ -64,7 +64,7 @@ pub fn compile(file_name: &str, source: &str, schema: &Schema) -> Result<Compile
 /// Turns the bytes of a policy file into text.
 ///
 /// # Errors
-/// Where the first byte stands that is not UTF-8.
+/// The position of the first byte that is not UTF-8.
 pub fn decode(file_name: &str, bytes: &[u8]) -> Result<String, Diagnostics> {
     std::str::from_utf8(bytes).map(str::to_owned).map_err(|error| {
         let readable = String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into_owned();
@@ -75,8 +75,7 @@ pub fn decode(file_name: &str, bytes: &[u8]) -> Result<String, Diagnostics> {
     })
 }
 
-/// The policy, if every rule could be made out. There is one also where diagnostics were added that leave its rules
-/// whole; it must not be used then.
+/// The policy; `None` if any rule or setting has a mistake, which is then among the diagnostics.
 fn check(syntax: &Syntax, ast: &Ast, schema: &Schema, diagnostics: &mut Vec<Diagnostic>) -> Option<Policy> {
     let syntax_errors = syntax.diagnostics();
     let names = SchemaNames::new(schema);
@@ -112,14 +111,14 @@ fn check(syntax: &Syntax, ast: &Ast, schema: &Schema, diagnostics: &mut Vec<Diag
 }
 
 fn has_syntax_error(rule: &RuleAst, errors: &[Diagnostic]) -> bool {
-    // The errors are few or many, but rules are looked at only as long as there are few.
+    // Rules are checked only while there are few errors, so the first ones are enough.
     errors
         .iter()
         .take(crate::DIAGNOSTICS_MAX)
         .any(|error| rule.span.start <= error.span().start && error.span().start <= rule.span.end)
 }
 
-/// Counts lines once over the whole text, because asking for each rule anew would take quadratic time.
+/// Counts lines incrementally: counting from the start for each rule would take quadratic time.
 struct LineCounter<'a> {
     source: &'a str,
     at: usize,
@@ -131,7 +130,7 @@ impl<'a> LineCounter<'a> {
         Self { source, at: 0, line: 1 }
     }
 
-    /// The line of a byte that is not before the last one asked for.
+    /// The line of a byte. Bytes are queried in ascending order.
     fn line_of(&mut self, byte: usize) -> usize {
         self.line += self.source[self.at..byte].bytes().filter(|byte| *byte == b'\n').count();
         self.at = byte;

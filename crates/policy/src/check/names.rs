@@ -1,4 +1,4 @@
-//! The names of a schema, found quickly: a policy of many rules looks up each of them.
+//! An index of the names in a schema, because a policy with many rules looks them up often.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One rule: its entities resolved to types and variables, and whether it makes sense as a whole.
+//! The check of one rule: resolves its entities to types and variables, then checks it as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ use crate::bounds::with_bounds;
 use crate::disjunct::{ALTERNATIVES_MAX, disjuncts};
 use crate::{Atom, Behaviour, CallerClass, Diagnostic, Feature, Interest, Rule, Span, Variable};
 
-/// The largest priority that a rule may have, either way.
+/// The largest absolute value of a priority.
 const PRIORITY_MAX: f64 = 1_000_000.0;
 
-/// The first actor that behaviours name.
+/// The variable of the first actor that a behaviour names.
 pub(crate) fn subject(behaviours: &[Behaviour]) -> Option<usize> {
     behaviours.iter().flat_map(Behaviour::variables).next()
 }
 
-/// Checks one rule. Mistakes are added to the diagnostics, and then there is no rule.
+/// Checks one rule. On mistakes, adds diagnostics and returns `None`.
 pub(super) fn check(
     ast: &RuleAst,
     source: &str,
@@ -72,19 +72,19 @@ pub(super) struct Checker<'a, 'b> {
     pub(super) names: &'a SchemaNames<'a>,
     pub(super) interest: &'b mut Interest,
     diagnostics: &'b mut Vec<Diagnostic>,
-    /// Variables that `Type(v)` introduces anywhere in the rule, with where.
+    /// Variables that `Type(v)` introduces anywhere in the rule, with their type and span.
     pub(super) declared: BTreeMap<String, (Option<ActorType>, Span)>,
-    /// Those of them whose type does not exist. That is reported; what such an actor has is nothing to complain of.
+    /// Variables whose type does not exist. That is reported once; their features and functions are not checked.
     of_unknown_type: BTreeSet<String>,
-    /// Bare names that occur not only as callers: if such a name is a type, it stands for an actor.
+    /// Bare names that also occur in other places than as a caller. If such a name is a type, it stands for an actor.
     bare: BTreeSet<String>,
     pub(super) variables: Vec<Variable>,
-    /// Where each variable first occurs.
+    /// The first occurrence of each variable.
     spans: Vec<Span>,
     pub(super) atoms: Vec<Atom>,
 }
 
-/// What an entity turned out to be.
+/// The meaning of an entity.
 pub(super) enum Resolved {
     Server,
     Client,
@@ -109,8 +109,8 @@ impl Checker<'_, '_> {
         self.diagnostics.last_mut().expect("it was just added")
     }
 
-    /// Finds out which variables the rule introduces and which bare types stand for an actor, before any name is
-    /// resolved: both may come after their first use.
+    /// Collects the variables that the rule introduces and the bare types that stand for an actor. This precedes name
+    /// resolution, because both may come after their first use.
     fn declare(&mut self, ast: &RuleAst) {
         let mut entities = Vec::new();
         gather(&ast.condition, &mut entities);
@@ -141,7 +141,7 @@ impl Checker<'_, '_> {
             self.error("bad-variable", variable.span, message).help = Some("choose another name".into());
         }
         let Some(kind) = self.kind(type_name) else {
-            // Reported once here; declared as of any type, so that its uses are not reported too.
+            // Declared as of any type, so that its uses are not reported as well.
             if !self.declared.contains_key(&variable.text) {
                 self.declared.insert(variable.text.clone(), (None, type_name.span));
                 self.of_unknown_type.insert(variable.text.clone());
@@ -167,7 +167,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The type of this name; complains if there is none.
+    /// The type of this name; reports an error if there is none.
     pub(super) fn kind(&mut self, name: &Name) -> Option<Option<ActorType>> {
         if name.text == "any" {
             return Some(None);
@@ -248,7 +248,7 @@ impl Checker<'_, '_> {
         Some(self.variables.len() - 1)
     }
 
-    /// An actor in a place where nothing else can stand.
+    /// Resolves an entity that must be an actor.
     pub(super) fn actor(&mut self, entity: &EntityAst) -> Option<usize> {
         match self.resolve(entity, false)? {
             Resolved::Actor(variable) => Some(variable),

@@ -1,4 +1,4 @@
-//! What a policy says besides its rules: `period 80 s;` and `count per minute;`.
+//! The settings of a policy: `period 80 s;` and `count per minute;`.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::ast::{Name, Number, SettingAst, SettingValue};
 use crate::policy::Settings;
 use crate::{CountUnit, Diagnostic, Span};
 
-/// The shortest elasticity period: below it, measuring costs more than elasticity gains.
+/// The shortest elasticity period. Below it, profiling costs more than elasticity gains.
 pub(super) const PERIOD_MIN: Duration = Duration::from_millis(100);
-/// The longest elasticity period: beyond it, a setting is a slip of the pen.
+/// The longest elasticity period. A longer one is probably a mistake.
 pub(super) const PERIOD_MAX: Duration = Duration::from_secs(24 * 3600);
 
 const SETTINGS: [&str; 2] = ["period", "count"];

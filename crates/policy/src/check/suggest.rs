@@ -1,9 +1,9 @@
 //! "Did you mean": the known name that is closest to a misspelt one.
 
-/// Names longer than this are not compared: nobody misspells them by a letter or two.
+/// Maximum length of compared names. It bounds the quadratic cost of a comparison.
 const NAME_CHARACTERS_MAX: usize = 64;
 
-/// The known name that somebody who wrote this most probably meant.
+/// The known name with the smallest edit distance, if it is close enough to be a misspelling.
 pub(super) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = written.chars().count();
     if length > NAME_CHARACTERS_MAX {
@@ -18,7 +18,7 @@ pub(super) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
         .map(|(_, name)| name)
 }
 
-/// A help that names the closest one, or all there are if none is close.
+/// A help text with the closest name, or with all names if none is close.
 pub(super) fn help<'a>(written: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
     const SHOWN_MAX: usize = 12;
     if let Some(name) = closest(written, known.clone()) {
@@ -35,7 +35,7 @@ pub(super) fn help<'a>(written: &str, what: &str, known: impl IntoIterator<Item 
     }
 }
 
-/// How many letters must be added, left out, changed or exchanged with their neighbour (optimal string alignment).
+/// The edit distance with transpositions of neighbours (optimal string alignment).
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut before_last: Vec<usize> = Vec::new();
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_finger_is_recognised() {
+    fn a_misspelling_by_one_letter_is_recognised() {
         let known = ["Folder", "File", "Session"];
         for written in ["Foldr", "folder", "Fodler", "FFolder", "Solder"] {
             assert_eq!(closest(written, known), Some("Folder"), "{written}");

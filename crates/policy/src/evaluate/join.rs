@@ -1,19 +1,20 @@
-//! The plan of one alternative: in which order variables are bound, from where, and which atoms are tested when.
+//! The join plan of one alternative: the order in which variables are bound, the source of their candidates, and the
+//! atoms tested after each step.
 
 use elastin_types::{Method, NodeId, Property};
 
 use super::Measures;
 use crate::{ActorIndex, Atom, CallerClass, Facts, Feature, Rule};
 
-/// Who wants to know what a join finds.
+/// A receiver of a join's findings.
 pub(crate) trait Visit {
-    /// A binding was found; false if no more are wanted.
+    /// Receives a binding; returns false to stop the join.
     fn found(&mut self, binding: &[ActorIndex]) -> bool;
 
-    /// An atom does not hold. `passed` atoms held before it; the variables that the atom speaks of are bound.
+    /// Receives an atom that does not hold, after `passed` atoms that did. The atom's variables are bound.
     fn failed(&mut self, _atom: usize, _passed: usize, _server: Option<NodeId>, _binding: &[ActorIndex]) {}
 
-    /// Nothing leads to a variable. `passed` atoms held before; the atom that could have led there is given.
+    /// Receives an atom that leads to no candidate for a variable, after `passed` atoms that held.
     fn dead_end(&mut self, _atom: usize, _passed: usize, _server: Option<NodeId>, _binding: &[ActorIndex]) {}
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct Join<'a, F> {
     rule: &'a Rule,
     facts: &'a F,
     measures: &'a Measures<'a, F>,
-    /// Atoms that can be tested before anything else is bound.
+    /// Atoms that can be tested before the first step.
     first: Vec<usize>,
     steps: Vec<Step>,
 }
@@ -40,19 +41,19 @@ struct Step {
     /// The atom that leads to it.
     by: usize,
     tests: Vec<usize>,
-    /// How many atoms have held when this step is reached.
+    /// Number of atoms that held before this step.
     passed: usize,
 }
 
-/// A binding in the making.
+/// A partial binding.
 struct Partial {
     server: Option<NodeId>,
     binding: Vec<ActorIndex>,
-    /// The actors that are bound: different variables bind different actors.
+    /// The bound actors. Different variables bind different actors.
     taken: Vec<ActorIndex>,
 }
 
-/// Where the candidates for a variable come from: a variable that is bound already, and what is followed from it.
+/// The source of candidates for a variable: a bound variable, and the edges to follow from it.
 #[derive(Clone, Copy)]
 enum Source {
     References(usize, Property),
@@ -62,8 +63,8 @@ enum Source {
 }
 
 impl<'a, F: Facts> Join<'a, F> {
-    /// Plans an alternative for bindings in which these variables are bound from the start. Variables that it does not
-    /// lead to from there stay unbound: such an alternative has no bindings.
+    /// Plans an alternative for bindings in which these variables are bound from the start. If some variable cannot be
+    /// reached from there, the alternative has no bindings.
     pub(crate) fn new(
         rule: &'a Rule,
         alternative: &[usize],
@@ -73,7 +74,7 @@ impl<'a, F: Facts> Join<'a, F> {
     ) -> Self {
         let mut known: Vec<bool> = bound.iter().map(Option::is_some).collect();
         let mut open = alternative.to_vec();
-        // What is only about the server is the same for all bindings and cheap: it comes first.
+        // Atoms about the server come first: they are cheap and the same for all bindings.
         let mut first = testable(rule, &mut open, &known);
         first.sort_by_key(|atom| !rule.atoms[*atom].mentions_server());
         let mut steps = Vec::new();
@@ -100,11 +101,11 @@ impl<'a, F: Facts> Join<'a, F> {
         }
     }
 
-    /// Finds all bindings that agree with the given one, until no more are wanted.
+    /// Finds the bindings that extend the given one, until the receiver stops.
     pub(crate) fn run(&self, server: Option<NodeId>, bound: &[Option<ActorIndex>], visit: &mut impl Visit) {
         let mut partial = Partial {
             server,
-            // Variables that are not bound yet have a number that is never looked at.
+            // The index of an unbound variable is never read.
             binding: bound.iter().map(|actor| actor.unwrap_or(ActorIndex(0))).collect(),
             taken: bound.iter().flatten().copied().collect(),
         };
@@ -123,13 +124,13 @@ impl<'a, F: Facts> Join<'a, F> {
         false
     }
 
-    /// Recursion is as deep as the rule has variables. False if no more bindings are wanted.
+    /// Runs the steps from this depth on; false if the receiver stopped. The rule's variables bound the recursion.
     fn step(&self, depth: usize, partial: &mut Partial, visit: &mut impl Visit) -> bool {
         let Some(step) = self.steps.get(depth) else {
             return visit.found(&partial.binding);
         };
         let from = |variable: usize| partial.binding[variable];
-        // The candidates are slices of the facts, which do not change while the binding does.
+        // The candidates borrow from the facts, not from the binding, which changes meanwhile.
         match step.source {
             Source::References(holder, property) => {
                 let candidates = self.facts.references(from(holder), property).iter().copied();
@@ -186,13 +187,13 @@ impl<'a, F: Facts> Join<'a, F> {
     }
 }
 
-/// Takes out the atoms whose variables are all known.
+/// Removes and returns the atoms whose variables are all known.
 fn testable(rule: &Rule, open: &mut Vec<usize>, known: &[bool]) -> Vec<usize> {
     let ready = |atom: &mut usize| rule.atoms[*atom].variables().all(|variable| known[variable]);
     open.extract_if(.., ready).collect()
 }
 
-/// A variable that can be reached from the known ones in one step. References are preferred: they are fewer than calls.
+/// A variable reachable from the known ones in one step. References are preferred, because they are fewer than calls.
 fn next_source(rule: &Rule, alternative: &[usize], known: &[bool]) -> Option<(usize, Source, usize)> {
     let sources = alternative.iter().filter_map(|by| {
         let atom = &rule.atoms[*by];

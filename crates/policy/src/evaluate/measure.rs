@@ -12,13 +12,13 @@ use crate::{ActorIndex, Atom, CallerClass, Calls, Comparison, CountUnit, Facts, 
 pub(crate) struct Measures<'a, F> {
     rule: &'a Rule,
     facts: &'a F,
-    /// What a number of calls in the period is multiplied by to be calls per unit; unknown for an empty period.
+    /// Factor from calls in the period to calls per unit; unknown for an empty period.
     per_unit: Option<f64>,
-    /// For each atom that asks for a share of calls, their sums, worked out when first needed.
+    /// For each atom about a share of calls, the totals, computed when first needed.
     totals: Vec<OnceCell<Totals>>,
 }
 
-/// How many calls from a class of callers the actors of each type got on each server.
+/// Number of calls from a class of callers to the actors of each type on each server.
 type Totals = BTreeMap<(NodeId, ActorType), u64>;
 
 impl<'a, F: Facts> Measures<'a, F> {
@@ -32,7 +32,7 @@ impl<'a, F: Facts> Measures<'a, F> {
         }
     }
 
-    /// Whether an atom holds; all its variables are bound. A comparison with something unknown does not hold.
+    /// Whether an atom with bound variables holds. A comparison of an unknown value does not hold.
     pub(crate) fn holds(&self, atom: usize, server: Option<NodeId>, binding: &[ActorIndex]) -> bool {
         match &self.rule.atoms[atom] {
             Atom::Refers {
@@ -50,7 +50,7 @@ impl<'a, F: Facts> Measures<'a, F> {
         }
     }
 
-    /// What an atom's comparison measures; unknown also for an atom that is none.
+    /// The measured value of an atom's comparison; `None` if it is unknown, or the atom is not a comparison.
     pub(crate) fn value(&self, atom: usize, server: Option<NodeId>, binding: &[ActorIndex]) -> Option<f64> {
         let Atom::Compare(comparison) = &self.rule.atoms[atom] else {
             return None;
@@ -79,7 +79,7 @@ impl<'a, F: Facts> Measures<'a, F> {
         }
     }
 
-    /// The calls that a callee got; unknown if nobody who could know is listed.
+    /// The calls to a callee; unknown if neither side that records them is listed.
     fn calls(&self, caller: CallerClass, callee: ActorIndex, method: Method, binding: &[ActorIndex]) -> Option<Calls> {
         let listed = self.facts.node(callee).is_some();
         match caller {
@@ -103,7 +103,7 @@ impl<'a, F: Facts> Measures<'a, F> {
         sum
     }
 
-    /// Calls in percent of those that all actors of the callee's type on its server got from the same class of callers.
+    /// Calls in percent of all calls from the same class of callers to actors of the callee's type on its server.
     fn share(&self, atom: usize, caller: CallerClass, callee: ActorIndex, method: Method, calls: Calls) -> Option<f64> {
         let node = self.facts.node(callee)?;
         if calls.count == 0 {

@@ -1,10 +1,10 @@
-//! Rules against facts: which bindings make a rule's condition true, and what it then proposes.
+//! Evaluation: the bindings that make a rule's condition true, and the actions that it then proposes.
 //!
 //! ```text
-//! subjects of a server ──► for each alternative: follow references and calls ──► filters as soon as bound ──► Fired
+//! subjects of a server ──► for each alternative: follow references and calls ──► filter as soon as bound ──► Fired
 //! ```
-//! A join starts from the rule's subject and only ever follows recorded references and calls, so its cost grows with the
-//! facts it meets and never with the product of all actors.
+//! A join starts from the rule's subject and follows recorded references and calls. Its cost therefore grows with the
+//! facts it meets, never with the product of all actors.
 
 mod join;
 mod measure;
@@ -22,30 +22,29 @@ use rule::Evaluation;
 use crate::disjunct::Disjunct;
 use crate::{ActorIndex, Bound, Facts, Fired, Policy, Rule};
 
-/// Whose part of the work is done.
+/// The rules and servers that one manager evaluates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// That of a server's local manager: the rules that bind actors, where the subject is on this server.
+    /// For the server's local manager: the rules that bind actors, with subjects on this server.
     Local(NodeId),
-    /// That of a global manager: the rules whose only behaviour is `balance`, for each server in turn.
+    /// For a global manager: the rules whose only behaviour is `balance`, for each server.
     Global,
-    /// All of it, for all servers that the facts have.
+    /// All rules, for all servers in the facts.
     Whole,
 }
 
-/// Which part of a condition is asked for.
+/// The part of a condition to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole condition.
     Whole,
-    /// What does not mention `server`: a reservation lasts while this holds. A condition of which nothing else is left
-    /// holds.
+    /// The part that does not mention `server`; an empty part holds. A reservation lasts while this part holds.
     WithoutServer,
 }
 
 impl Policy {
-    /// Evaluates the rules. The result is ordered by rule, then as the facts are; a binding and its mirror image count
-    /// once, the same action of several bindings is in each of them. Rules between types are not expanded: ask
+    /// Evaluates the rules. Firings are ordered by rule, then by the order of the facts. A binding and its mirror image
+    /// fire once; several firings may propose the same action. Rules between types are not expanded: see
     /// [`Policy::separates`].
     pub fn evaluate<F: Facts>(&self, facts: &F, scope: Scope) -> Vec<Fired> {
         let mut fired = Vec::new();
@@ -65,27 +64,24 @@ impl Policy {
         if !in_scope || rule.between_types {
             return;
         }
-        let evaluation = Evaluation {
-            index,
-            rule,
-            alternatives: &self.alternatives[index],
-            facts,
-            measures: Measures::new(rule, self.count_unit(), facts),
-        };
-        evaluation.run(scope, fired);
+        self.evaluation(index, facts).run(scope, fired);
     }
 
-    /// Calls back with what a rule's alternatives find and miss, for every actor or server that it could start from.
-    /// The number of those is returned.
-    pub(crate) fn visit_rule<F: Facts>(&self, index: usize, facts: &F, scope: Scope, visit: &mut impl Visit) -> usize {
+    fn evaluation<'a, F: Facts>(&'a self, index: usize, facts: &'a F) -> Evaluation<'a, F> {
         let rule = &self.rules[index];
-        let evaluation = Evaluation {
+        Evaluation {
             index,
             rule,
             alternatives: &self.alternatives[index],
             facts,
             measures: Measures::new(rule, self.count_unit(), facts),
-        };
+        }
+    }
+
+    /// Reports the bindings that a rule's alternatives find and miss, for every actor or server that it can start from.
+    /// Returns the number of these starts.
+    pub(crate) fn visit_rule<F: Facts>(&self, index: usize, facts: &F, scope: Scope, visit: &mut impl Visit) -> usize {
+        let evaluation = self.evaluation(index, facts);
         let starts = evaluation.starts(scope);
         for join in evaluation.joins() {
             for (server, actor) in &starts {
@@ -95,9 +91,8 @@ impl Policy {
         starts.len()
     }
 
-    /// Whether a rule's condition, or a part of it, holds for some binding that agrees with this one. The binding may
-    /// name all of the rule's variables or just one; `server` is the subject's server, or that of the first actor
-    /// named here if the subject is not among them.
+    /// Whether a rule's condition, or a part of it, holds for some binding that extends this one. `server` is the
+    /// subject's server, or that of the first bound actor if the subject is not bound.
     ///
     /// # Panics
     /// If there is no such rule.
@@ -174,8 +169,8 @@ impl Policy {
     }
 }
 
-/// What is left of the alternatives of a condition without the atoms that mention `server`. An alternative that is only
-/// about the server says nothing about the actors, so it does not count unless all are.
+/// The alternatives of a condition without the atoms that mention `server`. An alternative that is only about the
+/// server does not restrict the actors, so it is dropped unless all are.
 fn without_server(rule: &Rule, alternatives: &[Disjunct]) -> Vec<Disjunct> {
     let rest: Vec<Disjunct> = alternatives
         .iter()

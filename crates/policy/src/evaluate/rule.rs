@@ -1,4 +1,4 @@
-//! One rule over some facts: where it starts from, what it finds, and what it then proposes.
+//! Evaluation of one rule: its starting points, its bindings, and its firings.
 
 use elastin_types::{ActorId, NodeId, Resource};
 
@@ -18,8 +18,8 @@ pub(super) struct Evaluation<'a, F> {
 }
 
 impl<F: Facts> Evaluation<'_, F> {
-    /// The variable that is bound first: the subject. Of a `balance` rule whose condition names actors, the first one: it
-    /// is on the server in turn.
+    /// The variable that is bound first: the subject, or the first variable of a `balance` rule whose condition names
+    /// actors.
     fn start(&self) -> Option<usize> {
         self.rule.subject.or((!self.rule.variables.is_empty()).then_some(0))
     }
@@ -34,7 +34,7 @@ impl<F: Facts> Evaluation<'_, F> {
             .filter_map(|actor| {
                 let node = self.facts.node(*actor)?;
                 let elsewhere = matches!(scope, Scope::Local(own) if own != node);
-                // `server` is each server in turn, so it is one that was measured.
+                // A global rule is evaluated for each measured server.
                 let unknown = self.rule.is_global() && self.facts.usage(node, Resource::Cpu).is_none();
                 (!elsewhere && !unknown).then_some((node, Some(*actor)))
             })
@@ -50,7 +50,7 @@ impl<F: Facts> Evaluation<'_, F> {
     }
 
     pub(super) fn joins(&self) -> Vec<Join<'_, F>> {
-        // Which variable is bound first decides the plan; which actor it is bound to does not.
+        // The plan depends on the variable that is bound first, not on its actor.
         let bound = self.start_binding(Some(ActorIndex(0)));
         let alternatives = self.alternatives.iter();
         alternatives
@@ -84,7 +84,7 @@ impl<F: Facts> Evaluation<'_, F> {
             Mirror::Replace(place) => place,
         };
         debug_assert!(place >= start, "mirror images belong to the same rule");
-        // A balance rule is always about a server, also where its condition is `true`.
+        // A balance rule is always about a server, even if its condition is `true`.
         let about_server = self.rule.is_global() || self.rule.atoms.iter().any(Atom::mentions_server);
         let mut values = Vec::new();
         self.observe(&self.rule.condition, Some(server), binding, &mut values);
@@ -133,7 +133,7 @@ impl<F: Facts> Evaluation<'_, F> {
             .collect()
     }
 
-    /// Gathers the comparisons that make the condition true: of alternatives, those that hold.
+    /// Collects the comparisons that make the condition true, from all alternatives that hold.
     fn observe(
         &self,
         condition: &Condition,
@@ -162,7 +162,7 @@ impl<F: Facts> Evaluation<'_, F> {
                 }
                 held
             }
-            // Not `any`: every alternative that holds is worth recording.
+            // Not `any`, which would stop at the first alternative that holds.
             Condition::Any(parts) => {
                 let holding = parts.iter().filter(|part| self.observe(part, server, binding, values));
                 holding.count() > 0
@@ -171,7 +171,7 @@ impl<F: Facts> Evaluation<'_, F> {
     }
 }
 
-/// Actions with the two ends of `colocate` and `separate` in the order of their ids, which means the same.
+/// The same actions, with the two actors of `colocate` and `separate` in the order of their ids.
 fn normalised(actions: &[Action]) -> Vec<Action> {
     let in_order = |one: &ActorId, other: &ActorId| (one.min(other).clone(), one.max(other).clone());
     actions

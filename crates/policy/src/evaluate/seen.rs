@@ -1,4 +1,4 @@
-//! Which bindings of a rule fired already: the same one found again, or its mirror image.
+//! The bindings of a rule that have fired, to drop repeated bindings and mirror images.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use elastin_types::{ActorId, NodeId};
 
 use crate::{Action, ActorIndex, Rule};
 
-/// The bindings of one rule that fired already.
+/// The bindings of one rule that have fired.
 pub(super) struct Seen {
-    /// Kept only where several alternatives may find the same binding.
+    /// Kept only if several alternatives may find the same binding.
     bindings: Option<BTreeSet<(NodeId, Vec<ActorIndex>)>>,
-    /// Kept only where two variables can be exchanged: what fired, by its actors in ascending order.
+    /// Firings by their actors in ascending order. Kept only if two variables can be exchanged.
     images: Option<BTreeMap<Vec<ActorIndex>, Vec<Image>>>,
 }
 
@@ -20,13 +20,13 @@ struct Image {
     place: usize,
 }
 
-/// What to do with a binding that fires.
+/// The relation of a new binding to the fired ones.
 pub(super) enum Mirror {
     /// Its mirror image has not fired.
     None,
-    /// The one that fired before stays.
+    /// Its mirror image has fired and stays.
     Keep,
-    /// It takes the place of the one that fired before.
+    /// It replaces its mirror image, which is the firing at this index.
     Replace(usize),
 }
 
@@ -50,8 +50,8 @@ impl Seen {
         }
     }
 
-    /// Whether the same actors, exchanged, have fired with the same (normalised) actions. Of the two, the binding that
-    /// comes first in the order of ids is kept.
+    /// Whether a permutation of the actors has fired with the same (normalised) actions. Of the two bindings, the one
+    /// first in the order of ids is kept.
     pub(super) fn mirror(
         &mut self,
         binding: &[ActorIndex],
