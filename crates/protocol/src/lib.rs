@@ -74,7 +74,7 @@ pub use event::{Event, MoveId, PlannedMove};
 pub use frame::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep};
 pub use lease::{KeepAliveId, Lease, LeaseCommand};
 pub use limits::{Limits, NodeConfig};
-pub use node::{Node, NodeMeasures, TableSizes, TurnedAway};
+pub use node::{Node, NodeMeasures, Rejections, TableSizes};
 pub use view::{Member, SLOT_COUNT, Slot, SlotOwner, SlotTable, View};
 
 /// A hash map with a fixed seed: equal inputs iterate in the same order on every run.

@@ -107,7 +107,7 @@ fn server_only_frames() -> Vec<Body> {
             epoch,
         },
         Body::Returned { message, place: None },
-        Body::TurnedAway {
+        Body::Rejected {
             actor,
             call: theirs,
             error: Box::new(CallError::NotDelivered(NotDelivered::NoPlace)),

@@ -177,7 +177,7 @@ fn the_queue_is_not_sent_to_a_failed_migration_target() {
         queue: vec![message(OWNER, false)],
     });
     assert!(
-        transmits(&after, |body| matches!(body, Body::TurnedAway { .. })),
+        transmits(&after, |body| matches!(body, Body::Rejected { .. })),
         "{after:?}"
     );
     assert!(!transmits(&after, |body| matches!(body, Body::Move(_))), "{after:?}");

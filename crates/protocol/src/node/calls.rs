@@ -157,7 +157,7 @@ impl Node {
         let call = message.header.call;
         if call.origin != self.sessions.me {
             let (actor, error) = (message.target.clone(), Box::new(error));
-            self.sessions.send(call.origin, Body::TurnedAway { actor, call, error });
+            self.sessions.send(call.origin, Body::Rejected { actor, call, error });
             return;
         }
         if message.header.one_way {

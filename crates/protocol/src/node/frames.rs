@@ -20,7 +20,7 @@ impl Node {
             Body::Landed { actor, call, epoch } => self.on_landed(from, actor, call, epoch),
             Body::Kept { actor, call, caller } => self.on_kept(&actor, call, caller),
             Body::Returned { message, place } => self.on_returned(from, message, place),
-            Body::TurnedAway { actor, call, error } => self.on_turned_away(&actor, call, *error),
+            Body::Rejected { actor, call, error } => self.on_rejected(&actor, call, *error),
             Body::Reply { call, outcome } => self.complete(call, outcome),
             Body::Ping => self.sessions.acknowledge_promptly(from),
             Body::ViewIs { .. } => {}

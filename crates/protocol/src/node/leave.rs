@@ -35,7 +35,7 @@ pub(super) enum LeavePhase {
 impl Node {
     /// Starts or continues the departure of this node, which hosts no actors any more. The view must already mark it as
     /// accepting none.
-    pub(super) fn on_part(&mut self) {
+    pub(super) fn on_leave(&mut self) {
         match self.leave_phase {
             LeavePhase::No => {
                 self.leave_phase = LeavePhase::Begun;
@@ -51,7 +51,7 @@ impl Node {
         }
     }
 
-    /// Whether a departure requested by [`Event::Part`](crate::Event::Part) is complete: no peer sends to this node any
+    /// Whether a departure requested by [`Event::Leave`](crate::Event::Leave) is complete: no peer sends to this node any
     /// more, so the process may stop.
     pub fn may_go(&self) -> bool {
         self.leave_phase == LeavePhase::Ended && self.is_clear()

@@ -43,7 +43,7 @@ use crate::slots::OwnedSlot;
 use crate::timers::Due;
 use crate::{Command, Event, Map, MoveId, NodeConfig, Slot, View};
 
-pub use measures::{NodeMeasures, TurnedAway};
+pub use measures::{NodeMeasures, Rejections};
 pub use sizes::TableSizes;
 
 use calls::PendingCall;
@@ -104,7 +104,7 @@ pub struct Node {
     handed_over: BTreeMap<Slot, SlotEpoch>,
     /// Slots whose recovery requests to all hosts are still to be sent.
     recovery_wanted: BTreeSet<Slot>,
-    turned_away: TurnedAway,
+    rejections: Rejections,
     /// Number of bodies rejected because their sender was not authorized to send them.
     refused: u64,
     /// Progress of this node's departure.
@@ -144,7 +144,7 @@ impl Node {
             closed_slots: BTreeSet::new(),
             handed_over: BTreeMap::new(),
             recovery_wanted: BTreeSet::new(),
-            turned_away: TurnedAway::default(),
+            rejections: Rejections::default(),
             refused: 0,
             leave_phase: LeavePhase::No,
             leaving_peers: BTreeSet::new(),
@@ -223,7 +223,7 @@ impl Node {
             Event::Moves(moves) => self.on_moves(moves),
             Event::MoveTogether(moves) => self.on_move_together(moves),
             Event::Placed { actor, node } => self.on_placed(actor, node),
-            Event::Part => self.on_part(),
+            Event::Leave => self.on_leave(),
             Event::Evicted => self.on_evicted(),
             Event::Timer => self.on_timer(),
         }

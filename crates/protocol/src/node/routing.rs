@@ -272,7 +272,7 @@ impl Node {
     }
 
     /// Handles the rejection of a message.
-    pub(super) fn on_turned_away(&mut self, actor: &ActorId, call: CallId, error: CallError) {
+    pub(super) fn on_rejected(&mut self, actor: &ActorId, call: CallId, error: CallError) {
         self.complete(call, Err(error));
         self.on_message_gone(actor, call);
     }
