@@ -1,13 +1,12 @@
 //! Back-pressure on a peer that calls without reading replies: pending replies are bounded, refused calls have not run.
 
-mod common;
-
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Driven, servers};
 use elastin_protocol::{Body, Command, DirectoryBody, Event, Frame, Limits, Member};
 use elastin_types::{ActivationEpoch, ActorId, ActorType, CallError, CallId, NodeId, Overloaded, SlotEpoch, Time};
+
+use crate::common::{self, Driven, servers};
 
 const OWNER: NodeId = NodeId(1);
 const HOST: NodeId = NodeId(2);

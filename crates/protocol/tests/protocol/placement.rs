@@ -1,12 +1,11 @@
 //! Placement decisions based on a stale view.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Driven, call, view};
 use elastin_protocol::{Body, Command, DirectoryBody, Event, Limits, Member};
 use elastin_types::{ActorId, ActorType, CallError, CallId, NodeId, NotDelivered, SlotEpoch};
+
+use crate::common::{Driven, call, view};
 
 const OWNER: NodeId = NodeId(1);
 const LEAVING: NodeId = NodeId(2);
