@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elastin_types::{CallError, Message, Overloaded};
+use elastin_types::Message;
 
 use super::Node;
 
@@ -16,6 +16,10 @@ pub(super) enum Full {
     /// The limit of messages queued for a slot that is not open.
     Directory,
 }
+
+/// A message that is to be rejected because a bound is reached.
+#[derive(Debug)]
+pub(super) struct NoRoom(pub(super) Full, pub(super) Arc<Message>);
 
 /// Number of messages a node has rejected because a bound was reached. Rejections by mailboxes are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,24 +48,12 @@ pub struct NodeMeasures {
 impl Node {
     /// Current counters of this node.
     pub fn measures(&self) -> NodeMeasures {
-        let (unacknowledged, unacknowledged_bytes) = self.sessions.credit_in_use();
+        let (unacknowledged, unacknowledged_bytes) = self.env.credit_in_use();
         NodeMeasures {
             rejections: self.rejections,
             refused: self.refused,
             unacknowledged,
             unacknowledged_bytes,
         }
-    }
-
-    /// Rejects a message because a bound is reached.
-    pub(super) fn reject_full(&mut self, full: Full, message: Arc<Message>) {
-        let rejections = &mut self.rejections;
-        let (count, overloaded) = match full {
-            Full::Actor => (&mut rejections.by_actor, Overloaded::Actor),
-            Full::Link => (&mut rejections.by_link, Overloaded::Node),
-            Full::Directory => (&mut rejections.by_directory, Overloaded::Node),
-        };
-        *count += 1;
-        self.reject(message, CallError::Overloaded(overloaded));
     }
 }
