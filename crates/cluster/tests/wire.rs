@@ -103,8 +103,8 @@ fn to_directory(message: Message) -> Body {
     }
 }
 
-fn turned_away(error: CallError) -> Body {
-    Body::TurnedAway {
+fn rejected_body(error: CallError) -> Body {
+    Body::Rejected {
         actor: actor(),
         call: call(),
         error: Box::new(error),
@@ -120,7 +120,7 @@ samples! {
         "landed": Body::Landed { .. } => Body::Landed { actor: actor(), call: call(), epoch: epoch(1) },
         "kept": Body::Kept { .. } => Body::Kept { actor: actor(), call: call(), caller: Caller::Client(NodeId(5)) },
         "returned": Body::Returned { .. } => Body::Returned { message: Arc::new(message()), place: Some((NodeId(9), epoch(2))) },
-        "turned away": Body::TurnedAway { .. } => turned_away(CallError::NotDelivered(NotDelivered::NoPlace)),
+        "turned away": Body::Rejected { .. } => rejected_body(CallError::NotDelivered(NotDelivered::NoPlace)),
         "reply": Body::Reply { outcome: Ok(_), .. } => Body::Reply { call: call(), outcome: Ok(Bytes::from_static(b"reply")) },
         "no reply": Body::Reply { outcome: Err(_), .. } => Body::Reply { call: call(), outcome: Err(CallError::Panicked) },
         "ping": Body::Ping => Body::Ping,
@@ -274,19 +274,19 @@ fn parts() -> Vec<(String, Body)> {
     let mut parts: Vec<(String, Body)> = Vec::new();
     let mut add = |kind: &str, name: &str, body: Body| parts.push((format!("{kind} {name}"), body));
     for (name, error) in call_errors() {
-        add("error", name, turned_away(error));
+        add("error", name, rejected_body(error));
     }
     for (name, why) in not_delivered() {
-        add("not delivered", name, turned_away(CallError::NotDelivered(why)));
+        add("not delivered", name, rejected_body(CallError::NotDelivered(why)));
     }
     for (name, why) in unknown() {
-        add("unknown", name, turned_away(CallError::Unknown(why)));
+        add("unknown", name, rejected_body(CallError::Unknown(why)));
     }
     for (name, party) in overloaded() {
-        add("overloaded", name, turned_away(CallError::Overloaded(party)));
+        add("overloaded", name, rejected_body(CallError::Overloaded(party)));
     }
     for (name, why) in rejected() {
-        add("rejected", name, turned_away(CallError::Rejected(why)));
+        add("rejected", name, rejected_body(CallError::Rejected(why)));
     }
     for (name, why) in move_errors() {
         add("refused", name, moving(MoveStep::Refuse(why)));

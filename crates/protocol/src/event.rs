@@ -149,7 +149,7 @@ pub enum Event {
     },
     /// This node is to leave. It hosts no actors any more, and the view marks it as accepting none. The driver repeats
     /// this event until [`may_go`](crate::Node::may_go) returns true.
-    Part,
+    Leave,
     /// This node, a client, has lost its membership for good. Each call of a local caller ends: with `NotDelivered` if
     /// it certainly never left or was returned, otherwise with `Unknown`. Later sends are rejected, and other events
     /// are ignored.

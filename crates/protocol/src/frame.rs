@@ -83,7 +83,7 @@ pub enum Body {
         place: Option<(NodeId, ActivationEpoch)>,
     },
     /// To the origin of a message: it will not run, for this reason.
-    TurnedAway {
+    Rejected {
         /// Its receiver.
         actor: ActorId,
         /// The message.

@@ -42,39 +42,27 @@
 //! receiver arrive in order, even while either is being moved. A planned move loses no message and runs none twice. Every
 //! call has exactly one outcome, and that outcome is true.
 
-mod authorization;
 mod bug;
-mod chunking;
 mod collections;
 mod command;
-mod deadlines;
-mod dedup_table;
-mod directory_entry;
 mod event;
 mod frame;
-mod hosted;
 mod lease;
 mod limits;
 pub mod membership;
 mod node;
 pub mod reminders;
-mod route;
-mod session;
-mod sessions;
-mod slots;
 pub mod store;
-mod timers;
 mod view;
 
 #[cfg(feature = "planted-bugs")]
 pub use bug::Bug;
 pub use command::{Command, MoveError, StateSource};
-pub use dedup_table::{MovedRequest, RequestId};
 pub use event::{Event, MoveId, PlannedMove};
 pub use frame::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep};
 pub use lease::{KeepAliveId, Lease, LeaseCommand};
 pub use limits::{Limits, NodeConfig};
-pub use node::{Node, NodeMeasures, TableSizes, TurnedAway};
+pub use node::{MovedRequest, Node, NodeMeasures, Rejections, RequestId, TableSizes};
 pub use view::{Member, SLOT_COUNT, Slot, SlotOwner, SlotTable, View};
 
 /// A hash map with a fixed seed: equal inputs iterate in the same order on every run.

@@ -236,7 +236,7 @@ impl SlotTable {
         let most = SLOT_COUNT.div_ceil(share.len());
         let full_shares = SLOT_COUNT - (most - 1) * share.len();
         let mut at_most = 0;
-        let mut homeless = Vec::new();
+        let mut unassigned = Vec::new();
         for (index, owner) in self.owners.iter().enumerate() {
             match share.get_mut(&owner.node) {
                 // A node keeps its slots up to its even share; only some nodes may have the rounded-up share.
@@ -245,14 +245,14 @@ impl SlotTable {
                     *count += 1;
                     at_most += 1;
                 }
-                _ => homeless.push(index),
+                _ => unassigned.push(index),
             }
         }
-        if homeless.is_empty() {
+        if unassigned.is_empty() {
             return None;
         }
         let mut owners = self.owners.to_vec();
-        for index in homeless {
+        for index in unassigned {
             let (node, count) = share
                 .iter_mut()
                 .min_by_key(|(_, count)| **count)

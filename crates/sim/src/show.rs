@@ -122,7 +122,7 @@ fn actor_of_body(body: &Body) -> Option<&ActorId> {
         Body::PassedOn { actor, .. }
         | Body::Landed { actor, .. }
         | Body::Kept { actor, .. }
-        | Body::TurnedAway { actor, .. } => Some(actor),
+        | Body::Rejected { actor, .. } => Some(actor),
         Body::Move(body) => Some(&body.actor),
         Body::Directory(
             DirectoryBody::Grant { actor, .. }

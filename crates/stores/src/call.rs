@@ -71,7 +71,7 @@ fn is_idempotent(request: &CoordinationRequest) -> bool {
         CoordinationRequest::Get { .. } | CoordinationRequest::Range { .. } => true,
         // A lease that no client knows expires by itself.
         CoordinationRequest::Grant { .. } | CoordinationRequest::KeepAlive { .. } => true,
-        CoordinationRequest::Commit(commit) => commit.is_harmless_twice(),
+        CoordinationRequest::Commit(commit) => commit.is_idempotent(),
         CoordinationRequest::Revoke { .. } => false,
     }
 }

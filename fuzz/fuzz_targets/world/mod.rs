@@ -284,6 +284,6 @@ impl World {
     }
 
     pub(crate) fn parts(&mut self) {
-        self.handle(Event::Part);
+        self.handle(Event::Leave);
     }
 }

@@ -8,7 +8,7 @@ use elastin_types::{ActorId, Caller, Key, Message};
 pub(super) fn body(body: &mut Body) {
     match body {
         Body::Message { message, .. } | Body::Passed { message, .. } | Body::Returned { message, .. } => tame(message),
-        Body::PassedOn { actor: id, .. } | Body::Landed { actor: id, .. } | Body::TurnedAway { actor: id, .. } => {
+        Body::PassedOn { actor: id, .. } | Body::Landed { actor: id, .. } | Body::Rejected { actor: id, .. } => {
             actor(id)
         }
         Body::Kept {

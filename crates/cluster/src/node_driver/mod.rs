@@ -256,7 +256,7 @@ impl NodeDriver {
 
     /// Announces to all members that this drained node is about to leave. Call it until [`NodeDriver::may_go`] returns true.
     pub fn part(&self) {
-        self.inner.handle(Event::Part);
+        self.inner.handle(Event::Leave);
     }
 
     /// Whether all members have acknowledged the announced leave and send no more frames to this node.

@@ -78,7 +78,7 @@ pub(super) async fn run<H: ReminderHost>(store: Arc<dyn StateStore>, host: Weak<
                     let event = scan(&*store, names.start, names.end, limit).await;
                     Finished { event, note: None }
                 })),
-                ReminderCommand::Tell(row) => drop(in_flight.spawn(deliver(store, host.clone(), row))),
+                ReminderCommand::Deliver(row) => drop(in_flight.spawn(deliver(store, host.clone(), row))),
             }
         }
     }

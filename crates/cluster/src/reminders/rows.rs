@@ -60,8 +60,8 @@ pub(super) async fn entry(
     match ReminderEntry::from_bytes(&row.value) {
         Some(entry) => Ok(Some((entry, row.version))),
         None => {
-            let what = format!("the reminder \"{name}\" can't be decoded");
-            Err(StoreFailure::Corrupt { what }.into())
+            let reason = format!("the reminder \"{name}\" can't be decoded");
+            Err(StoreFailure::Corrupt { reason }.into())
         }
     }
 }

@@ -90,8 +90,8 @@ fn measures() -> Measures {
         busy: Duration::from_millis(1500),
     };
     let mut driver = NodeDriverMeasures::default();
-    driver.node.turned_away.by_actor = 2;
-    driver.node.turned_away.by_link = 5;
+    driver.node.rejections.by_actor = 2;
+    driver.node.rejections.by_link = 5;
     driver.transport.sent = StageMeasures {
         frames: 40,
         bytes: 4000,

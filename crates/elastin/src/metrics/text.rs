@@ -32,11 +32,11 @@ pub(crate) fn render(measures: &Measures) -> String {
 
 fn overload_family(text: &mut Text, full_mailboxes: u64, driver: &NodeDriverMeasures) {
     let name = "elastin_overloads_total";
-    let turned_away = &driver.node.turned_away;
+    let rejections = &driver.node.rejections;
     text.family(name, "counter", "Messages rejected, by the queue that was full.");
-    text.value(name, &[("by", "actor")], full_mailboxes + turned_away.by_actor);
-    text.value(name, &[("by", "link")], turned_away.by_link);
-    text.value(name, &[("by", "directory")], turned_away.by_directory);
+    text.value(name, &[("by", "actor")], full_mailboxes + rejections.by_actor);
+    text.value(name, &[("by", "link")], rejections.by_link);
+    text.value(name, &[("by", "directory")], rejections.by_directory);
 }
 
 fn stage_families(text: &mut Text, driver: &NodeDriverMeasures) {

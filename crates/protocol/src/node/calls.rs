@@ -4,14 +4,22 @@ use std::sync::Arc;
 
 use elastin_types::{CallError, CallId, Message, NodeId, NotDelivered, Outcome, Time, Unknown};
 
-use super::Node;
+use super::env::{Due, Env};
 use crate::bug::Bug;
-use crate::timers::Due;
-use crate::{Body, Command};
+use crate::{Body, Command, Map};
+
+/// The calls of local callers that have no outcome yet.
+// INVARIANT: a call leaves the table in the event that completes it, so no call gets two outcomes.
+#[derive(Debug)]
+pub(super) struct Calls {
+    me: NodeId,
+    /// By sequence number.
+    pending: Map<u64, PendingCall>,
+}
 
 /// A call of a local caller that has no outcome yet.
 #[derive(Debug)]
-pub(super) struct PendingCall {
+struct PendingCall {
     deadline: Option<Time>,
     /// The node that has the call, as far as this node knows.
     at: NodeId,
@@ -19,46 +27,55 @@ pub(super) struct PendingCall {
     or_at: Vec<NodeId>,
 }
 
-impl PendingCall {
-    /// Whether the call is at this node and cannot be anywhere else.
-    pub(super) fn is_only_at(&self, node: NodeId) -> bool {
-        self.at == node && self.or_at.is_empty()
+impl Calls {
+    pub(super) fn new(me: NodeId) -> Self {
+        let pending = Map::default();
+        Self { me, pending }
     }
-}
 
-impl Node {
+    pub(super) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn get_mut(&mut self, call: CallId) -> Option<&mut PendingCall> {
+        let pending = self.pending.get_mut(&call.sequence);
+        pending.filter(|_| call.origin == self.me)
+    }
+
+    /// Whether a local caller waits for this call.
+    pub(super) fn is_pending(&self, call: CallId) -> bool {
+        call.origin == self.me && self.pending.contains_key(&call.sequence)
+    }
+
     /// Registers a call of a local caller, which will get an outcome. A tell gets none.
-    pub(super) fn expect_outcome(&mut self, message: &Message) {
+    pub(super) fn expect(&mut self, env: &mut Env, message: &Message) {
         let CallId { origin, sequence } = message.header.call;
-        if message.header.one_way || origin != self.sessions.me || self.calls.contains_key(&sequence) {
+        if message.header.one_way || origin != self.me || self.pending.contains_key(&sequence) {
             return;
         }
         let deadline = message.header.deadline;
         if let Some(at) = deadline {
-            self.sessions.timers.set(at, Due::Call(sequence));
+            env.timers.set(at, Due::Call(sequence));
         }
         let call = PendingCall {
             deadline,
-            at: self.sessions.me,
+            at: self.me,
             or_at: Vec::new(),
         };
-        self.calls.insert(sequence, call);
+        self.pending.insert(sequence, call);
     }
 
     /// Records that a call is at this node and nowhere else.
-    pub(super) fn call_is_at(&mut self, call: CallId, node: NodeId) {
-        if call.origin == self.sessions.me
-            && let Some(pending) = self.calls.get_mut(&call.sequence)
-        {
+    pub(super) fn record_at(&mut self, call: CallId, node: NodeId) {
+        if let Some(pending) = self.get_mut(call) {
             pending.at = node;
             pending.or_at.clear();
         }
     }
 
     /// Records that a call may have reached this node.
-    pub(super) fn call_may_be_at(&mut self, call: CallId, node: NodeId) {
-        if call.origin == self.sessions.me
-            && let Some(pending) = self.calls.get_mut(&call.sequence)
+    pub(super) fn record_maybe_at(&mut self, call: CallId, node: NodeId) {
+        if let Some(pending) = self.get_mut(call)
             && pending.at != node
             && !pending.or_at.contains(&node)
         {
@@ -66,27 +83,9 @@ impl Node {
         }
     }
 
-    /// Fails every call that may have been at a node that died.
-    pub(super) fn fail_calls_lost_with(&mut self, node: NodeId) {
-        let lost = |call: &PendingCall| call.at == node || call.or_at.contains(&node);
-        let mut sequences: Vec<u64> = self
-            .calls
-            .iter()
-            .filter(|(_, call)| lost(call))
-            .map(|(sequence, _)| *sequence)
-            .collect();
-        sequences.sort_unstable();
-        for sequence in sequences {
-            self.fail_lost_call(CallId {
-                origin: self.sessions.me,
-                sequence,
-            });
-        }
-    }
-
     /// Records that a node has no calls left: a call that may have been there is at the node it was forwarded to.
-    pub(super) fn calls_left(&mut self, node: NodeId) {
-        for call in self.calls.values_mut() {
+    pub(super) fn node_left(&mut self, node: NodeId) {
+        for call in self.pending.values_mut() {
             call.or_at.retain(|other| *other != node);
             if call.at == node
                 && let Some(other) = call.or_at.pop()
@@ -96,76 +95,127 @@ impl Node {
         }
     }
 
+    /// The messages of local callers among bodies that were never transmitted: they are still here.
+    ///
+    /// Forwarded messages of other origins are lost: their origins have learned that they went to the dead node, and
+    /// have completed the calls.
+    pub(super) fn never_sent(&mut self, bodies: Vec<Body>) -> Vec<Arc<Message>> {
+        let mut messages = Vec::new();
+        for body in bodies {
+            if let Body::Message { message, .. } = body
+                && message.header.call.origin == self.me
+            {
+                self.record_at(message.header.call, self.me);
+                messages.push(message);
+            }
+        }
+        messages
+    }
+
+    /// Fails every call that may have been at a node that died.
+    pub(super) fn node_lost(&mut self, env: &mut Env, node: NodeId) {
+        let lost = |call: &PendingCall| call.at == node || call.or_at.contains(&node);
+        for (call, is_lost) in self.sorted(lost) {
+            if is_lost {
+                self.fail_lost(env, call);
+            }
+        }
+    }
+
     /// Fails a call that was lost in transit or with its node.
-    pub(super) fn fail_lost_call(&mut self, call: CallId) {
-        let error = match self.sessions.planted.is(Bug::DenyLost) {
+    pub(super) fn fail_lost(&mut self, env: &mut Env, call: CallId) {
+        let error = match env.planted.is(Bug::DenyLost) {
             true => CallError::NotDelivered(NotDelivered::Unreachable),
             false => CallError::Unknown(Unknown::NodeLost),
         };
-        self.complete(call, Err(error));
+        self.complete(env, call, Err(error));
+    }
+
+    /// Fails all calls at the end of membership. Only calls that certainly never left are reported as not delivered.
+    pub(super) fn fail_all(&mut self, env: &mut Env) {
+        let me = self.me;
+        for (call, is_here) in self.sorted(|call| call.at == me && call.or_at.is_empty()) {
+            let error = match is_here {
+                true => CallError::NotDelivered(NotDelivered::Unreachable),
+                false => CallError::Unknown(Unknown::NodeLost),
+            };
+            self.complete(env, call, Err(error));
+        }
+    }
+
+    /// All pending calls in order, each with a property.
+    fn sorted(&self, property: impl Fn(&PendingCall) -> bool) -> Vec<(CallId, bool)> {
+        let origin = self.me;
+        let calls = self.pending.iter();
+        let mut calls: Vec<(CallId, bool)> = calls
+            .map(|(sequence, call)| {
+                (
+                    CallId {
+                        origin,
+                        sequence: *sequence,
+                    },
+                    property(call),
+                )
+            })
+            .collect();
+        calls.sort_unstable();
+        calls
     }
 
     /// Handles the deadline of a call.
-    pub(super) fn on_call_deadline(&mut self, sequence: u64, at: Time) {
-        if self.calls.get(&sequence).is_some_and(|call| call.deadline == Some(at)) {
-            let call = CallId {
-                origin: self.sessions.me,
-                sequence,
-            };
-            self.complete(call, Err(CallError::DeadlineExceeded));
+    pub(super) fn on_deadline(&mut self, env: &mut Env, sequence: u64, at: Time) {
+        if self
+            .pending
+            .get(&sequence)
+            .is_some_and(|call| call.deadline == Some(at))
+        {
+            let origin = self.me;
+            self.complete(env, CallId { origin, sequence }, Err(CallError::DeadlineExceeded));
         }
     }
 
     /// Completes a call of a local caller. Later outcomes of the same call are ignored.
-    pub(super) fn complete(&mut self, call: CallId, outcome: Outcome) {
-        if self.forget_call(call) {
-            self.sessions.command(Command::Complete { call, outcome });
+    pub(super) fn complete(&mut self, env: &mut Env, call: CallId, outcome: Outcome) {
+        if self.forget(env, call) {
+            env.command(Command::Complete { call, outcome });
         }
     }
 
     /// Drops a pending call; returns whether it was pending.
-    pub(super) fn forget_call(&mut self, call: CallId) -> bool {
-        if call.origin != self.sessions.me {
+    pub(super) fn forget(&mut self, env: &mut Env, call: CallId) -> bool {
+        if call.origin != self.me {
             return false;
         }
-        let Some(pending) = self.calls.remove(&call.sequence) else {
+        let Some(pending) = self.pending.remove(&call.sequence) else {
             return false;
         };
         if let Some(at) = pending.deadline {
-            self.sessions.timers.unset(at, Due::Call(call.sequence));
+            env.timers.unset(at, Due::Call(call.sequence));
         }
         true
     }
 
     /// Sends the outcome of a call that was delivered here to its origin.
-    pub(super) fn reply(&mut self, call: CallId, outcome: Outcome) {
-        if call.origin == self.sessions.me {
-            self.complete(call, outcome);
+    pub(super) fn reply(&mut self, env: &mut Env, call: CallId, outcome: Outcome) {
+        if call.origin == self.me {
+            self.complete(env, call, outcome);
         } else {
-            self.sessions.send(call.origin, Body::Reply { call, outcome });
+            env.send(call.origin, Body::Reply { call, outcome });
         }
     }
 
-    /// Whether a local caller waits for this call.
-    pub(super) fn is_pending(&self, call: CallId) -> bool {
-        call.origin == self.sessions.me && self.calls.contains_key(&call.sequence)
-    }
-
-    /// Rejects a message and notifies its origin. A local tell gets an outcome too: its caller is the only party left
-    /// to notify.
-    pub(super) fn reject(&mut self, message: Arc<Message>, error: CallError) {
+    /// Notifies the origin of a message that it is rejected. A local tell gets an outcome too: its caller is the only
+    /// party left to notify.
+    pub(super) fn reject(&mut self, env: &mut Env, message: &Message, error: CallError) {
         let call = message.header.call;
-        if call.origin != self.sessions.me {
+        if call.origin != self.me {
             let (actor, error) = (message.target.clone(), Box::new(error));
-            self.sessions.send(call.origin, Body::TurnedAway { actor, call, error });
-            return;
-        }
-        if message.header.one_way {
+            env.send(call.origin, Body::Rejected { actor, call, error });
+        } else if message.header.one_way {
             let outcome = Err(error);
-            self.sessions.command(Command::Complete { call, outcome });
+            env.command(Command::Complete { call, outcome });
         } else {
-            self.complete(call, Err(error));
+            self.complete(env, call, Err(error));
         }
-        self.on_message_gone(&message.target, call);
     }
 }

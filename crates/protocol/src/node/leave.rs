@@ -12,13 +12,12 @@
 //! A member that acknowledges `Leaving` has sent its last message here. Once all members have done so, and have
 //! acknowledged the messages forwarded to them, nothing can be lost with this node.
 
-use elastin_types::{ActorId, NodeId};
+use elastin_types::NodeId;
 
 use super::Node;
+use super::routing::Place;
 use crate::Body;
 use crate::bug::Bug;
-use crate::hosted::{Hosted, Phase};
-use crate::route::{Path, Place};
 
 /// Progress of a node's departure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,11 +34,11 @@ pub(super) enum LeavePhase {
 impl Node {
     /// Starts or continues the departure of this node, which hosts no actors any more. The view must already mark it as
     /// accepting none.
-    pub(super) fn on_part(&mut self) {
+    pub(super) fn on_leave(&mut self) {
         match self.leave_phase {
             LeavePhase::No => {
                 self.leave_phase = LeavePhase::Begun;
-                if !self.sessions.planted.is(Bug::GoSilently) {
+                if !self.env.planted.is(Bug::GoSilently) {
                     self.send_to_all(&Body::Leaving);
                 }
             }
@@ -51,7 +50,7 @@ impl Node {
         }
     }
 
-    /// Whether a departure requested by [`Event::Part`](crate::Event::Part) is complete: no peer sends to this node any
+    /// Whether a departure requested by [`Event::Leave`](crate::Event::Leave) is complete: no peer sends to this node any
     /// more, so the process may stop.
     pub fn may_go(&self) -> bool {
         self.leave_phase == LeavePhase::Ended && self.is_clear()
@@ -59,57 +58,25 @@ impl Node {
 
     /// Whether nothing is left here and all frames are acknowledged.
     fn is_clear(&self) -> bool {
-        let is_gone = |hosted: &Hosted| matches!(hosted.phase(), Phase::Departed(departed) if departed.until.is_some());
         let sizes = self.table_sizes();
-        self.hosted.values().all(is_gone)
-            && self.settling.is_empty()
+        self.hosting.is_clear()
+            && self.moves_out.settling.is_empty()
             && sizes.calls + sizes.unsettled + sizes.held + sizes.unacknowledged + sizes.owned_slots == 0
     }
 
     fn send_to_all(&mut self, body: &Body) {
-        let me = self.sessions.me;
-        let others = self.sessions.view.iter().flat_map(|view| view.members.keys().copied());
+        let me = self.env.me;
+        let others = self.env.view.iter().flat_map(|view| view.members.keys().copied());
         let others: Vec<NodeId> = others.filter(|node| *node != me).collect();
         for node in others {
-            self.sessions.send(node, body.clone());
+            self.env.send(node, body.clone());
         }
     }
 
     /// Handles a peer's announcement that it is leaving and hosts no actors.
     pub(super) fn on_leaving(&mut self, peer: NodeId) {
-        self.leaving_peers.insert(peer);
-        let mut concerned: Vec<ActorId> = Vec::new();
-        for (actor, route) in &mut self.routes {
-            let Path::Direct { node, leaving, .. } = &mut route.path else {
-                continue;
-            };
-            if let Some(leaving) = leaving
-                && matches!(leaving.next, Place::Host(next, _) if next == peer)
-            {
-                leaving.next = Place::Directory;
-            }
-            if *node == peer && leaving.is_none() {
-                concerned.push(actor.clone());
-            }
-        }
-        concerned.sort_unstable();
-        for actor in concerned {
+        for actor in self.routing.on_leaving(peer) {
             self.leave_path(&actor, Place::Directory);
         }
-    }
-
-    /// Handles a peer's announcement that all messages it forwarded have arrived: no call is at that peer any more.
-    pub(super) fn on_parted(&mut self, peer: NodeId) {
-        self.calls_left(peer);
-        for route in self.routes.values_mut() {
-            if let Path::Asking(asking) = &mut route.path {
-                asking.at.retain(|node| *node != peer);
-            }
-        }
-    }
-
-    /// Whether a node is leaving, so that no path may lead to it.
-    pub(super) fn is_leaving(&self, node: NodeId) -> bool {
-        self.leaving_peers.contains(&node)
     }
 }

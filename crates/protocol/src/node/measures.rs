@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use elastin_types::{CallError, Message, Overloaded};
+use elastin_types::Message;
 
 use super::Node;
 
@@ -17,9 +17,13 @@ pub(super) enum Full {
     Directory,
 }
 
+/// A message that is to be rejected because a bound is reached.
+#[derive(Debug)]
+pub(super) struct NoRoom(pub(super) Full, pub(super) Arc<Message>);
+
 /// Number of messages a node has rejected because a bound was reached. Rejections by mailboxes are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TurnedAway {
+pub struct Rejections {
     /// Rejected by the limit of messages held for one actor while it is being located, activated or moved.
     pub by_actor: u64,
     /// Rejected because a peer's credit was used up.
@@ -32,7 +36,7 @@ pub struct TurnedAway {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeMeasures {
     /// Messages rejected since the node started.
-    pub turned_away: TurnedAway,
+    pub rejections: Rejections,
     /// Bodies rejected because only servers or slot owners may send them and the sender was neither.
     pub refused: u64,
     /// Frames sent to peers and not acknowledged.
@@ -44,24 +48,12 @@ pub struct NodeMeasures {
 impl Node {
     /// Current counters of this node.
     pub fn measures(&self) -> NodeMeasures {
-        let (unacknowledged, unacknowledged_bytes) = self.sessions.credit_in_use();
+        let (unacknowledged, unacknowledged_bytes) = self.env.credit_in_use();
         NodeMeasures {
-            turned_away: self.turned_away,
+            rejections: self.rejections,
             refused: self.refused,
             unacknowledged,
             unacknowledged_bytes,
         }
-    }
-
-    /// Rejects a message because a bound is reached.
-    pub(super) fn reject_full(&mut self, full: Full, message: Arc<Message>) {
-        let turned_away = &mut self.turned_away;
-        let (count, overloaded) = match full {
-            Full::Actor => (&mut turned_away.by_actor, Overloaded::Actor),
-            Full::Link => (&mut turned_away.by_link, Overloaded::Node),
-            Full::Directory => (&mut turned_away.by_directory, Overloaded::Node),
-        };
-        *count += 1;
-        self.reject(message, CallError::Overloaded(overloaded));
     }
 }

@@ -1,56 +1,59 @@
 //! One process's part in the cluster.
 //!
-//! Each module holds one `impl Node`:
+//! ```text
+//!   event ─► Node ─► a part, with the environment ─► commands, frames, timers (env)
+//!             ▲                  │
+//!             └──────────────────┘ effects that concern other parts
+//! ```
 //!
-//! - `calls`: outcomes for callers on this node.
-//! - `routing`: paths to actors on other nodes.
-//! - `hosting`, `grants`: activations on this node, from the directory's grant to their end.
-//! - `migration`: moves of activations, source and target side.
-//! - `dedup`: calls of one request, of which an activation runs one.
-//! - `directory`, `slot_transfer`: the directory slots owned here, and their transfer between owners.
-//! - `frames`: inbound frames and loopback.
-//! - `view_change`: membership changes and dead nodes.
-//! - `leave`: orderly departure of a drained node.
-//! - `evicted`: outcomes of a client's calls after its membership ended.
-//! - `measures`, `sizes`: counters and table sizes.
+//! Each part owns its state and keeps its fields private:
+//!
+//! - [`env`]: time, view, lease, sessions with peers, timers, commands. Every handler borrows it.
+//! - [`calls`]: outcomes for callers on this node.
+//! - [`dedup`]: requests, of whose calls an activation runs one.
+//! - [`routing`]: paths to actors on other nodes.
+//! - [`hosting`]: activations on this node, from the directory's grant to their end.
+//! - [`migration`]: moves of activations, source and target side.
+//! - [`directory`]: the directory slots owned here, and their transfer between owners.
+//!
+//! [`Node`] dispatches events to the parts (`frames`, `view_change`, `leave`, `evicted`) and applies their effects
+//! (`effect`).
 
+mod authorization;
 mod calls;
+mod chunking;
 mod dedup;
 mod directory;
+mod effect;
+mod env;
 mod evicted;
 mod frames;
-mod grants;
 mod hosting;
 mod leave;
 mod measures;
 mod migration;
 mod routing;
 mod sizes;
-mod slot_transfer;
 mod view_change;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, NodeId, NotDelivered, SlotEpoch, Time};
+use elastin_types::{ActivationEpoch, ActorId, CallError, Caller, Message, NodeId, NotDelivered, Time};
 
-use crate::collections::host_map::HostMap;
-use crate::dedup_table::DedupTable;
-use crate::hosted::Hosted;
-use crate::route::Route;
-use crate::sessions::Sessions;
-use crate::slots::OwnedSlot;
-use crate::timers::Due;
-use crate::{Command, Event, Map, MoveId, NodeConfig, Slot, View};
+use crate::{Command, Event, NodeConfig, PlannedMove, View};
 
-pub use measures::{NodeMeasures, TurnedAway};
+pub use dedup::{MovedRequest, RequestId};
+pub use measures::{NodeMeasures, Rejections};
 pub use sizes::TableSizes;
 
-use calls::PendingCall;
-use dedup::OpenRequest;
+use calls::Calls;
+use dedup::OpenRequests;
+use directory::Directory;
+use env::{Due, Env};
+use hosting::Hosting;
 use leave::LeavePhase;
-use migration::queue::WaitingMove;
-use migration::settle::SettlingMove;
+use migration::{MovesIn, MovesOut, Released};
+use routing::Routing;
 
 /// One process's part in the cluster.
 ///
@@ -58,59 +61,19 @@ use migration::settle::SettlingMove;
 /// assigns to it.
 #[derive(Debug)]
 pub struct Node {
-    hosts: bool,
-    sessions: Sessions,
-    /// Calls of local callers, by sequence number.
-    calls: Map<u64, PendingCall>,
-    routes: Map<ActorId, Route>,
-    /// Routes with messages in flight or pending changes. May also contain quiet routes until the next cleanup.
-    busy_routes: BTreeSet<ActorId>,
-    /// Routes whose directory owner was dead, to be retried when slots get new owners. May contain unblocked routes for
-    /// a while.
-    blocked_routes: BTreeSet<ActorId>,
-    /// Routes to re-check when this peer acknowledges a frame.
-    routes_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
-    hosted: HostMap<Hosted>,
-    /// Deduplication records of the actors hosted here.
-    requests: DedupTable,
-    /// Requests of local callers whose calls may still be retried.
-    open_requests: BTreeMap<u64, OpenRequest>,
-    last_request: u64,
-    /// Messages that arrived through the directory, were delivered in the last event, and may still bounce.
-    landing: Vec<(ActorId, CallId, ActivationEpoch)>,
-    /// Hosted actors whose held messages may still have to be sent elsewhere.
-    limbo: BTreeSet<ActorId>,
-    /// Actors moved away that may not run at their target until the messages they sent from here have settled.
-    settling: BTreeMap<ActorId, SettlingMove>,
-    /// Actors moving away whose move is undecided; bounded by [`Limits::moves_out`](crate::Limits).
-    moving_out: BTreeSet<ActorId>,
-    /// Groups that move away together and are not fully frozen yet, keyed by the first move of each.
-    groups: BTreeMap<MoveId, Vec<ActorId>>,
-    /// Moves queued to begin; bounded by [`Limits::moves_waiting`](crate::Limits).
-    moves_waiting: VecDeque<WaitingMove>,
-    /// Queued moves do not begin before this time, because a target was overloaded.
-    moves_paused_until: Option<Time>,
-    /// Actors whose image transfer resumes when this peer acknowledges a frame.
-    stages_waiting: BTreeMap<NodeId, BTreeSet<ActorId>>,
-    /// Actors moving here that are not active yet; bounded by [`Limits::moves_in`](crate::Limits).
-    moving_in: BTreeSet<ActorId>,
-    /// Highest owner epoch that has recovered each slot from this node. Messages from earlier owners are ignored.
-    slot_floors: BTreeMap<Slot, SlotEpoch>,
-    /// Slots that the view assigns to this node.
-    slots: BTreeMap<Slot, OwnedSlot>,
-    /// The subset of `slots` that is not open.
-    closed_slots: BTreeSet<Slot>,
-    /// Owner epoch to which this node last handed over each slot.
-    handed_over: BTreeMap<Slot, SlotEpoch>,
-    /// Slots whose recovery requests to all hosts are still to be sent.
-    recovery_wanted: BTreeSet<Slot>,
-    turned_away: TurnedAway,
+    env: Env,
+    calls: Calls,
+    requests: OpenRequests,
+    routing: Routing,
+    hosting: Hosting,
+    moves_out: MovesOut,
+    moves_in: MovesIn,
+    directory: Directory,
+    rejections: Rejections,
     /// Number of bodies rejected because their sender was not authorized to send them.
     refused: u64,
     /// Progress of this node's departure.
     leave_phase: LeavePhase,
-    /// Peers that are leaving: no path may lead to them.
-    leaving_peers: BTreeSet<NodeId>,
     /// Whether this node has lost its membership.
     evicted: bool,
 }
@@ -119,35 +82,17 @@ impl Node {
     /// Creates a node without a [`View`]: it can do nothing until it receives one.
     pub fn new(config: NodeConfig) -> Self {
         Self {
-            hosts: config.hosts,
-            sessions: Sessions::new(config.me, config.limits),
-            calls: Map::default(),
-            routes: Map::default(),
-            busy_routes: BTreeSet::new(),
-            blocked_routes: BTreeSet::new(),
-            routes_waiting: BTreeMap::new(),
-            hosted: HostMap::default(),
-            requests: DedupTable::default(),
-            open_requests: BTreeMap::new(),
-            last_request: 0,
-            landing: Vec::new(),
-            limbo: BTreeSet::new(),
-            settling: BTreeMap::new(),
-            moving_out: BTreeSet::new(),
-            groups: BTreeMap::new(),
-            moves_waiting: VecDeque::new(),
-            moves_paused_until: None,
-            stages_waiting: BTreeMap::new(),
-            moving_in: BTreeSet::new(),
-            slot_floors: BTreeMap::new(),
-            slots: BTreeMap::new(),
-            closed_slots: BTreeSet::new(),
-            handed_over: BTreeMap::new(),
-            recovery_wanted: BTreeSet::new(),
-            turned_away: TurnedAway::default(),
+            env: Env::new(config.me, config.limits),
+            calls: Calls::new(config.me),
+            requests: OpenRequests::default(),
+            routing: Routing::default(),
+            hosting: Hosting::new(config.hosts),
+            moves_out: MovesOut::default(),
+            moves_in: MovesIn::default(),
+            directory: Directory::default(),
+            rejections: Rejections::default(),
             refused: 0,
             leave_phase: LeavePhase::No,
-            leaving_peers: BTreeSet::new(),
             evicted: false,
         }
     }
@@ -155,28 +100,51 @@ impl Node {
     /// Plants a bug, so that a test can check that the simulator finds it.
     #[cfg(feature = "planted-bugs")]
     pub fn plant(&mut self, bug: crate::Bug) {
-        self.sessions.planted.bug = Some(bug);
+        self.env.planted.bug = Some(bug);
     }
 
     /// This node's id.
     pub fn me(&self) -> NodeId {
-        self.sessions.me
+        self.env.me
     }
 
     /// The newest view of the cluster that this node has received.
     pub fn view(&self) -> Option<&View> {
-        self.sessions.view.as_ref()
+        self.env.view.as_ref()
     }
 
     /// The time at which the driver must send the next [`Event::Timer`].
     pub fn next_timer(&self) -> Option<Time> {
-        self.sessions.timers.next()
+        self.env.timers.next()
     }
 
     /// The activations on this node that accept messages, in no particular order.
     pub fn active(&self) -> impl Iterator<Item = (ActorId, ActivationEpoch)> {
-        let active = self.hosted.iter().filter(|(_, hosted)| hosted.phase().takes_mail());
-        active.map(|(actor, hosted)| (actor, hosted.epoch()))
+        self.hosting.active()
+    }
+
+    /// The host of an actor when this node last sent it a message.
+    pub fn last_known(&self, actor: &ActorId) -> Option<NodeId> {
+        self.routing.last_known(actor)
+    }
+
+    /// Whether this node owns the directory slot of an actor and the slot is open. A slot that is still being
+    /// transferred here is not.
+    pub fn answers_for(&self, actor: &ActorId) -> bool {
+        self.directory.answers_for(actor)
+    }
+
+    /// The host of an actor, according to the directory slots owned by this node.
+    pub fn host_of(&self, actor: &ActorId) -> Option<NodeId> {
+        self.directory.host_of(actor)
+    }
+
+    /// Begins a request of a local caller and returns its number, or `None` if too many are open.
+    ///
+    /// Its calls are [sent](Event::Send) with that number in their headers. Each has its own call id and none is
+    /// enqueued directly into a mailbox. [`Settle`](Event::Settle) ends the request.
+    pub fn begin_request(&mut self) -> Option<u64> {
+        self.requests.begin(&self.routing, self.env.limits.requests_open)
     }
 
     /// Handles one event and appends the resulting commands to `out`. `now` never decreases.
@@ -184,46 +152,53 @@ impl Node {
     /// A panic indicates a bug in this crate and leaves the node in an undefined state: the driver must stop it for
     /// good.
     pub fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Command>) {
-        self.sessions.now = self.sessions.now.max(now);
-        std::mem::swap(&mut self.sessions.out, out);
-        self.sessions.check_lease(matches!(event, Event::Timer));
+        self.env.now = self.env.now.max(now);
+        std::mem::swap(&mut self.env.out, out);
+        self.env.check_lease(matches!(event, Event::Timer));
         if !matches!(event, Event::Bounced { .. }) {
-            self.sessions.settle_deliveries();
-            self.report_all_landed();
+            self.env.settle_deliveries();
+            self.hosting.report_landed(&mut self.env);
         }
         self.dispatch(event);
-        self.begin_waiting_moves();
+        self.moves_out.begin_waiting(&mut self.env, &mut self.hosting);
         self.drain_loopback();
-        self.report_settled();
-        std::mem::swap(&mut self.sessions.out, out);
+        self.moves_out
+            .settling
+            .report(&mut self.env, &self.hosting, &self.routing);
+        std::mem::swap(&mut self.env.out, out);
     }
 
     fn dispatch(&mut self, event: Event) {
         if self.evicted {
             return self.dispatch_evicted(event);
         }
+        let (env, calls, hosting) = (&mut self.env, &mut self.calls, &mut self.hosting);
         match event {
             Event::Send { message } => self.on_send(message),
-            Event::Settle { request } => self.on_settle(request),
+            Event::Settle { request } => self.requests.settle(&self.routing, request),
             Event::GiveUp { call } => {
-                self.forget_call(call);
+                calls.forget(env, call);
             }
             Event::Frame { from, frame } => self.on_frame(from, frame),
-            Event::LinkUp { peer } => self.sessions.link_up(peer),
-            Event::LinkDown { peer } => self.sessions.link_down(peer),
+            Event::LinkUp { peer } => env.link_up(peer),
+            Event::LinkDown { peer } => env.link_down(peer),
             Event::View(view) => self.on_view(view),
-            Event::MayActUntil(until) => self.sessions.may_act_until(until),
+            Event::MayActUntil(until) => env.may_act_until(until),
             Event::Activated { actor, epoch, result } => self.on_activated(actor, epoch, result),
-            Event::Frozen { actor, epoch, image } => self.on_frozen(actor, epoch, image),
-            Event::Released { actor, epoch, queue } => self.on_released(actor, epoch, queue),
+            Event::Frozen { actor, epoch, image } => self.moves_out.on_frozen(env, hosting, &actor, epoch, image),
+            Event::Released { actor, epoch, queue } => self.on_released(&actor, epoch, queue),
             Event::Passivated { actor, epoch } => self.on_passivated(actor, epoch),
             Event::Bounced { epoch, message } => self.on_bounced(epoch, message),
-            Event::Replied { call, outcome } => self.on_replied(call, outcome),
-            Event::Move { id, actor, to } => self.on_move(id, actor, to),
-            Event::Moves(moves) => self.on_moves(moves),
-            Event::MoveTogether(moves) => self.on_move_together(moves),
-            Event::Placed { actor, node } => self.on_placed(actor, node),
-            Event::Part => self.on_part(),
+            Event::Replied { call, outcome } => hosting.on_replied(env, calls, call, outcome),
+            Event::Move { id, actor, to } => self.moves_out.on_move(env, hosting, PlannedMove { id, actor, to }),
+            Event::Moves(moves) => self.moves_out.on_moves(env, moves),
+            Event::MoveTogether(moves) => self.moves_out.on_move_together(env, hosting, moves),
+            Event::Placed { actor, node } => {
+                for message in self.directory.on_placed(env, actor, node) {
+                    self.reject(&message, CallError::NotDelivered(NotDelivered::NoPlace));
+                }
+            }
+            Event::Leave => self.on_leave(),
             Event::Evicted => self.on_evicted(),
             Event::Timer => self.on_timer(),
         }
@@ -232,42 +207,99 @@ impl Node {
     /// Handles a message sent by a local caller.
     fn on_send(&mut self, mut message: Arc<Message>) {
         if message.header.request.is_some() {
-            self.stamp(Arc::make_mut(&mut message));
+            self.requests
+                .stamp(&self.env, &self.routing, Arc::make_mut(&mut message));
         }
-        self.expect_outcome(&message);
-        if self.sessions.view.is_none() {
-            return self.reject(message, CallError::NotDelivered(NotDelivered::Unreachable));
+        self.calls.expect(&mut self.env, &message);
+        if self.env.view.is_none() {
+            return self.reject(&message, CallError::NotDelivered(NotDelivered::Unreachable));
         }
         self.send_own(message);
     }
 
-    /// Sends a message of a local caller. It goes to a local activation unless earlier messages are still on another
-    /// path.
-    fn send_own(&mut self, message: Arc<Message>) {
-        let here = match self.hosted.get(&message.target) {
-            Some(hosted) => hosted.phase().holds_own() || !self.routes.contains_key(&message.target),
-            None => false,
+    /// Handles the runtime's result of an activation.
+    fn on_activated(&mut self, actor: ActorId, epoch: ActivationEpoch, result: Result<(), CallError>) {
+        let Some(held) = self.hosting.take_activating(&actor, epoch) else {
+            return;
         };
-        if here {
-            self.accept_own(message);
+        match result {
+            Ok(()) => {
+                self.hosting.loaded(&mut self.env, &mut self.calls, &actor, held);
+                self.open_if_clear(&actor);
+            }
+            Err(error) => {
+                for held in held {
+                    self.reject(&held.message, error.clone());
+                }
+                self.hosting.leave(&mut self.env, actor);
+            }
+        }
+    }
+
+    /// Handles the queue of an activation that has moved away. The messages held since follow it to the new host.
+    fn on_released(&mut self, actor: &ActorId, epoch: ActivationEpoch, mut queue: Vec<Arc<Message>>) {
+        if !self.hosting.is_releasing(actor, epoch) {
+            return;
+        }
+        for message in &mut queue {
+            self.hosting.dedup().relabel(message);
+            // A local caller may have enqueued it directly; its outcome comes from the new host.
+            self.calls.expect(&mut self.env, message);
+        }
+        let Released { rejected, held, place } =
+            self.moves_out
+                .on_released(&mut self.env, &mut self.hosting, actor, epoch, queue);
+        for message in rejected {
+            self.reject(&message, CallError::NotDelivered(NotDelivered::NotHere));
+        }
+        if let Some((node, epoch)) = place {
+            self.routing.follow(actor, node, epoch);
+        }
+        self.send_elsewhere(held, place);
+    }
+
+    /// Handles an activation that ended by itself.
+    fn on_passivated(&mut self, actor: ActorId, epoch: ActivationEpoch) {
+        if self.hosting.is_active(&actor, epoch) {
+            self.moves_out
+                .on_ended_by_itself(&mut self.env, &mut self.hosting, &actor);
+            self.hosting.leave(&mut self.env, actor);
+        }
+    }
+
+    /// Handles a message that found its activation gone. The driver returns it before any message sent later.
+    fn on_bounced(&mut self, epoch: ActivationEpoch, message: Arc<Message>) {
+        self.hosting.bounced(message.header.call);
+        self.on_passivated(message.target.clone(), epoch);
+        if message.header.call.origin == self.env.me {
+            self.send_own(message);
         } else {
-            self.send_along_route(message);
+            self.env.return_to_origin(message, None);
         }
     }
 
     fn on_timer(&mut self) {
-        while let Some((at, due)) = self.sessions.timers.take_due(self.sessions.now) {
+        while let Some((at, due)) = self.env.timers.take_due(self.env.now) {
+            let (env, hosting) = (&mut self.env, &mut self.hosting);
             match due {
-                Due::Call(sequence) => self.on_call_deadline(sequence, at),
-                Due::Acknowledge(peer) => self.sessions.acknowledge_due(peer),
-                Due::Retransmit(peer) => self.sessions.retransmit_due(peer),
-                Due::Move(actor) => self.on_move_deadline(&actor, at),
-                Due::Stage(actor) => self.stage(&actor),
+                Due::Call(sequence) => self.calls.on_deadline(env, sequence, at),
+                Due::Acknowledge(peer) => env.acknowledge_due(peer),
+                Due::Retransmit(peer) => env.retransmit_due(peer),
+                Due::Move(actor) => self.moves_out.on_deadline(env, hosting, &actor, at),
+                Due::Stage(actor) => self.moves_out.stage(env, hosting, &actor),
                 // Every event handles these, at its start or its end.
                 Due::MovesAgain | Due::Landing => {}
-                Due::Expected(actor, epoch) => self.give_up_grant(&actor, epoch),
-                Due::Tombstone(actor) => self.tombstone_due(&actor, at),
+                Due::Expected(actor, epoch) => {
+                    let effect = hosting.give_up_grant(env, &actor, epoch);
+                    self.apply(effect);
+                }
+                Due::Tombstone(actor) => hosting.tombstone_due(&actor, at),
             }
         }
     }
+}
+
+/// Whether a caller is this actor.
+fn is_actor(caller: &Caller, actor: &ActorId) -> bool {
+    matches!(caller, Caller::Actor(caller) if caller == actor)
 }

@@ -1,7 +1,6 @@
 //! Sizes of a node's tables.
 
 use super::Node;
-use crate::route::Route;
 
 /// Entry counts of a node's tables, for tests of bounded memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,27 +42,21 @@ pub struct TableSizes {
 impl Node {
     /// Current sizes of this node's tables.
     pub fn table_sizes(&self) -> TableSizes {
-        let unsettled = |route: &&Route| !route.is_quiet();
-        let hosted = self.hosted.values().map(|hosted| hosted.held().len());
-        let routes = self.routes.values().map(|route| route.held.len());
-        TableSizes {
+        let (entries, entry_bytes) = self.directory.entries();
+        let mut sizes = TableSizes {
             calls: self.calls.len(),
-            routes: self.routes.len(),
-            unsettled: self.routes.values().filter(unsettled).count(),
-            hosted: self.hosted.len(),
-            held: self.hosted.values().map(|hosted| hosted.held().len()).sum::<usize>()
-                + self.routes.values().map(|route| route.waiting().count()).sum::<usize>(),
-            held_most: hosted.chain(routes).max().unwrap_or(0),
-            requests: self.requests.len(),
-            requests_most: self.requests.most(),
-            unacknowledged: self.sessions.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
-            entries: self.slots.values().map(|slot| slot.entries.len()).sum(),
-            entry_bytes: self.slots.values().map(|slot| slot.entries.bytes()).sum(),
-            owned_slots: self.slots.len(),
-            moves_waiting: self.moves_waiting.len(),
-            moves_out: self.moving_out.len(),
-            moves_in: self.moving_in.len(),
-            closed_slots: self.closed_slots.len(),
-        }
+            unacknowledged: self.env.unacknowledged().map(|(_, bodies)| bodies.len()).sum(),
+            entries,
+            entry_bytes,
+            owned_slots: self.directory.len(),
+            closed_slots: self.directory.closed(),
+            moves_waiting: self.moves_out.waiting(),
+            moves_out: self.moves_out.undecided(),
+            moves_in: self.moves_in.len(),
+            ..TableSizes::default()
+        };
+        self.hosting.measure(&mut sizes);
+        self.routing.measure(&mut sizes);
+        sizes
     }
 }

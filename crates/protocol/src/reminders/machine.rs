@@ -78,7 +78,7 @@ pub enum ReminderCommand {
     },
     /// Deliver the reminder if the entry still matches the row. Then remove the row, or reschedule a periodic reminder.
     /// Reply with [`ReminderEvent::Delivered`].
-    Tell(DueRow),
+    Deliver(DueRow),
 }
 
 /// The reminders of the slots that a node owns.
@@ -219,7 +219,7 @@ impl Reminders {
 
     fn deliver(&mut self, row: DueRow, commands: &mut Vec<ReminderCommand>) {
         self.delivering.insert(row.clone());
-        commands.push(ReminderCommand::Tell(row));
+        commands.push(ReminderCommand::Deliver(row));
     }
 
     /// Starts the next scan, if any: a slot with due rows first, else the sweep.

@@ -201,7 +201,7 @@ impl Commit {
     }
 
     /// Whether the commit is idempotent: it writes only keys that it requires to be absent.
-    pub fn is_harmless_twice(&self) -> bool {
+    pub fn is_idempotent(&self) -> bool {
         let must_be_absent = |key: &String| {
             let mut conditions = self.conditions.iter();
             conditions.any(|condition| condition.key == *key && condition.state == KeyState::Absent)

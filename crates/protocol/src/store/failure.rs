@@ -31,10 +31,10 @@ pub enum StoreFailure {
         reason: String,
     },
     /// The store's file is corrupted. Requests that need the damaged part fail; don't retry, restore the file.
-    #[error("the store's file is damaged: {what}")]
+    #[error("the store's file is damaged: {reason}")]
     Corrupt {
         /// Description of the damage.
-        what: String,
+        reason: String,
     },
     /// Reading or writing failed in another way. Nothing happened; retry later.
     #[error("the store's disk failed: {reason}")]

@@ -305,7 +305,7 @@ impl World {
             let pid = process.pid;
             self.membership(pid, MembershipEvent::Leave);
         } else {
-            self.handle(node, Event::Part);
+            self.handle(node, Event::Leave);
         }
     }
 

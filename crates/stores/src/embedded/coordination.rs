@@ -142,8 +142,8 @@ impl Journal for StoreFile {
             let known: BTreeSet<LeaseId> = leases.iter().map(|stored| stored.lease).collect();
             let lost = |entry: &&Entry| entry.lease.is_some_and(|lease| !known.contains(&lease));
             if let Some(entry) = entries.iter().find(lost) {
-                let what = format!("the lease of `{}` is missing", entry.key);
-                return Err(StoreFailure::Corrupt { what });
+                let reason = format!("the lease of `{}` is missing", entry.key);
+                return Err(StoreFailure::Corrupt { reason });
             }
             let revision = Revision(tables.number(REVISION)?);
             let last_lease = LeaseId(tables.number(LAST_LEASE)?);

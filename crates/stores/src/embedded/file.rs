@@ -208,8 +208,8 @@ fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, StoreFailure> {
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("no message");
-        let what = format!("redb panicked while accessing the file: {message}");
-        StoreFailure::Corrupt { what }
+        let reason = format!("redb panicked while accessing the file: {message}");
+        StoreFailure::Corrupt { reason }
     })
 }
 
@@ -217,7 +217,7 @@ fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, StoreFailure> {
 pub(crate) fn failure(error: redb::Error) -> StoreFailure {
     match error {
         redb::Error::Io(error) => io_failure(&error),
-        redb::Error::Corrupted(what) => StoreFailure::Corrupt { what },
+        redb::Error::Corrupted(reason) => StoreFailure::Corrupt { reason },
         other => StoreFailure::Io {
             reason: other.to_string(),
         },
@@ -235,7 +235,7 @@ fn io_failure(error: &io::Error) -> StoreFailure {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => StoreFailure::DiskFull,
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreFailure::ReadOnly { reason },
-        ErrorKind::InvalidData | ErrorKind::UnexpectedEof => StoreFailure::Corrupt { what: reason },
+        ErrorKind::InvalidData | ErrorKind::UnexpectedEof => StoreFailure::Corrupt { reason },
         _ => StoreFailure::Io { reason },
     }
 }

@@ -50,11 +50,11 @@ pub(crate) fn content(table: &str, key: &[u8], row: &[u8]) -> Result<Bytes, Stor
 }
 
 fn damaged(table: &str, key: &[u8]) -> StoreFailure {
-    let what = format!(
+    let reason = format!(
         "the row \"{}\" of table `{table}` fails its checksum",
         key.escape_ascii()
     );
-    StoreFailure::Corrupt { what }
+    StoreFailure::Corrupt { reason }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl Namespace {
     fn strip(&self, key: &[u8]) -> Result<String, StoreFailure> {
         let text = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(&self.0));
         text.map(str::to_owned).ok_or_else(|| StoreFailure::Corrupt {
-            what: format!("the key {key:?} is outside this cluster's prefix"),
+            reason: format!("the key {key:?} is outside this cluster's prefix"),
         })
     }
 
@@ -52,7 +52,7 @@ impl Namespace {
 
     pub(super) fn change(&self, event: Event) -> Result<Change, StoreFailure> {
         let kv = event.kv.ok_or_else(|| StoreFailure::Corrupt {
-            what: "a change event has no key".to_owned(),
+            reason: "a change event has no key".to_owned(),
         })?;
         if event.kind == DELETED {
             let (key, revision) = (self.strip(&kv.key)?, revision(kv.mod_revision));
@@ -179,8 +179,8 @@ impl Namespace {
                 return Err(CoordinationError::ConditionFailed { key, current });
             }
         }
-        let what = "a transaction failed although all its conditions hold".to_owned();
-        Err(StoreFailure::Corrupt { what }.into())
+        let reason = "a transaction failed although all its conditions hold".to_owned();
+        Err(StoreFailure::Corrupt { reason }.into())
     }
 }
 

@@ -195,7 +195,7 @@ fn failure(error: &Error) -> StoreFailure {
         Some(&SqlState::READ_ONLY_SQL_TRANSACTION) | Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             StoreFailure::ReadOnly { reason }
         }
-        Some(&SqlState::DATA_CORRUPTED) | Some(&SqlState::INDEX_CORRUPTED) => StoreFailure::Corrupt { what: reason },
+        Some(&SqlState::DATA_CORRUPTED) | Some(&SqlState::INDEX_CORRUPTED) => StoreFailure::Corrupt { reason },
         Some(&SqlState::ADMIN_SHUTDOWN) | Some(&SqlState::CRASH_SHUTDOWN) | Some(&SqlState::CANNOT_CONNECT_NOW) => {
             unreachable_because(reason)
         }

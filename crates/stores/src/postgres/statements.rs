@@ -262,8 +262,8 @@ impl Statements {
             (1, current) => Err(StateError::Conflict { current }),
             (2, _) => Err(StateError::LockLost),
             (outcome, _) => {
-                let what = format!("the function `swap` returned {outcome}");
-                Err(StoreFailure::Corrupt { what }.into())
+                let reason = format!("the function `swap` returned {outcome}");
+                Err(StoreFailure::Corrupt { reason }.into())
             }
         })
     }

@@ -5,32 +5,34 @@
 
 use elastin_types::ActorId;
 
+use super::MovesOut;
+use super::stage::freeze;
 use crate::bug::Bug;
-use crate::hosted::{Hosted, MoveOut, OutStep, Phase};
-use crate::node::Node;
+use crate::node::env::Env;
+use crate::node::hosting::{Hosting, MoveOut, OutStep};
 use crate::{Command, MoveError, MoveId, PlannedMove};
 
-impl Node {
+impl MovesOut {
     /// Starts the moves of a group.
-    pub(in crate::node) fn on_move_together(&mut self, moves: Vec<PlannedMove>) {
+    pub(in crate::node) fn on_move_together(&mut self, env: &mut Env, hosting: &mut Hosting, moves: Vec<PlannedMove>) {
         let Some(group) = moves.first().map(|first| first.id) else {
             return;
         };
-        if self.sessions.planted.is(Bug::SplitGroup) {
-            return self.on_moves(moves);
+        if env.planted.is(Bug::SplitGroup) {
+            return self.on_moves(env, moves);
         }
         let mut begun = Vec::new();
         let mut failed = None;
         for PlannedMove { id, actor, to } in moves {
             let began = match failed {
-                None => self.begin_move(id, &actor, to, None),
+                None => self.begin(env, hosting, id, &actor, to, None),
                 Some(reason) => Err(reason),
             };
             match began {
                 Ok(()) => begun.push(actor),
                 Err(reason) => {
                     failed = Some(reason);
-                    self.sessions.command(Command::MoveEnded {
+                    env.command(Command::MoveEnded {
                         id,
                         result: Err(reason),
                     });
@@ -38,63 +40,50 @@ impl Node {
             }
         }
         for actor in &begun {
-            self.moving_of(actor).group = Some(group);
+            moving_of(hosting, actor).group = Some(group);
         }
         self.groups.insert(group, begun);
         if let Some(reason) = failed {
-            self.group_fails(group, reason);
-        }
-    }
-
-    fn moving_of(&mut self, actor: &ActorId) -> &mut MoveOut {
-        match self.hosted.get_mut(actor).and_then(Hosted::phase_mut) {
-            Some(Phase::MovingOut(out)) => out,
-            _ => unreachable!("members of a group are moving out"),
+            self.group_fails(env, hosting, group, reason);
         }
     }
 
     /// Freezes a group if all its members have been accepted by their targets.
-    pub(in crate::node) fn freeze_group(&mut self, group: MoveId) {
+    pub(super) fn freeze_group(&mut self, env: &mut Env, hosting: &mut Hosting, group: MoveId) {
         let actors = self.groups[&group].clone();
         if actors
             .iter()
-            .all(|actor| matches!(self.moving_of(actor).step, OutStep::Taken))
+            .all(|actor| matches!(moving_of(hosting, actor).step, OutStep::Taken))
         {
             for actor in &actors {
-                self.freeze(actor);
+                freeze(env, hosting, actor);
             }
         }
     }
 
     /// Dissolves a group if all its members are frozen, and begins to send their images.
-    pub(in crate::node) fn stage_group(&mut self, group: MoveId) {
+    pub(super) fn stage_group(&mut self, env: &mut Env, hosting: &mut Hosting, group: MoveId) {
         let actors = self.groups[&group].clone();
         if actors
             .iter()
-            .any(|actor| !matches!(self.moving_of(actor).step, OutStep::Frozen(_)))
+            .any(|actor| !matches!(moving_of(hosting, actor).step, OutStep::Frozen(_)))
         {
             return;
         }
         self.groups.remove(&group);
         for actor in &actors {
-            self.moving_of(actor).group = None;
+            moving_of(hosting, actor).group = None;
         }
         for actor in &actors {
-            self.begin_staging(actor);
-        }
-    }
-
-    pub(in crate::node) fn group_fails_if_any(&mut self, group: Option<MoveId>, reason: MoveError) {
-        if let Some(group) = group {
-            self.group_fails(group, reason);
+            self.begin_staging(env, hosting, actor);
         }
     }
 
     /// Cancels the moves of a group because one member cannot move. Members that are being frozen resume afterwards.
-    pub(in crate::node) fn group_fails(&mut self, group: MoveId, reason: MoveError) {
+    pub(super) fn group_fails(&mut self, env: &mut Env, hosting: &mut Hosting, group: MoveId, reason: MoveError) {
         for actor in self.groups.remove(&group).unwrap_or_default() {
             // The failed member has been handled, and is in no group any more.
-            let Some(Phase::MovingOut(out)) = self.hosted.get_mut(&actor).and_then(Hosted::phase_mut) else {
+            let Some(out) = hosting.moving_out_mut(&actor) else {
                 continue;
             };
             if out.group.take() != Some(group) {
@@ -104,12 +93,17 @@ impl Node {
                 OutStep::Freezing(given_up) => {
                     given_up.get_or_insert(reason);
                 }
-                OutStep::Frozen(_) => self.call_off(&actor, true, reason),
-                OutStep::Offered | OutStep::Taken => self.call_off(&actor, false, reason),
+                OutStep::Frozen(_) => self.abort(env, hosting, &actor, true, reason),
+                OutStep::Offered | OutStep::Taken => self.abort(env, hosting, &actor, false, reason),
                 OutStep::Staging { .. } | OutStep::Deciding | OutStep::Aborting(_) => {
                     unreachable!("the group is dissolved before images leave")
                 }
             }
         }
     }
+}
+
+fn moving_of<'a>(hosting: &'a mut Hosting, actor: &ActorId) -> &'a mut MoveOut {
+    let out = hosting.moving_out_mut(actor);
+    out.expect("members of a group are moving out")
 }

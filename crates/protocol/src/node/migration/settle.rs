@@ -3,18 +3,26 @@
 //! It may run once every message that it sent from here has a place in its receiver's queue. Otherwise messages sent
 //! from the new host could overtake them.
 
-use elastin_types::{ActivationEpoch, ActorId, Caller, Message, NodeId};
+use std::collections::BTreeMap;
 
+use elastin_types::{ActorId, Message, NodeId};
+
+use super::Attempt;
 use crate::bug::Bug;
-use crate::node::Node;
-use crate::{Body, MoveBody, MoveStep};
+use crate::node::env::Env;
+use crate::node::hosting::Hosting;
+use crate::node::is_actor;
+use crate::node::routing::Routing;
+use crate::{Body, MoveStep};
 
-/// A completed move whose actor may not run yet, because messages that it sent from here have not settled.
+/// Actors moved away that may not run at their target until the messages they sent from here have settled.
+#[derive(Debug, Default)]
+pub(in crate::node) struct Settling(BTreeMap<ActorId, SettlingMove>);
+
 #[derive(Debug)]
-pub(in crate::node) struct SettlingMove {
+struct SettlingMove {
     to: NodeId,
-    epoch: ActivationEpoch,
-    attempt: u32,
+    attempt: Attempt,
     /// One unsettled message found by the last search. No other search is needed until it settles.
     awaits: Option<Unsettled>,
 }
@@ -30,101 +38,68 @@ enum Unsettled {
     Held(ActorId),
 }
 
-impl SettlingMove {
-    pub(in crate::node) fn new(to: NodeId, epoch: ActivationEpoch, attempt: u32) -> Self {
-        let awaits = None;
-        Self {
-            to,
-            epoch,
-            attempt,
-            awaits,
-        }
+impl Settling {
+    pub(in crate::node) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    pub(in crate::node) fn goes_to(&self, node: NodeId) -> bool {
-        self.to == node
+    /// Adds an actor that has moved away.
+    pub(super) fn add(&mut self, to: NodeId, attempt: Attempt) {
+        let (actor, awaits) = (attempt.actor.clone(), None);
+        self.0.insert(actor, SettlingMove { to, attempt, awaits });
     }
-}
 
-fn is_from(sender: &ActorId, message: &Message) -> bool {
-    matches!(&message.header.caller, Caller::Actor(caller) if caller == sender)
-}
+    /// Drops the actors that moved to a node that died.
+    pub(super) fn lost_with(&mut self, node: NodeId) {
+        self.0.retain(|_, settling| settling.to != node);
+    }
 
-impl Node {
     /// Notifies the new hosts of actors whose messages have all settled that these actors may run.
-    pub(in crate::node) fn report_settled(&mut self) {
-        if self.settling.is_empty() {
-            return;
-        }
-        let mut settling = std::mem::take(&mut self.settling);
-        settling.retain(|actor, moved| {
-            let awaited = moved
-                .awaits
-                .take()
-                .filter(|unsettled| self.is_unsettled(actor, unsettled));
-            moved.awaits = awaited.or_else(|| self.find_unsettled(actor));
-            if moved.awaits.is_some() && !self.sessions.planted.is(Bug::SkipSettling) {
+    pub(in crate::node) fn report(&mut self, env: &mut Env, hosting: &Hosting, routing: &Routing) {
+        self.0.retain(|actor, moved| {
+            let awaited = moved.awaits.take();
+            let awaited = awaited.filter(|unsettled| unsettled.is_unsettled(env, hosting, routing, actor));
+            moved.awaits = awaited.or_else(|| find_unsettled(env, hosting, routing, actor));
+            if moved.awaits.is_some() && !env.planted.is(Bug::SkipSettling) {
                 return true;
             }
-            let body = MoveBody {
-                actor: actor.clone(),
-                epoch: moved.epoch,
-                attempt: moved.attempt,
-                step: MoveStep::Settled,
-            };
-            self.sessions.send(moved.to, Body::Move(body));
+            env.send(moved.to, moved.attempt.body(MoveStep::Settled));
             false
         });
-        self.settling = settling;
     }
+}
 
-    fn is_unsettled(&self, sender: &ActorId, unsettled: &Unsettled) -> bool {
-        match unsettled {
-            Unsettled::Frame(peer, number) => self.sessions.acknowledged(*peer) < *number,
-            Unsettled::Route(actor) => self.is_on_route(sender, actor),
-            Unsettled::Held(actor) => self.is_held_for(sender, actor),
+impl Unsettled {
+    fn is_unsettled(&self, env: &Env, hosting: &Hosting, routing: &Routing, sender: &ActorId) -> bool {
+        match self {
+            Unsettled::Frame(peer, number) => env.acknowledged(*peer) < *number,
+            Unsettled::Route(actor) => routing.is_unsettled(actor, sender),
+            Unsettled::Held(actor) => hosting.is_unsettled(actor, sender),
         }
     }
+}
 
-    fn is_on_route(&self, sender: &ActorId, actor: &ActorId) -> bool {
-        let is_it = |caller: &Caller| matches!(caller, Caller::Actor(caller) if caller == sender);
-        self.routes.get(actor).is_some_and(|route| route.waits_for(is_it))
-    }
-
-    fn is_held_for(&self, sender: &ActorId, actor: &ActorId) -> bool {
-        let hosted = self.hosted.get(actor).filter(|_| self.limbo.contains(actor));
-        hosted.is_some_and(|hosted| hosted.held().any(|held| is_from(sender, &held.message)))
-    }
-
-    /// Finds an unsettled message that an actor sent from here.
-    fn find_unsettled(&self, sender: &ActorId) -> Option<Unsettled> {
-        let is_its = |body: &Body| matches!(body, Body::Message { message, .. } if is_from(sender, message));
-        for (peer, mut bodies) in self.sessions.unacknowledged() {
-            if let Some(last) = bodies.rposition(is_its) {
-                return Some(Unsettled::Frame(
-                    peer,
-                    self.sessions.acknowledged(peer) + last as u64 + 1,
-                ));
-            }
+/// Finds an unsettled message that an actor sent from here.
+fn find_unsettled(env: &Env, hosting: &Hosting, routing: &Routing, sender: &ActorId) -> Option<Unsettled> {
+    let is_from = |message: &Message| is_actor(&message.header.caller, sender);
+    let is_its = |body: &Body| matches!(body, Body::Message { message, .. } if is_from(message));
+    for (peer, mut bodies) in env.unacknowledged() {
+        if let Some(last) = bodies.rposition(is_its) {
+            return Some(Unsettled::Frame(peer, env.acknowledged(peer) + last as u64 + 1));
         }
-        let held = self.limbo.iter().find(|actor| self.is_held_for(sender, actor));
-        if let Some(actor) = held {
-            return Some(Unsettled::Held(actor.clone()));
-        }
-        let route = self.busy_routes.iter().find(|actor| self.is_on_route(sender, actor));
-        route.map(|actor| Unsettled::Route(actor.clone()))
     }
+    let held = hosting.unsettled_for(sender).cloned().map(Unsettled::Held);
+    held.or_else(|| routing.unsettled_for(sender).cloned().map(Unsettled::Route))
+}
 
-    /// Asks all peers with messages in flight to acknowledge at once.
-    pub(in crate::node) fn request_settling_acknowledgements(&mut self) {
-        let is_message = |body: &Body| matches!(body, Body::Message { .. });
-        let peers: Vec<NodeId> = self
-            .sessions
-            .unacknowledged()
-            .filter_map(|(peer, mut bodies)| bodies.any(is_message).then_some(peer))
-            .collect();
-        for peer in peers {
-            self.sessions.send(peer, Body::Ping);
-        }
+/// Asks all peers with messages in flight to acknowledge at once.
+pub(super) fn request_acknowledgements(env: &mut Env) {
+    let is_message = |body: &Body| matches!(body, Body::Message { .. });
+    let peers: Vec<NodeId> = env
+        .unacknowledged()
+        .filter_map(|(peer, mut bodies)| bodies.any(is_message).then_some(peer))
+        .collect();
+    for peer in peers {
+        env.send(peer, Body::Ping);
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn may_send(view: &View, from: NodeId, body: &Body) -> bool {
         | Body::Landed { .. }
         | Body::Kept { .. }
         | Body::Returned { .. }
-        | Body::TurnedAway { .. }
+        | Body::Rejected { .. }
         | Body::Reply { .. }
         | Body::Move(_)
         | Body::Directory(_)

@@ -5,6 +5,7 @@
 //! caller's requests are settled.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use elastin_types::{ActorId, CallError, CallId, Message, NodeId, Outcome, Overloaded, Unknown};
 use serde::{Deserialize, Serialize};
@@ -172,15 +173,13 @@ impl DedupTable {
         (latest, outcome)
     }
 
-    /// The call to answer in place of a queued call: the latest of its request.
-    pub(crate) fn latest(&self, call: CallId) -> CallId {
-        if self.running.is_empty() {
-            return call;
-        }
-        let known = self.running.get(&call).and_then(|id| self.known.get(id));
-        match known {
-            Some((_, Known::Waits { latest, .. })) => *latest,
-            _ => call,
+    /// Gives a queued message the id of the call to answer in its place: the latest of its request.
+    pub(crate) fn relabel(&self, message: &mut Arc<Message>) {
+        let known = self.running.get(&message.header.call).and_then(|id| self.known.get(id));
+        if let Some((_, Known::Waits { latest, .. })) = known
+            && *latest != message.header.call
+        {
+            Arc::make_mut(message).header.call = *latest;
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use elastin_types::{ActivationEpoch, Message, NodeId, SlotEpoch};
 
+use super::entry::{DirectoryEntry, HostedAt};
 use crate::collections::actor_map::ActorMap;
-use crate::directory_entry::{DirectoryEntry, HostedAt};
 use crate::{DirectoryBody, Entry};
 
 /// A slot, at its owner.
@@ -64,6 +64,19 @@ impl OwnedSlot {
 
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.phase, SlotPhase::Open)
+    }
+
+    /// Whether the previous owner is handing over.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        matches!(self.phase, SlotPhase::Awaiting { .. })
+    }
+
+    /// Takes the questions queued until the slot opens.
+    pub(crate) fn take_queue(&mut self) -> VecDeque<Question> {
+        match &mut self.phase {
+            SlotPhase::Open => VecDeque::new(),
+            SlotPhase::Awaiting { queue, .. } | SlotPhase::Recovering { queue, .. } => std::mem::take(queue),
+        }
     }
 
     /// Allocates the epoch of the next activation that this owner grants. It exceeds all earlier ones, because the slot

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use elastin_types::{ActivationEpoch, ActorId, NodeId, Time};
 
-use crate::deadlines::Deadlines;
+use super::deadlines::Deadlines;
 
 /// The reason for a timer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

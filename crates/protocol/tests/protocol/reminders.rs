@@ -80,7 +80,7 @@ impl World {
             for command in commands {
                 match command {
                     ReminderCommand::Scan { names, limit } => events.push(self.scan(names, limit)),
-                    ReminderCommand::Tell(row) => pending.push(row),
+                    ReminderCommand::Deliver(row) => pending.push(row),
                 }
             }
             self.most_at_once = self.most_at_once.max(pending.len());

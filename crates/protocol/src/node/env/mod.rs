@@ -1,21 +1,30 @@
-//! State shared by all parts of a node, and its sessions: how it sends to peers, to itself and to its driver.
+//! The environment of a node's parts: identity, limits, time, view, lease, timers, and everything a part can send to
+//! peers, to this node itself and to the driver.
+
+mod deadlines;
+mod session;
+mod timers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_types::{ActorId, NodeId, Time};
+use elastin_types::{ActivationEpoch, ActorId, Message, NodeId, Time};
 
 use crate::bug::{Bug, Planted};
-use crate::session::Session;
-use crate::timers::{Due, Timers};
 use crate::{Body, Command, Frame, Limits, View};
+
+pub(crate) use timers::Due;
+
+use session::Session;
+use timers::Timers;
 
 /// Calls exchanged within this time make further ones likely.
 const CALL_BURST_GAP: Duration = Duration::from_millis(10);
 
-/// State shared by all parts of a node.
+/// The environment of a node's parts. Each handler borrows it next to the part of the state that it owns.
 #[derive(Debug)]
-pub(crate) struct Sessions {
+pub(crate) struct Env {
     pub(crate) me: NodeId,
     pub(crate) planted: Planted,
     pub(crate) limits: Limits,
@@ -42,7 +51,7 @@ pub(crate) struct Sessions {
     loopback_handled: u64,
 }
 
-impl Sessions {
+impl Env {
     pub(crate) fn new(me: NodeId, limits: Limits) -> Self {
         Self {
             me,
@@ -127,6 +136,11 @@ impl Sessions {
         number
     }
 
+    /// Returns a message to its origin: the activation that it was meant for is not here.
+    pub(crate) fn return_to_origin(&mut self, message: Arc<Message>, place: Option<(NodeId, ActivationEpoch)>) {
+        self.send(message.header.call.origin, Body::Returned { message, place });
+    }
+
     /// The number up to which a node has handled the frames sent to it; `u64::MAX` if it is dead.
     pub(crate) fn acknowledged(&self, node: NodeId) -> u64 {
         if node == self.me {
@@ -190,7 +204,7 @@ impl Sessions {
         std::mem::replace(&mut self.newcomers, later)
     }
 
-    /// The next body sent to this node itself. [`Sessions::loopback_done`] must follow when it has been handled.
+    /// The next body sent to this node itself. [`Env::loopback_done`] must follow when it has been handled.
     pub(crate) fn next_loopback(&mut self) -> Option<Body> {
         self.loopback.pop_front()
     }
@@ -199,7 +213,7 @@ impl Sessions {
         self.loopback_handled += 1;
     }
 
-    /// Accepts a frame. If its body can be handled at once, returns it as [`Sessions::next_frame`] would. Otherwise
+    /// Accepts a frame. If its body can be handled at once, returns it as [`Env::next_frame`] would. Otherwise
     /// waiting frames may have become ready.
     pub(crate) fn take_frame(&mut self, from: NodeId, mut frame: Frame) -> Option<(u64, Body)> {
         if let Some(body) = &mut frame.body {
@@ -216,7 +230,7 @@ impl Sessions {
         session.take(self.now, frame, &self.limits, known)
     }
 
-    /// The next body from a peer that can be handled now, with its acknowledgement. [`Sessions::frame_done`] must
+    /// The next body from a peer that can be handled now, with its acknowledgement. [`Env::frame_done`] must
     /// follow when it has been handled.
     pub(crate) fn next_frame(&mut self, from: NodeId) -> Option<(u64, Body)> {
         let known = self.known_revision();

@@ -84,17 +84,32 @@ impl Hosted {
         }
     }
 
-    /// Mutable access to the phase's data; `None` if the actor is simply running. Use [`Self::set_phase`] to change to
-    /// another phase.
-    pub(crate) fn phase_mut(&mut self) -> Option<&mut Phase> {
+    /// Mutable access to the phase's data; `None` if the actor is simply running.
+    fn phase_mut(&mut self) -> Option<&mut Phase> {
         match &mut self.0 {
             State::Runs { .. } => None,
             State::Other(other) => Some(&mut other.phase),
         }
     }
 
+    /// The move away from this node, while it is undecided.
+    pub(crate) fn moving_out(&mut self) -> Option<&mut MoveOut> {
+        match self.phase_mut()? {
+            Phase::MovingOut(out) => Some(out),
+            _ => None,
+        }
+    }
+
+    /// The move to this node.
+    pub(crate) fn moving_in(&mut self) -> Option<&mut MoveIn> {
+        match self.phase_mut()? {
+            Phase::MovingIn(incoming) => Some(incoming),
+            _ => None,
+        }
+    }
+
     /// Changes the phase and returns the previous one.
-    pub(crate) fn set_phase(&mut self, phase: Phase) -> Phase {
+    pub(super) fn set_phase(&mut self, phase: Phase) -> Phase {
         let other = self.other();
         let before = std::mem::replace(&mut other.phase, phase);
         if matches!(other.phase, Phase::Active) && other.held.is_empty() {
@@ -109,6 +124,14 @@ impl Hosted {
         match &self.0 {
             State::Runs { .. } => NOTHING.iter(),
             State::Other(other) => other.held.iter(),
+        }
+    }
+
+    /// The tombstone of an actor that moved away.
+    pub(crate) fn departed(&mut self) -> Option<&mut Departed> {
+        match self.phase_mut()? {
+            Phase::Departed(departed) => Some(departed),
+            _ => None,
         }
     }
 
@@ -208,7 +231,7 @@ pub(crate) enum OutStep {
     Staging {
         image: Bytes,
         /// Frame numbers of the chunks in flight, which are bounded.
-        under_way: VecDeque<u64>,
+        in_flight: VecDeque<u64>,
     },
     /// The target has the whole image and asks the directory to commit.
     Deciding,
@@ -278,7 +301,7 @@ impl Phase {
     }
 
     /// Whether held messages do not have a final place in the actor's queue yet.
-    pub(crate) fn is_limbo(&self) -> bool {
+    pub(crate) fn is_unsettled(&self) -> bool {
         match self {
             Phase::Expected | Phase::Releasing(_) | Phase::Leaving => true,
             // Until the whole queue is here, a sender that has moved meanwhile may still get a message in ahead.

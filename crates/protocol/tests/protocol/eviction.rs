@@ -1,14 +1,13 @@
 //! An evicted client: each of its calls ends, and a call that may have run is never reported as not delivered.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Driven, servers};
 use elastin_protocol::{Body, Command, Event, Limits, Member};
 use elastin_types::{
     ActivationEpoch, ActorId, ActorType, CallError, CallId, NodeId, NotDelivered, Outcome, SlotEpoch, Time, Unknown,
 };
+
+use crate::common::{self, Driven, servers};
 
 const OWNER: NodeId = NodeId(1);
 const HOST: NodeId = NodeId(2);

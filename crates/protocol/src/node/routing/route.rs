@@ -107,12 +107,12 @@ impl Route {
 
     /// Whether a message of a matching caller has no place in its receiver's queue yet, as far as the route knows.
     pub(crate) fn waits_for(&self, is_it: impl Fn(&Caller) -> bool) -> bool {
-        let under_way = match &self.path {
+        let in_flight = match &self.path {
             Path::Blocked => false,
             Path::Asking(asking) => is_it(&asking.caller),
             Path::Direct { kept, .. } => kept.values().any(&is_it),
         };
-        under_way || self.waiting().any(|message| is_it(&message.header.caller))
+        in_flight || self.waiting().any(|message| is_it(&message.header.caller))
     }
 
     /// Whether no message is held and the path is clear.

@@ -1,13 +1,12 @@
 //! Back-pressure on a peer that calls without reading replies: pending replies are bounded, refused calls have not run.
 
-mod common;
-
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Driven, servers};
 use elastin_protocol::{Body, Command, DirectoryBody, Event, Frame, Limits, Member};
 use elastin_types::{ActivationEpoch, ActorId, ActorType, CallError, CallId, NodeId, Overloaded, SlotEpoch, Time};
+
+use crate::common::{self, Driven, servers};
 
 const OWNER: NodeId = NodeId(1);
 const HOST: NodeId = NodeId(2);
@@ -65,7 +64,7 @@ impl Host {
         }
         let refused = |body: &Option<Body>| {
             let overloaded = CallError::Overloaded(Overloaded::Node);
-            matches!(body, Some(Body::TurnedAway { call: id, error, .. }) if *id == call && **error == overloaded)
+            matches!(body, Some(Body::Rejected { call: id, error, .. }) if *id == call && **error == overloaded)
         };
         let sent = |command: &Command| matches!(command, Command::Transmit { to, frame } if *to == caller && refused(&frame.body));
         assert!(
@@ -83,7 +82,7 @@ fn check(limits: Limits, replies_max: usize) {
     }
     assert!(!host.serves(SLOW), "there is no room for another reply");
     let measures = host.driven.node.measures();
-    assert_eq!(measures.turned_away.by_link, 1);
+    assert_eq!(measures.rejections.by_link, 1);
     assert_eq!(measures.unacknowledged_bytes, replies_max * REPLY_BYTES);
     assert!(host.serves(QUICK), "other peers are not affected");
     // The peer acknowledges all frames.

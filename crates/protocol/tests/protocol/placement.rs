@@ -1,12 +1,11 @@
 //! Placement decisions based on a stale view.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Driven, call, view};
 use elastin_protocol::{Body, Command, DirectoryBody, Event, Limits, Member};
 use elastin_types::{ActorId, ActorType, CallError, CallId, NodeId, NotDelivered, SlotEpoch};
+
+use crate::common::{Driven, call, view};
 
 const OWNER: NodeId = NodeId(1);
 const LEAVING: NodeId = NodeId(2);
@@ -73,11 +72,11 @@ fn an_invalid_placement_falls_back_to_an_accepting_node() {
 #[test]
 fn a_call_fails_if_no_node_accepts_the_actor() {
     let commands = placed(&[(OWNER, DRAINING), (LEAVING, DRAINING)], Some(LEAVING));
-    let turned_away = commands.iter().any(|command| {
+    let rejected = commands.iter().any(|command| {
         matches!(command, Command::Transmit { to: CLIENT, frame } if matches!(
             &frame.body,
-            Some(Body::TurnedAway { error, .. }) if **error == CallError::NotDelivered(NotDelivered::NoPlace)
+            Some(Body::Rejected { error, .. }) if **error == CallError::NotDelivered(NotDelivered::NoPlace)
         ))
     });
-    assert!(turned_away, "{commands:?}");
+    assert!(rejected, "{commands:?}");
 }

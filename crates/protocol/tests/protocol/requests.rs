@@ -1,13 +1,12 @@
 //! Dedup of retried calls at the host of their target.
 
-mod common;
-
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Driven, servers};
 use elastin_protocol::{Body, Command, Event, Limits, View};
 use elastin_types::{ActivationEpoch, ActorId, ActorType, CallId, Message, NodeId, Request, SlotEpoch};
+
+use crate::common::{self, Driven, servers};
 
 const HOST: NodeId = NodeId(1);
 const ORIGIN: NodeId = NodeId(2);

@@ -1,13 +1,12 @@
 //! Races between a directory grant and a pending migration of the same actor to the same node.
 
-mod common;
-
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Driven, servers};
 use elastin_protocol::{Body, Command, DirectoryBody, Event, Limits, MoveBody, MoveId, MoveStep, View};
 use elastin_types::{ActivationEpoch, ActorId, ActorType, CallId, Message, NodeId, SlotEpoch};
+
+use crate::common::{self, Driven, servers};
 
 const OWNER: NodeId = NodeId(1);
 const TARGET: NodeId = NodeId(2);
@@ -177,7 +176,7 @@ fn the_queue_is_not_sent_to_a_failed_migration_target() {
         queue: vec![message(OWNER, false)],
     });
     assert!(
-        transmits(&after, |body| matches!(body, Body::TurnedAway { .. })),
+        transmits(&after, |body| matches!(body, Body::Rejected { .. })),
         "{after:?}"
     );
     assert!(!transmits(&after, |body| matches!(body, Body::Move(_))), "{after:?}");

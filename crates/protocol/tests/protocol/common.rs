@@ -1,7 +1,5 @@
 //! A node driven by a test, at a fixed time.
 
-#![allow(dead_code, reason = "each test binary uses a subset")]
-
 use std::collections::BTreeMap;
 
 use bytes::Bytes;

@@ -1,15 +1,14 @@
 //! Malformed and unauthorized frames: a node survives them and keeps serving other peers.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::Driven;
 use elastin_protocol::{
     Body, Command, DirectoryBody, Entry, Event, Frame, Limits, Member, MoveBody, MoveStep, Node, NodeConfig, Slot, View,
 };
 use elastin_types::{ActivationEpoch, ActorId, ActorType, CallError, CallId, NodeId, NotDelivered, SlotEpoch, Time};
+
+use crate::common::{self, Driven};
 
 const ME: NodeId = NodeId(1);
 const SERVER: NodeId = NodeId(2);
@@ -107,7 +106,7 @@ fn server_only_frames() -> Vec<Body> {
             epoch,
         },
         Body::Returned { message, place: None },
-        Body::TurnedAway {
+        Body::Rejected {
             actor,
             call: theirs,
             error: Box::new(CallError::NotDelivered(NotDelivered::NoPlace)),
