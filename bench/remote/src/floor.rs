@@ -24,7 +24,7 @@ type Request = (u64, Bytes, mpsc::Sender<Frame>);
 
 pub(crate) async fn serve() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    process::say_ready(listener.local_addr()?);
+    process::print_ready(listener.local_addr()?);
     let (actor, mut mailbox) = mpsc::channel::<Request>(QUEUE);
     tokio::spawn(async move {
         while let Some((number, body, replies)) = mailbox.recv().await {
