@@ -21,7 +21,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the metadata server of the PLASMA paper, without and with its policy
+    /// Run the metadata server of the PLASMA paper without and with its policy, and compare the latencies
     Demo(demo::Options),
     /// Check, format, compile, explain and test elasticity policies
     #[command(subcommand)]
