@@ -12,14 +12,14 @@ use crate::run;
 
 const MANIFEST: &str = "bench/Cargo.toml";
 
-/// Programs that building a suite needs, with the Debian package that has them.
+/// The programs needed to build a suite, with their Debian packages.
 const BUILD_TOOLS: &[(&str, &str, &str)] = &[("remote", "protoc", "protobuf-compiler")];
 
 /// Runs a suite.
 pub(crate) fn bench(suite: &str, arguments: &[&str]) -> Result<()> {
     let suites = suites()?;
     if !suites.iter().any(|known| known == suite) {
-        bail!("there is no suite `{suite}`; there are: {}", suites.join(", "));
+        bail!("there is no suite `{suite}`; the suites are {}", suites.join(", "));
     }
     for (_, program, package) in BUILD_TOOLS.iter().filter(|(of, ..)| *of == suite) {
         if !run::has_program(program) {
@@ -28,8 +28,8 @@ pub(crate) fn bench(suite: &str, arguments: &[&str]) -> Result<()> {
     }
     let results = run::root().join("target/bench");
     std::fs::create_dir_all(&results)?;
-    // The package, and not the binary: features that another suite needs of a library would be on otherwise. That is also why
-    // a build of the whole bench workspace is of no use here; `cargo build --release --package bench-SUITE` in `bench/` is.
+    // Selects the package, not the binary: otherwise cargo would enable library features that only other suites need.
+    // For the same reason, a build of the whole bench workspace is of no use here.
     let package = format!("bench-{suite}");
     let mut command = vec![
         "run",
@@ -45,7 +45,7 @@ pub(crate) fn bench(suite: &str, arguments: &[&str]) -> Result<()> {
     run::cargo_with(&command, &[])?;
     let file = results.join(format!("{suite}.json"));
     if !file.exists() {
-        bail!("the suite ended well, but has not written {}", file.display());
+        bail!("the suite succeeded, but has not written {}", file.display());
     }
     println!("bench: the results are in {}", file.display());
     Ok(())
@@ -55,7 +55,7 @@ pub(crate) fn bench(suite: &str, arguments: &[&str]) -> Result<()> {
 pub(crate) fn check() -> Result<()> {
     let ours = Metadata::load("Cargo.toml", &["--no-deps"])?;
     let packages = names_without_peers(&ours.packages, &suite_packages()?);
-    // Together with everything else, so that what both need is checked once.
+    // The same target directory as everything else, so that shared dependencies are checked once.
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
     let mut command = vec!["check", "--quiet", "--no-default-features", "--manifest-path", MANIFEST];
     command.extend(["--target-dir", &target]);

@@ -1,4 +1,4 @@
-//! The check of `docs/dependencies.md`: it says of every crate that we depend on why it is there, and of no other.
+//! The check of `docs/dependencies.md`: the page explains exactly the crates that the workspace depends on.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_compared_with_what_is_used() {
+    fn missing_and_unused_entries_are_reported() {
         let page = "`prose` is no table\n| crate | why |\n|---|---|\n| `a`, `b` | not `c` |\n";
         let explained = explained(page);
         assert_eq!(explained, BTreeSet::from(["a", "b"]));

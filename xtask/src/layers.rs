@@ -1,4 +1,4 @@
-//! The layering check: crates depend downwards only, and below the line on nothing that reaches the world.
+//! The layering check: crates depend on lower layers only, and pure crates do not reach the outside world.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 
 use crate::metadata::{Graph, Metadata};
 
-/// The layers, lowest first: a crate may depend on crates of lower rows only. A row is one step of an arrow, so a layer
-/// of the picture in `docs/architecture.md` can have several rows.
+/// The layers, lowest first: a crate may depend on crates of lower rows only. A layer of the picture in
+/// `docs/architecture.md` can have several rows.
 const LAYERS: &[&[&str]] = &[
     &["elastin-types", "elastin-golden", "elastin-test-servers"],
     &["elastin-policy", "elastin-protocol", "elastin-clock"],
@@ -22,7 +22,7 @@ const LAYERS: &[&[&str]] = &[
     &["elastin-cli", "xtask"],
 ];
 
-/// Below the line: no runtime, no operating system, no clock, no randomness of its own.
+/// The pure crates: no async runtime, no operating system, no clock, no source of randomness.
 const PURE: &[&str] = &[
     "elastin-types",
     "elastin-policy",
@@ -33,8 +33,8 @@ const PURE: &[&str] = &[
     "elastin-sim",
 ];
 
-/// What must not be found below the line, at any depth.
-const WORLDLY: &[&str] = &[
+/// Crates that no pure crate may depend on, directly or indirectly.
+const IMPURE: &[&str] = &[
     "tokio",
     "mio",
     "socket2",
@@ -45,7 +45,7 @@ const WORLDLY: &[&str] = &[
     "fastrand",
 ];
 
-/// Checks the workspace as it is.
+/// Checks the workspace.
 pub(crate) fn check() -> Result<()> {
     let graph = Metadata::load("Cargo.toml", &[])?.graph()?;
     let violations = violations(&graph);
@@ -55,7 +55,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Everything that breaks a rule, in words.
+/// Descriptions of all violations.
 fn violations(graph: &Graph) -> Vec<String> {
     let rank: BTreeMap<&str, usize> = LAYERS
         .iter()
@@ -71,19 +71,20 @@ fn violations(graph: &Graph) -> Vec<String> {
         for dependency in graph.dependencies.get(member).into_iter().flatten() {
             if rank.get(dependency.as_str()).is_some_and(|other| other >= own) {
                 violations.push(format!(
-                    "`{member}` must not depend on `{dependency}`: arrows point downwards"
+                    "`{member}` must not depend on `{dependency}`: dependencies point downwards"
                 ));
             }
         }
         if PURE.contains(&member.as_str()) {
-            let paths = WORLDLY.iter().filter_map(|worldly| path(graph, member, worldly));
-            violations.extend(paths.map(|path| format!("below the line: {}", path.join(" → "))));
+            let paths = IMPURE.iter().filter_map(|impure| path(graph, member, impure));
+            violations
+                .extend(paths.map(|path| format!("a pure crate reaches the outside world: {}", path.join(" → "))));
         }
     }
     violations
 }
 
-/// How `from` comes to depend on `to`, if it does: the shortest way.
+/// The shortest path of dependencies from `from` to `to`, if there is one.
 fn path(graph: &Graph, from: &str, to: &str) -> Option<Vec<String>> {
     let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
     let mut frontier = vec![from];
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_point_downwards() {
+    fn upward_dependencies_are_violations() {
         check(
             &[
                 ("elastin-types", &["serde"]),
@@ -142,11 +143,11 @@ mod tests {
         );
         check(
             &[("elastin-types", &["elastin-policy"])],
-            &["`elastin-types` must not depend on `elastin-policy`: arrows point downwards"],
+            &["`elastin-types` must not depend on `elastin-policy`: dependencies point downwards"],
         );
         check(
             &[("elastin-stores", &["elastin-runtime"])],
-            &["`elastin-stores` must not depend on `elastin-runtime`: arrows point downwards"],
+            &["`elastin-stores` must not depend on `elastin-runtime`: dependencies point downwards"],
         );
         check(
             &[("newcomer", &[])],
@@ -155,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn below_the_line_nothing_reaches_the_world() {
+    fn impure_dependencies_of_pure_crates_are_violations() {
         check(
             &[
                 ("elastin-sim", &["helper"]),
                 ("helper", &["helper", "deeper"]),
                 ("deeper", &["helper", "tokio"]),
             ],
-            &["below the line: elastin-sim → helper → deeper → tokio"],
+            &["a pure crate reaches the outside world: elastin-sim → helper → deeper → tokio"],
         );
     }
 }

@@ -1,6 +1,6 @@
-//! The chores of this repository: `cargo xtask verify` checks everything, `cargo xtask bench SUITE` measures.
+//! Tasks of this repository: `cargo xtask verify` checks everything, `cargo xtask bench SUITE` measures.
 
-// These are commands: what they find out goes to standard output.
+// The results of these commands go to standard output.
 #![allow(clippy::print_stdout)]
 
 mod bench;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask verify [STEP …]       check everything, or only these steps
-cargo xtask bench SUITE [ARG …]   run a suite of benches; without a suite, list them
+cargo xtask bench SUITE [ARG …]   run a suite of benches; without SUITE, list the suites
 ";
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! What cargo knows about a workspace, as far as we ask.
+//! The metadata of a workspace, as cargo reports it.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 use crate::run;
 
-/// The answer of `cargo metadata`.
+/// The output of `cargo metadata`.
 #[derive(Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
     pub(crate) workspace_members: Vec<String>,
-    /// Absent when dependencies were not asked for.
+    /// Absent with `--no-deps`.
     resolve: Option<Resolve>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Package {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) targets: Vec<Target>,
-    /// What its manifest names, for whatever purpose.
+    /// All dependencies that its manifest declares.
     pub(crate) dependencies: Vec<Declared>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Package {
 #[derive(Deserialize)]
 pub(crate) struct Declared {
     pub(crate) name: String,
-    /// Where it is, if it is part of this repository.
+    /// Its path, if it is part of this repository.
     pub(crate) path: Option<String>,
     /// Whether only a feature turns it on.
     pub(crate) optional: bool,
@@ -63,7 +63,7 @@ struct DependencyKind {
     kind: Option<String>,
 }
 
-/// Who depends on whom, by package name. Dependencies of tests only are left out.
+/// The dependency graph by package name, without dev-dependencies.
 #[derive(Default)]
 pub(crate) struct Graph {
     /// The packages of the workspace.
@@ -72,7 +72,7 @@ pub(crate) struct Graph {
 }
 
 impl Metadata {
-    /// Asks cargo about the workspace of this manifest, relative to the root.
+    /// Loads the metadata of the workspace of this manifest, whose path is relative to the root.
     pub(crate) fn load(manifest: &str, options: &[&str]) -> Result<Self> {
         let mut arguments = vec!["metadata", "--format-version", "1", "--manifest-path", manifest];
         arguments.extend(options);
@@ -80,7 +80,7 @@ impl Metadata {
         serde_json::from_slice(&output).context("cargo's metadata can't be understood")
     }
 
-    /// Who depends on whom.
+    /// The dependency graph.
     pub(crate) fn graph(&self) -> Result<Graph> {
         let resolve = self.resolve.as_ref().context("cargo's metadata has no dependencies")?;
         let names: BTreeMap<&str, &str> = self
@@ -96,7 +96,7 @@ impl Metadata {
         for node in &resolve.nodes {
             let used = node.deps.iter().filter(|dependency| dependency.is_used());
             let used = used.map(|dependency| name(&dependency.pkg)).collect::<Vec<_>>();
-            // Two versions of a package count as one: a layer is about what, not which.
+            // Versions of a package count as one, because layers do not depend on versions.
             graph.dependencies.entry(name(&node.id)).or_default().extend(used);
         }
         Ok(graph)
@@ -104,7 +104,7 @@ impl Metadata {
 }
 
 impl Dependency {
-    /// Whether more than the tests need it.
+    /// Whether it is more than a dev-dependency.
     fn is_used(&self) -> bool {
         self.dep_kinds.iter().any(|kind| kind.kind.as_deref() != Some("dev"))
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask verify`: the one check, the same by hand and in CI.
+//! `cargo xtask verify`: the one check, by hand and in CI.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{bench, dependencies, layers, names, run};
 
-/// One thing that is checked.
+/// One step of the check.
 struct Step {
     name: &'static str,
     check: Check,
@@ -15,11 +15,11 @@ struct Step {
 enum Check {
     /// Cargo with these arguments and variables must succeed.
     Cargo(&'static [&'static str], &'static [(&'static str, &'static str)]),
-    /// This must succeed.
+    /// This function must succeed.
     Own(fn() -> Result<()>),
 }
 
-/// All steps, the quick ones first.
+/// All steps, the fastest first.
 const STEPS: &[Step] = &[
     Step {
         name: "format",
@@ -104,9 +104,9 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Checks that the fuzz targets build, without the library that runs them: that takes a C++ compiler.
+/// Checks that the fuzz targets build, without the library that runs them, which needs a C++ compiler.
 fn fuzz_targets() -> Result<()> {
-    // Together with everything else, so that what both need is checked once.
+    // The same target directory as everything else, so that shared dependencies are checked once.
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
     let command = [
         "check",
@@ -120,7 +120,7 @@ fn fuzz_targets() -> Result<()> {
     run::cargo_with(&command, &[])
 }
 
-/// The parts of the toolchain that the steps need, and the component each comes in.
+/// The parts of the toolchain that the steps need, with their rustup components.
 const PARTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
 /// Checks everything, or only the steps of these names.
@@ -154,7 +154,7 @@ fn chosen(names: &[&str]) -> Result<Vec<&'static Step>> {
     names.iter().map(find).collect()
 }
 
-/// Installs what the steps need and the machine does not have.
+/// Installs the missing parts of the toolchain.
 fn install_missing() -> Result<()> {
     for (part, component) in PARTS {
         if !run::has_cargo_part(part) {

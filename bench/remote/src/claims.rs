@@ -39,7 +39,7 @@ pub(crate) async fn rows() -> Result<Vec<Row>> {
     cluster.leave().await;
     let mut claims: Vec<f64> = SERVERS
         .iter()
-        .flat_map(|server| claims_in(&elastin.words_of(server)))
+        .flat_map(|server| claims_in(&elastin.output_of(server)))
         .collect();
     claims.sort_by(f64::total_cmp);
     ensure!(claims.len() >= MOVES, "{MOVES} moves, and only {} claims", claims.len());

@@ -9,15 +9,15 @@ use crate::output::print;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Make the authority of a new cluster. Its key can issue certificates for members: keep it away from servers
+    /// Create the authority of a new cluster. Its key can issue certificates for members: keep it away from servers
     Init {
-        /// The directory to write it to
+        /// The directory to write the authority to
         directory: PathBuf,
-        /// The cluster's name, which is its application's
+        /// The cluster's name, which is the name of its application
         #[arg(long)]
         cluster: String,
     },
-    /// Issue a certificate: everything that a server or client needs for `--certificates`
+    /// Issue a certificate: the directory that a server or client needs for `--certificates`
     Issue {
         /// The directory of the authority
         authority: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) enum Command {
         /// The name of the server or client
         #[arg(long)]
         name: String,
-        /// For a client or operator, which must not act as a server
+        /// Issue it for a client or operator, which must not act as a server
         #[arg(long)]
         client: bool,
     },

@@ -14,7 +14,7 @@ use crate::output::{print, print_json};
 pub(crate) struct ClusterArgs {
     #[command(flatten)]
     address: ClusterAddress,
-    /// The cluster's name, which is its application's
+    /// The cluster's name, which is the name of its application
     #[arg(long)]
     cluster: String,
 }

@@ -21,12 +21,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// See a policy at work: the Metadata Server of the PLASMA paper, without and with its policy
+    /// Run the metadata server of the PLASMA paper without and with its policy, and compare the latencies
     Demo(demo::Options),
     /// Check, format, compile, explain and test elasticity policies
     #[command(subcommand)]
     Policy(policy::Command),
-    /// Try to break the cluster's protocols in simulated worlds with random faults
+    /// Simulate the cluster's protocols under random faults, and check their invariants
     #[command(subcommand)]
     Sim(sim::Command),
     /// Show the servers of a running cluster
@@ -53,7 +53,7 @@ enum Command {
         #[command(flatten)]
         args: cluster::ClusterArgs,
     },
-    /// Make the certificates that the members of a cluster authenticate each other with
+    /// Create the certificates with which the members of a cluster authenticate each other
     #[command(subcommand)]
     Ca(authority::Command),
     /// Run a server of the demo's cluster

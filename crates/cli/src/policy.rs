@@ -55,7 +55,8 @@ pub(crate) enum Command {
 pub(crate) struct Checked {
     /// The policy
     policy: PathBuf,
-    /// The application's actor types, as its program's `schema` command prints them; files of test cases may include their own
+    /// The application's actor types, as its program's `schema` command prints them; files of test cases may include
+    /// their own
     #[arg(long)]
     schema: Option<PathBuf>,
     /// Print JSON

@@ -9,10 +9,10 @@ use elastin_sim::{Options, Report, options_of_seed, run as simulate, run_traced}
 
 use crate::output::print;
 
-/// How much of the log around a violation is shown.
+/// The number of log lines shown around a violation.
 const LINES_SHOWN: usize = 60;
 
-/// How often a long sweep reports its progress.
+/// The interval of progress reports of a long sweep.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Subcommand)]
@@ -23,13 +23,13 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct Protocol {
-    /// The first seed; one seed decides everything about a world
+    /// The first seed; a seed decides everything about a world
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How many worlds
+    /// The number of worlds, one for each seed from the first on
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// How many servers, instead of the number that the seed decides
+    /// The number of servers; by default the seed decides it
     #[arg(long)]
     nodes: Option<usize>,
     /// Simulate a quarter of the time, with faults four times as often

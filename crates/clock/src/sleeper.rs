@@ -135,7 +135,7 @@ mod tests {
         let until = began + HOUR;
         let sleeping = tokio::spawn(async move { sleeper.sleep_until(Some(until)).await });
         tokio::task::yield_now().await;
-        assert_eq!(clock.sleep_state(), SleepState::Asleep { until, naps: 1 });
+        assert_eq!(clock.sleep_state(), SleepState::Asleep { until, sleep_count: 1 });
         clock.skip_to(began + HOUR / 2);
         tokio::task::yield_now().await;
         assert!(!sleeping.is_finished());
@@ -144,7 +144,13 @@ mod tests {
         tokio::time::timeout(WAIT_MAX, sleeping).await.unwrap().unwrap();
         assert!(clock.wall_ms() >= wall_ms + 3_600_000);
         let never = Time(u64::MAX);
-        assert_eq!(clock.sleep_state(), SleepState::Asleep { until: never, naps: 1 });
+        assert_eq!(
+            clock.sleep_state(),
+            SleepState::Asleep {
+                until: never,
+                sleep_count: 1
+            }
+        );
     }
 
     #[tokio::test]

@@ -31,7 +31,7 @@ pub enum SleepState {
         /// The earliest wake-up time.
         until: Time,
         /// Total number of sleeps so far. If it is unchanged since the last check, no task was awake in between.
-        naps: u64,
+        sleep_count: u64,
     },
 }
 
@@ -39,7 +39,7 @@ pub enum SleepState {
 #[derive(Default)]
 pub(crate) struct VirtualTime {
     skipped: AtomicU64,
-    naps: AtomicU64,
+    sleep_count: AtomicU64,
     registered: Mutex<Vec<Registered>>,
 }
 
@@ -81,12 +81,12 @@ impl VirtualTime {
 
     /// Records that a task goes to sleep.
     pub(crate) fn note_sleep(&self) {
-        self.naps.fetch_add(1, Ordering::SeqCst);
+        self.sleep_count.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn sleep_state(&self, now: Time) -> SleepState {
         // Read before the tasks: a sleep that begins meanwhile shows at the next check.
-        let naps = self.naps.load(Ordering::SeqCst);
+        let sleep_count = self.sleep_count.load(Ordering::SeqCst);
         let mut until = Time(u64::MAX);
         for (name, sleeps) in self.live() {
             match sleeps.asleep_until().filter(|until| *until > now) {
@@ -94,7 +94,7 @@ impl VirtualTime {
                 None => return SleepState::Awake { task: name.to_string() },
             }
         }
-        SleepState::Asleep { until, naps }
+        SleepState::Asleep { until, sleep_count }
     }
 }
 

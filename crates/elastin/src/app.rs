@@ -32,8 +32,8 @@ impl Elastin {
     }
 }
 
-/// An application: its actors and its policy. The same program runs as a node, as the supervisor of an embedded cluster, and
-/// as a tool that checks policies: see [`App::main`].
+/// An application: its actors and its policy. The same program runs as a node, as the supervisor of an embedded
+/// cluster, and as a tool that checks policies: see [`App::main`].
 #[derive(Clone)]
 pub struct App {
     name: String,
@@ -82,15 +82,16 @@ impl App {
         self
     }
 
-    /// Passivates actors that have been idle for this long. The next message activates them again, from their saved state. Without
-    /// it, actors stay in memory for as long as their server runs.
+    /// Passivates actors that have been idle for this long. The next message activates them again, from their saved
+    /// state. Without it, actors stay in memory for as long as their server runs.
     pub fn passivate_after(mut self, idle_max: Duration) -> Self {
         self.idle_max = Some(idle_max);
         self
     }
 
-    /// Makes servers and clients park at once when no message or reply is pending, instead of busy-polling for a moment. They use
-    /// less CPU time then, and single calls take longer. Processes whose control group limits their cores never busy-poll.
+    /// Makes servers and clients park at once when no message or reply is pending, instead of busy-polling for a
+    /// moment. They use less CPU time then, and single calls take longer. Processes whose control group limits their
+    /// cores never busy-poll.
     pub fn without_busy_poll(mut self) -> Self {
         self.busy_poll = false;
         self
@@ -125,15 +126,14 @@ impl App {
         InProcessBuilder::new(self.clone())
     }
 
-    /// Runs the program with the arguments of the process: as an embedded cluster, as a node, or as a tool. `--help` lists the
-    /// commands.
+    /// Runs the program with the arguments of the process: as an embedded cluster, as a node, or as a tool. `--help`
+    /// lists the commands.
     pub fn main(self) -> ExitCode {
         crate::command::main(self)
     }
 
-    /// Runs the program with these arguments, which begin with `node`. For programs that have subcommands of their own and start
-    /// servers with
-    /// [`EmbeddedBuilder::node_arguments`](crate::EmbeddedBuilder::node_arguments).
+    /// Runs the program with these arguments, which begin with `node`. For programs that have subcommands of their own
+    /// and start servers with [`EmbeddedBuilder::node_arguments`](crate::EmbeddedBuilder::node_arguments).
     pub fn run(self, arguments: impl IntoIterator<Item = std::ffi::OsString>) -> ExitCode {
         crate::command::run(self, arguments)
     }

@@ -4,8 +4,8 @@
 //!   member ── evicted ──► pending calls end ──► join, with backoff ──► new member
 //! ```
 //!
-//! A sleeping laptop, a stopped process and an unreachable etcd all cost a client its lease. The application does not notice, so its
-//! clients and references must work again afterwards.
+//! A sleeping laptop, a stopped process and an unreachable etcd all cost a client its lease. The application does not
+//! notice, so its clients and references must work again afterwards.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

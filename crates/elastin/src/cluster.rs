@@ -17,19 +17,19 @@ use crate::member::{Member, MemberOptions};
 use crate::trust;
 use crate::{App, ServerStatus};
 
-/// How long an operator waits for an answer: longer than the timeout of a move.
+/// The timeout of an operator's request: longer than the timeout of a move.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
-/// How long a new client waits for its first roster.
+/// The time that a new client waits for its first roster.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A connection to a running cluster, for a process that hosts no actors.
 ///
-/// It locates actors, follows their moves, and retries calls that were not delivered (and no others) until their deadline. Its calls
-/// count as `client` in policies.
+/// It locates actors, follows their moves, and retries calls that were not delivered (and no others) until their
+/// deadline. Its calls count as `client` in policies.
 ///
-/// It is a member of the cluster with the role of a client, so that replies find it. If it loses its lease, because its process was
-/// stopped or cut off, it rejoins by itself as a new member, and its clients and references keep working. After a drop its
-/// membership ends with its lease; [`Cluster::leave`] ends it at once.
+/// It is a member of the cluster with the role of a client, so that replies find it. If it loses its lease, because its
+/// process was stopped or cut off, it rejoins by itself as a new member, and its clients and references keep working.
+/// After a drop its membership ends with its lease; [`Cluster::leave`] ends it at once.
 pub struct Cluster {
     /// The current member. Shared with the task that rejoins, which holds it weakly.
     current: Arc<Mutex<Arc<Member>>>,

@@ -27,16 +27,16 @@ struct Arguments {
 enum Command {
     /// Run an embedded cluster on this machine until it is interrupted
     Cluster {
-        /// How many servers to start with
+        /// The number of servers at the start, and the fewest
         #[arg(long, default_value_t = 1)]
         servers: u32,
-        /// How many servers there may be
+        /// The largest number of servers
         #[arg(long, default_value_t = 8)]
         servers_max: u32,
         /// The share of one core that each server may use
         #[arg(long)]
         cpu_share: Option<f64>,
-        /// The elasticity period in seconds, unless the policy names one
+        /// The elasticity period in seconds, unless the policy sets one
         #[arg(long, default_value_t = 10.0)]
         period: f64,
         /// The directory of the cluster's files; without it they are temporary
@@ -46,7 +46,7 @@ enum Command {
         #[arg(long)]
         metrics: Option<SocketAddr>,
     },
-    /// Run a server: of an embedded cluster, whose supervisor starts it, or of one coordinated by etcd
+    /// Run a server, of a cluster coordinated by etcd or of an embedded one, whose supervisor starts it
     Node(Box<NodeArguments>),
     /// Check a policy against the application's actors; without a file, the policy that comes with it
     Check {
@@ -77,10 +77,11 @@ struct NodeArguments {
     /// The address that other members dial, if it differs from --listen
     #[arg(long)]
     advertise: Option<SocketAddr>,
-    /// The seconds without a renewal after which others take over; half of it should be whole seconds, the unit of etcd's leases
+    /// The seconds without a renewal after which others take over; half of it should be whole seconds, the unit of
+    /// etcd's leases
     #[arg(long, default_value_t = LEASE.as_secs_f64())]
     lease: f64,
-    /// The elasticity period in seconds, unless the policy names one; the first server of a cluster sets it
+    /// The elasticity period in seconds, unless the policy sets one; the first server of a cluster sets it
     #[arg(long, default_value_t = 10.0)]
     period: f64,
     /// The capacity of the network, in megabits per second; without it, percentages of the network are unknown
@@ -134,7 +135,7 @@ pub fn log_to_stderr() {
     log_to_stderr_or(None);
 }
 
-/// The same, with a filter for when the variable is not set.
+/// Like [`log_to_stderr`], with a filter that applies if the variable is not set.
 fn log_to_stderr_or(default_filter: Option<&str>) {
     let filter = match default_filter {
         _ if std::env::var_os("RUST_LOG").is_some() => tracing_subscriber::EnvFilter::from_default_env(),
@@ -217,8 +218,8 @@ fn positive(name: &str, amount: Option<f64>) -> anyhow::Result<Option<f64>> {
     Ok(amount)
 }
 
-/// Threads for connections and timers. A turn may run inline on the thread that received its message, so a second thread keeps
-/// connections alive while such a turn takes long.
+/// Threads for connections and timers. A turn may run inline on the thread that received its message, so a second
+/// thread keeps connections alive while such a turn takes long.
 const IO_THREADS: usize = 2;
 
 fn cluster(

@@ -1,5 +1,5 @@
-//! Programmable elasticity for stateful services: write actors and, beside them, a few lines of policy; Elastin places the
-//! actors over servers, moves them while they run, and adds and removes servers.
+//! Programmable elasticity for stateful services: write actors and, beside them, a few lines of policy; Elastin places
+//! the actors over servers, moves them while they run, and adds and removes servers.
 //!
 //! An application is one program: its actors and its policy, given to [`Elastin::app`].
 //!

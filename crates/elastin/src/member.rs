@@ -1,4 +1,5 @@
-//! A member of a cluster: membership, a node driver and a runtime. Servers, clients and supervisors are all built on it.
+//! A member of a cluster: membership, a node driver and a runtime. Servers, clients and supervisors are all built on
+//! it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use crate::retrying_remote::RetryingRemote;
 use crate::usage::Capacity;
 use crate::wire_versions;
 
-/// Default lease TTL of a member. Short, because processes on one machine answer quickly, and a supervisor notices the end of a
-/// server's process at once.
+/// Default lease TTL of a member. Short, because processes on one machine answer quickly, and a supervisor notices the
+/// end of a server's process at once.
 pub(crate) const LEASE_TTL: Duration = Duration::from_secs(3);
 
 /// Default time without a renewal after which other servers take over from a member.
@@ -31,8 +32,8 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2 * LEASE_TTL.as_secs());
 
 /// The TTL of a member whose actors are taken over `lease` after its last renewal.
 ///
-/// The lease covers the first half. The others wait for the second half: an operator may have revoked the lease early, and the
-/// member acts on it until its own copy expires.
+/// The lease covers the first half. The others wait for the second half: an operator may have revoked the lease early,
+/// and the member acts on it until its own copy expires.
 pub(crate) fn ttl_of(lease: Duration) -> Duration {
     lease / 2
 }
@@ -66,8 +67,8 @@ pub(crate) enum NodeEvent {
     },
 }
 
-/// The bytes of control and admin frames that may be pending for the event loop. Peers decide how much they send, so frames beyond
-/// it are dropped. Managers send again in their next period, and operators retry.
+/// The bytes of control and admin frames that may be pending for the event loop. Peers decide how much they send, so
+/// frames beyond it are dropped. Managers send again in their next period, and operators retry.
 const PENDING_FRAME_BYTES_MAX: u32 = 64 << 20;
 
 /// The least that a frame counts for, so that many small frames can't fill memory either.
@@ -137,7 +138,7 @@ pub(crate) struct MemberOptions {
     pub(crate) lease_ttl: Duration,
     /// The clock of its leases, deadlines and timers.
     pub(crate) clock: Clock,
-    /// How it authenticates other members.
+    /// The authentication of other members.
     pub(crate) security: Security,
     /// Planted bugs, for tests.
     pub(crate) planted: Planted,
@@ -279,8 +280,8 @@ impl Member {
         Ok(joined.activate(runtime, Some(calls)))
     }
 
-    /// Rejoins as a new member, after this one has [ended](NodeDriver::end). The new member takes over the runtime, so existing
-    /// clients keep working.
+    /// Rejoins as a new member, after this one has [ended](NodeDriver::end). The new member takes over the runtime, so
+    /// existing clients keep working.
     ///
     /// # Panics
     /// If this member hosts actors: they ended with it.
@@ -315,7 +316,8 @@ impl Member {
 
 /// Checks that other members can reach the advertised address, and that plain text stays on the loopback interface.
 ///
-/// In plain text every process that can connect is served. So both addresses count: a process may dial the listener directly.
+/// In plain text every process that can connect is served. So both addresses count: a process may dial the listener
+/// directly.
 fn check_addresses(listen: SocketAddr, advertise: Option<SocketAddr>, is_plain: bool) -> anyhow::Result<()> {
     let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
     let reached_at = advertise.unwrap_or(listen);

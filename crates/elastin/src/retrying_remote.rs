@@ -6,11 +6,11 @@
 //!                          └──── NotDelivered ───────┴─────┘
 //! ```
 //!
-//! Each attempt is a message of its own, with its own id, because the order of a path is kept by the fate of each message. A
-//! retried call therefore arrives after the messages that the client has sent to the actor meanwhile.
+//! Each attempt is a message of its own, with its own id, because the order of a path is kept by the fate of each
+//! message. A retried call therefore arrives after the messages that the client has sent to the actor meanwhile.
 //!
-//! A client that loses its lease rejoins as a new member with a new id. Its runtime stays, and with it the application's clients
-//! and references: outbound messages are stamped with the current member's id here.
+//! A client that loses its lease rejoins as a new member with a new id. Its runtime stays, and with it the
+//! application's clients and references: outbound messages are stamped with the current member's id here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -30,7 +30,8 @@ use tokio::runtime::Handle;
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
 /// The longest backoff, so that a call resumes soon after the cause is gone.
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
-/// How long a call is retried if its deadline is later: a fault that lasts longer, such as a damaged state, needs more than retries.
+/// The time limit of retries of a call whose deadline is later: a fault that lasts longer, such as a damaged state,
+/// needs more than retries.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A client's [`Remote`] that retries calls which were not delivered.
@@ -88,7 +89,8 @@ struct Attempt {
 }
 
 impl RetryingRemote {
-    /// Wraps the remote of the client's first member. Must be called inside a tokio runtime, which runs the backoff timers.
+    /// Wraps the remote of the client's first member. Must be called inside a tokio runtime, which runs the backoff
+    /// timers.
     pub(crate) fn over(me: NodeId, remote: Arc<dyn Remote>, clock: Clock) -> Arc<RetryingRemote> {
         Arc::new_cyclic(|this| RetryingRemote {
             incarnation: RwLock::new(Incarnation { me, remote }),

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use elastin_cluster::{Role, Roster};
 use elastin_control::{Capacity, Decision, DecisionId};
 use elastin_types::{NodeId, ServerStats};
 use serde::{Deserialize, Serialize};
 
-/// How many decisions are kept; older ones are discarded.
+/// The most decisions kept; older ones are discarded.
 const DECISIONS_MAX: usize = 10_000;
 
-/// How many periods' capacities are kept: a day of ten-second periods.
+/// The most periods whose capacities are kept: a day of ten-second periods.
 const CAPACITIES_MAX: usize = 8_640;
 
 /// One server, as it last reported.
@@ -21,7 +22,7 @@ pub struct ServerStatus {
     pub node: NodeId,
     /// Its CPU use in percent of its share, once it has reported.
     pub cpu_percent: Option<f64>,
-    /// How many actors it hosts.
+    /// The number of actors that it hosts.
     pub actors: u64,
     /// Whether it is draining.
     pub draining: bool,
@@ -51,19 +52,21 @@ impl Status {
         self.decisions.values().cloned().collect()
     }
 
-    /// Sets the current servers; those that stay keep their last report.
-    pub(crate) fn set_servers(&mut self, now: impl Iterator<Item = (NodeId, String, bool)>) {
+    /// Sets the servers to those of a roster. Servers that stay keep their last report.
+    pub(crate) fn set_roster(&mut self, roster: &Roster) {
         let mut before = std::mem::take(&mut self.servers);
-        for (node, name, draining) in now {
-            self.names.insert(node, name.clone());
-            let known = before.remove(&node).unwrap_or(ServerStatus {
-                name,
+        let servers = roster.members.iter().filter(|(_, record)| record.role == Role::Server);
+        for (&node, record) in servers {
+            self.names.insert(node, record.name.clone());
+            let known = before.remove(&node).unwrap_or_else(|| ServerStatus {
+                name: record.name.clone(),
                 node,
                 cpu_percent: None,
                 actors: 0,
-                draining,
+                draining: false,
                 reserved_for: Vec::new(),
             });
+            let draining = record.draining;
             self.servers.insert(node, ServerStatus { draining, ..known });
         }
     }
@@ -114,24 +117,29 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
+    use elastin_cluster::MemberRecord;
+
     use super::*;
+
+    fn roster(servers: &[(u64, &str)]) -> Roster {
+        let record = |(node, name): &(u64, &str)| (NodeId(*node), MemberRecord::new(*name, Role::Server, None));
+        Roster {
+            members: servers.iter().map(record).collect(),
+        }
+    }
 
     #[test]
     fn ids_are_replaced_by_names_longest_first() {
         let mut status = Status::default();
-        let servers = [
-            (NodeId(1), "server-1".to_owned(), false),
-            (NodeId(12), "server-2".to_owned(), false),
-        ];
-        status.set_servers(servers.into_iter());
+        status.set_roster(&roster(&[(1, "server-1"), (12, "server-2")]));
         assert_eq!(status.with_names("moved n12 → n1"), "moved server-2 → server-1");
     }
 
     #[test]
     fn the_name_of_a_server_outlives_it() {
         let mut status = Status::default();
-        status.set_servers([(NodeId(3), "server-1".to_owned(), false)].into_iter());
-        status.set_servers(std::iter::empty());
+        status.set_roster(&roster(&[(3, "server-1")]));
+        status.set_roster(&roster(&[]));
         assert!(status.servers().is_empty());
         assert_eq!(status.with_names("n3"), "server-1");
     }

@@ -1,7 +1,9 @@
-//! The cluster's trust anchor, kept in coordination: the authority or secret that its members authenticate each other with.
+//! The cluster's trust anchor, kept in coordination: the authority or secret that its members authenticate each other
+//! with.
 //!
-//! Every process that can reach coordination can join. A server with a certificate of another authority would be a member that no
-//! other member talks to, and its directory slots would be unreachable. So members compare the anchor before they join.
+//! Every process that can reach coordination can join. A server with a certificate of another authority would be a
+//! member that no other member talks to, and its directory slots would be unreachable. So members compare the anchor
+//! before they join.
 
 use std::sync::Arc;
 
@@ -15,11 +17,12 @@ use crate::members::members;
 
 const KEY: &str = "known-by";
 
-/// The most attempts to set the anchor. Each failure means that another server was faster; once it has joined, the anchor is fixed.
+/// The most attempts to set the anchor. Each failure means that another server was faster; once it has joined, the
+/// anchor is fixed.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// Makes sure that a server has the trust anchor of the current servers. Without any server its own anchor replaces the old one: an
-/// operator may change the authority of a stopped cluster.
+/// Makes sure that a server has the trust anchor of the current servers. Without any server its own anchor replaces the
+/// old one: an operator may change the authority of a stopped cluster.
 pub(crate) async fn agree(coordination: &Arc<dyn Coordination>, security: &Security) -> anyhow::Result<()> {
     let ours = security.known_by();
     for _ in 0..ATTEMPTS_MAX {

@@ -1,5 +1,5 @@
-//! A planted bug: a state store without fencing, which overwrites the state of a later activation. Tests use it to prove that
-//! their checkers find lost writes.
+//! A planted bug: a state store without fencing, which overwrites the state of a later activation. Tests use it to
+//! prove that their checkers find lost writes.
 
 use std::sync::Arc;
 

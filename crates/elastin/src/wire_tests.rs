@@ -1,5 +1,5 @@
-//! Golden tests of the control and admin frames and of the values that servers keep in coordination, against files in git.
-//! Servers of two builds share a cluster during an upgrade, so a change here needs a new wire version.
+//! Golden tests of the control and admin frames and of the values that servers keep in coordination, against files in
+//! git. Servers of two builds share a cluster during an upgrade, so a change here needs a new wire version.
 //!
 //! `ELASTIN_WIRE=write cargo test -p elastin --lib is_unchanged` rewrites the files.
 

@@ -1,7 +1,7 @@
 //! Checks, before a process joins, that it shares a wire version with every server of the cluster.
 //!
-//! A server without a common version would own directory slots that no other member could query. Two servers that start at the same
-//! time may miss each other here; their handshake fails then, and both log it.
+//! A server without a common version would own directory slots that no other member could query. Two servers that start
+//! at the same time may miss each other here; their handshake fails then, and both log it.
 
 use elastin_cluster::{Role, common_version};
 use elastin_protocol::store::Coordination;

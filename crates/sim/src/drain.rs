@@ -12,7 +12,7 @@ use crate::{Options, Violation};
 /// Calls per step while the server drains.
 const CALLS_PER_STEP: u64 = 4;
 const STEP: Duration = Duration::from_millis(1);
-/// The tables are checked every so many steps, because a check takes time linear in their size.
+/// The number of steps between two checks of the tables, which take time linear in their size.
 const CHECK_EVERY: u32 = 50;
 /// Actors activated per step: about as many as fit into the queues.
 const ACTIVATED_PER_STEP: u64 = 1000;
@@ -39,8 +39,8 @@ pub struct Drain {
     pub violations: Vec<Violation>,
 }
 
-/// Drains a server of so many actors onto two others. Every move keeps the invariants, no limit is exceeded, and every
-/// concurrent call is answered.
+/// Drains a server with this number of actors onto two others. Every move keeps the invariants, no limit is exceeded,
+/// and every concurrent call is answered.
 ///
 /// # Panics
 /// If the servers don't join, which other runs detect first.

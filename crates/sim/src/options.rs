@@ -26,7 +26,7 @@ pub struct Options {
     pub moves_per_second: u64,
     /// The longest delay of a frame.
     pub delay_most: Duration,
-    /// How long a member may act after a keep-alive.
+    /// The time that a member may act after a keep-alive.
     pub lease_ttl: Duration,
     /// Every frame takes exactly `delay_most` and everything else no time, for counting message delays.
     pub exact: bool,

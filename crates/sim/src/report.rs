@@ -18,7 +18,7 @@ pub struct Report {
     pub simulated: Duration,
     /// A hash over the whole run: the same for the same seed and options.
     pub log_hash: u64,
-    /// How often each event that should happen sometimes did.
+    /// The number of occurrences of each event that should happen in some worlds.
     pub counters: BTreeMap<&'static str, u64>,
     /// The log, or its last part; empty unless it was requested.
     pub trace: Vec<Line>,
@@ -43,7 +43,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// How often an event was counted.
+    /// The number of occurrences of an event.
     pub fn count(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }

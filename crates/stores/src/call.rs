@@ -37,7 +37,8 @@ pub trait CoordinationExt: Coordination {
 
 impl<C: Coordination + ?Sized> CoordinationExt for C {}
 
-/// How long an unavailable coordination store is retried. An election, or a restart of all its servers, takes less.
+/// The time limit of retries of an unavailable coordination store. An election, or a restart of all its servers, takes
+/// less.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(30);
 /// The delay between two attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(200);

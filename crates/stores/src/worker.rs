@@ -47,7 +47,7 @@ struct Queue<Job> {
     asleep_until: Option<Time>,
 }
 
-/// Why a job was rejected, with the job.
+/// The reason why a job was rejected, with the job.
 pub(crate) enum PushError<Job> {
     Full(Job),
     Closed(Job),

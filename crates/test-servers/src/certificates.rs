@@ -8,15 +8,15 @@ use tempfile::TempDir;
 
 use crate::process::BackendError;
 
-/// An authority made for a test, a certificate that it signed for a server of this machine, and one for that server's clients:
-/// as files that are deleted with it.
+/// The files of an authority for a test, of a server certificate and of a client certificate. They are deleted when
+/// this is dropped.
 #[derive(Debug)]
 pub struct Certificates {
     directory: TempDir,
 }
 
 impl Certificates {
-    /// Issues them for a server at this address.
+    /// Issues the certificates for a server at this address.
     pub fn make(address: Ipv4Addr) -> Result<Certificates, BackendError> {
         let made = || -> Result<Vec<(&str, String)>, rcgen::Error> {
             let authority_key = KeyPair::generate()?;
@@ -43,7 +43,7 @@ impl Certificates {
             Ok(files)
         };
         let files = made().map_err(|error| BackendError::Failed {
-            what: format!("certificates could not be made: {error}"),
+            reason: format!("certificates could not be made: {error}"),
             log: String::new(),
         })?;
         let directory = tempfile::tempdir()?;

@@ -1,15 +1,15 @@
-//! Processes whose clock is wrong.
+//! Processes with a wrong clock.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::process::BackendError;
 
-/// Where libraries are, one directory for each kind of machine.
+/// The directory of libraries, with a subdirectory for each architecture.
 const LIBRARIES: &str = "/usr/lib";
 
-/// Shifts the wall clock of a program by this, such as `+1h`. Its clock runs as fast as any, and the
-/// monotonic one is right.
+/// Shifts the wall clock of a program by this, such as `+1h`. The clock keeps its speed, and the monotonic clock is not
+/// affected.
 pub fn with_wrong_clock(command: &mut Command, by: &str) -> Result<(), BackendError> {
     command
         .env("LD_PRELOAD", library()?)
@@ -18,10 +18,10 @@ pub fn with_wrong_clock(command: &mut Command, by: &str) -> Result<(), BackendEr
     Ok(())
 }
 
-/// The library that stands between a program and the system's clock.
+/// The library that is preloaded to replace the system's clock.
 fn library() -> Result<PathBuf, BackendError> {
-    let machines = std::fs::read_dir(LIBRARIES)?.flatten();
-    let mut libraries = machines.map(|machine| machine.path().join("faketime/libfaketimeMT.so.1"));
+    let architectures = std::fs::read_dir(LIBRARIES)?.flatten();
+    let mut libraries = architectures.map(|architecture| architecture.path().join("faketime/libfaketimeMT.so.1"));
     libraries
         .find(|library| library.is_file())
         .ok_or_else(|| BackendError::NotInstalled {

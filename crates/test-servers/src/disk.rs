@@ -8,17 +8,17 @@ use tempfile::TempDir;
 
 use crate::process::{BackendError, run};
 
-/// How much is written at a time to fill it.
-const BALLAST_BYTES: usize = 64 << 10;
+/// The size of a write that fills the disk.
+const WRITE_BYTES: usize = 64 << 10;
 
-/// A small in-memory disk. It is removed when it is dropped, so its users must end before.
+/// A small in-memory disk. It is unmounted when this is dropped, so its users must end before.
 #[derive(Debug)]
 pub struct Disk {
     directory: TempDir,
 }
 
 impl Disk {
-    /// An empty disk of this many bytes. An error most likely means that this user may not create one.
+    /// Mounts an empty disk of this size. An error most likely means that this user may not mount one.
     pub fn create(bytes: u64) -> Result<Disk, BackendError> {
         let directory = tempfile::tempdir()?;
         let mut mount = Command::new("mount");
@@ -27,40 +27,40 @@ impl Disk {
         Ok(Disk { directory })
     }
 
-    /// Where it is.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Fills it up, to the last byte.
+    /// Fills the disk to the last byte.
     pub fn fill(&self) -> Result<(), BackendError> {
-        let mut ballast = std::fs::File::create(self.ballast())?;
-        let mut bytes = vec![7; BALLAST_BYTES];
+        let mut filling = std::fs::File::create(self.filling())?;
+        let mut bytes = vec![7; WRITE_BYTES];
         loop {
-            match ballast.write(&bytes) {
+            match filling.write(&bytes) {
                 Ok(written) if written > 0 => {}
-                // The remaining room may be less than the last write.
+                // The remaining space may be less than the last write.
                 _ if bytes.len() > 1 => bytes.truncate(bytes.len() / 2),
                 _ => return Ok(()),
             }
         }
     }
 
-    /// Frees the room that [`Disk::fill`] took.
+    /// Frees the space that [`Disk::fill`] has used.
     pub fn free(&self) -> Result<(), BackendError> {
-        Ok(std::fs::remove_file(self.ballast())?)
+        Ok(std::fs::remove_file(self.filling())?)
     }
 
-    fn ballast(&self) -> PathBuf {
-        self.path().join("ballast")
+    fn filling(&self) -> PathBuf {
+        self.path().join("filling")
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Detached at once, and gone with the last process that has a file of it open.
+        // A lazy unmount detaches it at once, and completes when the last process closes its files.
         if let Err(error) = run(Command::new("umount").arg("--lazy").arg(self.path())) {
-            eprintln!("a disk of a test was left behind: {error}");
+            eprintln!("could not unmount the disk of a test: {error}");
         }
     }
 }

@@ -8,11 +8,11 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::certificates::Certificates;
+use crate::permit::Permit;
 use crate::port::free_port;
 use crate::process::{BackendError, Process};
-use crate::turn::Turn;
 
-/// How often a start is tried: another process may take a port that was free.
+/// The most attempts to start: another process may take a port that was free.
 const STARTS_MAX: u32 = 5;
 /// Heartbeat interval and election timeout in milliseconds: short, so that tests do not wait long for a new leader.
 const HEARTBEAT_MS: u32 = 50;
@@ -27,8 +27,8 @@ pub struct EtcdCluster {
     certificates: Option<Certificates>,
     /// The storage quota of a member, if not the default.
     quota_bytes: Option<u64>,
-    // Last, so that the next cluster starts when all of this one has ended.
-    _turn: Turn,
+    // Last, so that the next cluster starts only when this one has ended.
+    _permit: Permit,
 }
 
 #[derive(Debug)]
@@ -40,22 +40,22 @@ struct Member {
 }
 
 impl EtcdCluster {
-    /// Starts a cluster of so many members, and waits until they accept connections.
+    /// Starts a cluster with this number of members, and waits until they accept connections.
     pub fn start(members: usize) -> Result<EtcdCluster, BackendError> {
         Self::start_at(Ipv4Addr::LOCALHOST, members)
     }
 
-    /// The same, at an address of this machine.
+    /// Like [`EtcdCluster::start`], at an address of this machine.
     pub fn start_at(address: Ipv4Addr, members: usize) -> Result<EtcdCluster, BackendError> {
         Self::start_with(address, members, false, None)
     }
 
-    /// A member that keeps only so many bytes, history included.
+    /// Starts one member with this storage quota, which includes the history.
     pub fn start_small(quota_bytes: u64) -> Result<EtcdCluster, BackendError> {
         Self::start_with(Ipv4Addr::LOCALHOST, 1, false, Some(quota_bytes))
     }
 
-    /// The same, with members that require TLS with client certificates.
+    /// Like [`EtcdCluster::start`], with members that require TLS with client certificates.
     pub fn start_secured(members: usize) -> Result<EtcdCluster, BackendError> {
         Self::start_with(Ipv4Addr::LOCALHOST, members, true, None)
     }
@@ -94,7 +94,7 @@ impl EtcdCluster {
             directory: tempfile::tempdir()?,
             certificates: secured.then(|| Certificates::make(address)).transpose()?,
             quota_bytes,
-            _turn: Turn::wait(),
+            _permit: Permit::wait(),
         };
         for index in 0..members {
             let process = cluster.launch(index)?;
@@ -158,12 +158,12 @@ impl EtcdCluster {
         process.await_port(address, &log)
     }
 
-    /// Where clients reach a member.
+    /// The address of a member for clients.
     pub fn address(&self, member: usize) -> SocketAddr {
         SocketAddr::from((self.address, self.members[member].client))
     }
 
-    /// The members, as clients name them.
+    /// The URLs of the members for clients.
     pub fn endpoints(&self) -> Vec<String> {
         (0..self.members.len()).map(|member| self.endpoint(member)).collect()
     }
@@ -223,8 +223,8 @@ impl EtcdCluster {
         if answer.starts_with("HTTP/1.1 200") {
             return Ok(answer);
         }
-        let what = format!("{path} {request} was refused");
-        Err(BackendError::Failed { what, log: answer })
+        let reason = format!("{path} {request} was refused");
+        Err(BackendError::Failed { reason, log: answer })
     }
 
     /// A member's process.

@@ -1,20 +1,20 @@
-//! Real servers and faults for tests: an etcd cluster, a PostgreSQL server, a proxy in
-//! between, a network that can be cut, a disk that can be filled, and clocks that are wrong.
+//! Real servers and faults for tests: an etcd cluster, a PostgreSQL server, a proxy, a network that can be cut, a disk
+//! that can be filled, and wrong clocks.
 //!
-//! Each runs in a directory and on ports of its own and ends when its value is dropped. The programs come from
-//! the system: Debian's packages `etcd-server`, `postgresql`, `iproute2`, `nftables` and `faketime`.
+//! Each has its own directory and ports, and ends when its value is dropped. The programs come from the system:
+//! Debian's packages `etcd-server`, `postgresql`, `iproute2`, `nftables` and `faketime`.
 
 mod certificates;
 mod clock;
 mod disk;
 mod etcd;
 mod network;
+mod permit;
 mod port;
 mod postgres;
 mod process;
 mod proxy;
 mod skip;
-mod turn;
 
 pub use certificates::Certificates;
 pub use clock::with_wrong_clock;

@@ -11,15 +11,15 @@ use tempfile::TempDir;
 use crate::certificates::Certificates;
 use crate::disk::Disk;
 use crate::port::free_port;
-use crate::process::{BackendError, LOOK_AGAIN_AFTER, Process, START_TIME_MAX, run};
+use crate::process::{BackendError, POLL_INTERVAL, Process, START_TIME_MAX, run};
 
-/// How often a start is tried: another process may take a port that was free.
+/// The most attempts to start: another process may take a port that was free.
 const STARTS_MAX: u32 = 5;
-/// Where Debian puts the server's programs, one directory for each version.
+/// The directory of the server's programs on Debian, with a subdirectory for each version.
 const DEBIAN_PROGRAMS: &str = "/usr/lib/postgresql";
 /// The server's error while processes of an earlier one have not ended yet.
 const STILL_IN_USE: &str = "pre-existing shared memory block";
-/// The account that the server runs under if the tests run as root, as which it refuses to.
+/// The account of the server if the tests run as root: the server refuses to run as root.
 const ACCOUNT: &str = "postgres";
 
 /// A PostgreSQL server on this machine, with an empty database.
@@ -39,7 +39,7 @@ impl PostgresServer {
         Self::start_at(Ipv4Addr::LOCALHOST)
     }
 
-    /// The same, at an address of this machine.
+    /// Like [`PostgresServer::start`], at an address of this machine.
     pub fn start_at(address: Ipv4Addr) -> Result<PostgresServer, BackendError> {
         Self::start_in(address, tempfile::tempdir()?, None)
     }
@@ -51,7 +51,7 @@ impl PostgresServer {
         Self::start_in(address, tempfile::tempdir()?, Some(certificates))
     }
 
-    /// The same, with all its files on a disk of its own.
+    /// Like [`PostgresServer::start`], with its files on this disk.
     pub fn start_on(disk: &Disk) -> Result<PostgresServer, BackendError> {
         Self::start_in(Ipv4Addr::LOCALHOST, tempfile::tempdir_in(disk.path())?, None)
     }
@@ -111,7 +111,8 @@ impl PostgresServer {
         }
     }
 
-    /// Gives the server its certificate, which it takes only from files that are its own, and the rule to ask for one.
+    /// Installs the server's certificate in files that it owns, as it requires, and the rule that clients need a
+    /// certificate.
     fn secure(&self, certificates: &Certificates) -> Result<(), BackendError> {
         let data = self.data();
         for (from, to) in [
@@ -133,15 +134,15 @@ impl PostgresServer {
         Ok(())
     }
 
-    /// Ends the server, if it runs, as a crash would, and restarts it from its disk.
+    /// Kills the server if it runs, as a crash would, and restarts it from its disk.
     pub fn restart(&mut self) -> Result<(), BackendError> {
         self.kill();
         let until = Instant::now() + START_TIME_MAX;
         loop {
             match self.launch() {
-                // The killed server's other processes have yet to notice that it is gone.
+                // Other processes of the killed server have not ended yet.
                 Err(BackendError::Failed { log, .. }) if log.contains(STILL_IN_USE) && Instant::now() < until => {
-                    std::thread::sleep(LOOK_AGAIN_AFTER);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 launched => return launched,
             }
@@ -157,13 +158,13 @@ impl PostgresServer {
             .arg(self.data())
             .args(["-h", &self.address.to_string(), "-p", &self.port.to_string(), "-k"])
             .arg(self.data())
-            // Each connection of a test costs memory for nothing otherwise.
+            // The defaults would reserve memory that no test needs.
             .args(["-c", "shared_buffers=16MB", "-c", "max_connections=40"]);
         if self.certificates.is_some() {
             command.args(["-c", "ssl=on", "-c", "ssl_ca_file=root.crt"]);
         }
         let mut process = Process::start(&mut command, &log)?;
-        process.await_words("ready to accept connections", &log)?;
+        process.await_output("ready to accept connections", &log)?;
         self.process = Some(process);
         Ok(())
     }
@@ -178,14 +179,14 @@ impl PostgresServer {
             return Ok(());
         }
         let log = std::fs::read_to_string(self.directory.path().join("log"))?;
-        let what = "the server did not end".to_owned();
-        Err(BackendError::Failed { what, log })
+        let reason = "the server did not end".to_owned();
+        Err(BackendError::Failed { reason, log })
     }
 
     /// Kills the server, as a crash would.
     pub fn kill(&mut self) {
         if self.process.take().is_some() {
-            // Its processes notice that the first one is gone, and end; the file that names it is left behind.
+            // The other processes of the server end by themselves, but leave this file behind.
             let _ = std::fs::remove_file(self.data().join("postmaster.pid"));
         }
     }
@@ -198,7 +199,7 @@ impl PostgresServer {
         self.process.as_ref().expect("the server runs")
     }
 
-    /// Where it accepts connections.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((self.address, self.port))
     }
@@ -242,7 +243,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
-/// Where the server's programs are: of the latest version, if there are several.
+/// The directory of the server's programs, of the latest version if there are several.
 fn programs() -> Result<PathBuf, BackendError> {
     let debian = std::fs::read_dir(DEBIAN_PROGRAMS).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = debian.map(|version| version.path().join("bin")).collect();

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to come up, on a machine that is busy with other tests.
+/// The longest start of a server, on a machine that is busy with other tests.
 pub(crate) const START_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Polling interval while a server starts.
-pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// The interval of polls for the state of a process.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Why a server could not be started or reached.
+/// The reason why a server could not be started or reached.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// The program is not installed.
@@ -22,14 +22,14 @@ pub enum BackendError {
         /// The package that has it.
         package: &'static str,
     },
-    /// The system refused something.
-    #[error("the system refused: {0}")]
+    /// An operation of the operating system failed.
+    #[error("the operating system refused an operation: {0}")]
     Io(#[from] std::io::Error),
-    /// A program ended with an error, or did not come up in time.
-    #[error("{what}\n{log}")]
+    /// A program ended with an error, or did not start in time.
+    #[error("{reason}\n{log}")]
     Failed {
         /// The step that failed.
-        what: String,
+        reason: String,
         /// The program's output.
         log: String,
     },
@@ -53,7 +53,7 @@ impl Process {
         Ok(Process { child })
     }
 
-    /// Its number.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -84,7 +84,7 @@ impl Process {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 return true;
             }
-            std::thread::sleep(LOOK_AGAIN_AFTER);
+            std::thread::sleep(POLL_INTERVAL);
         }
         false
     }
@@ -94,26 +94,26 @@ impl Process {
         matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
     }
 
-    /// Waits until something accepts connections at an address.
+    /// Waits until the process accepts connections at an address.
     pub(crate) fn await_port(&mut self, address: SocketAddr, log: &Path) -> Result<(), BackendError> {
-        let what = format!("nothing listens at {address}");
-        self.await_sign(what, log, || TcpStream::connect(address).is_ok())
+        let reason = format!("the process does not listen at {address}");
+        self.await_condition(reason, log, || TcpStream::connect(address).is_ok())
     }
 
     /// Waits until its output contains a text.
-    pub(crate) fn await_words(&mut self, words: &str, log: &Path) -> Result<(), BackendError> {
-        let said = || std::fs::read_to_string(log).is_ok_and(|log| log.contains(words));
-        self.await_sign(format!("it did not say \"{words}\""), log, said)
+    pub(crate) fn await_output(&mut self, text: &str, log: &Path) -> Result<(), BackendError> {
+        let is_logged = || std::fs::read_to_string(log).is_ok_and(|log| log.contains(text));
+        self.await_condition(format!("the process has not logged \"{text}\""), log, is_logged)
     }
 
-    fn await_sign(&mut self, what: String, log: &Path, sign: impl Fn() -> bool) -> Result<(), BackendError> {
+    fn await_condition(&mut self, reason: String, log: &Path, holds: impl Fn() -> bool) -> Result<(), BackendError> {
         let until = Instant::now() + START_TIME_MAX;
-        while !sign() {
+        while !holds() {
             if self.has_ended() || Instant::now() > until {
                 let log = std::fs::read_to_string(log).unwrap_or_default();
-                return Err(BackendError::Failed { what, log });
+                return Err(BackendError::Failed { reason, log });
             }
-            std::thread::sleep(LOOK_AGAIN_AFTER);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), BackendError> {
         return Ok(());
     }
     Err(BackendError::Failed {
-        what: format!("{command:?} ended with {}", output.status),
+        reason: format!("{command:?} ended with {}", output.status),
         log: String::from_utf8_lossy(&output.stderr).into_owned(),
     })
 }

@@ -1,20 +1,21 @@
-//! A proxy between a client and a server, which can delay, hold or close, and records the first bytes of each client.
+//! A proxy between clients and a server. It can delay, hold and break connections, and records the first bytes of each
+//! client.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Size of the forwarding buffer.
-const PIECE_BYTES: usize = 16 << 10;
+/// The size of the forwarding buffer.
+const CHUNK_BYTES: usize = 16 << 10;
 
-/// Recorded bytes per client: more than any greeting.
-const TAPE_BYTES_MAX: usize = 64 << 10;
+/// The most recorded bytes of a client: more than any greeting.
+const RECORDING_BYTES_MAX: usize = 64 << 10;
 
-/// Number of clients that are recorded, the first ones.
-const TAPES_MAX: usize = 16;
+/// The number of clients that are recorded: the first ones.
+const RECORDINGS_MAX: usize = 16;
 
-/// Passes bytes on between clients and a server.
+/// Forwards bytes between clients and a server.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -24,27 +25,27 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Shared {
     server: SocketAddr,
-    weather: Mutex<Weather>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Weather {
+struct State {
     delay: Duration,
     silent: bool,
     ended: bool,
     streams: Vec<TcpStream>,
-    tapes: Vec<Arc<Mutex<Vec<u8>>>>,
+    recordings: Vec<Arc<Mutex<Vec<u8>>>>,
 }
 
 impl Proxy {
-    /// A proxy before this server, on a port of its own.
+    /// Starts a proxy before this server, on its own port.
     pub fn start(server: SocketAddr) -> std::io::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             server,
-            weather: Mutex::default(),
+            state: Mutex::default(),
             changed: Condvar::new(),
         });
         let accepting = Arc::clone(&shared);
@@ -52,32 +53,32 @@ impl Proxy {
         Ok(Proxy { address, shared })
     }
 
-    /// Where clients connect to.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on every piece takes this long, in both directions.
+    /// Delays every chunk by this from now on, in both directions.
     pub fn delay(&self, delay: Duration) {
-        self.shared.weather().delay = delay;
+        self.shared.state().delay = delay;
     }
 
     /// Holds all traffic without closing anything, or forwards it again with the held bytes.
     pub fn silence(&self, silent: bool) {
-        self.shared.weather().silent = silent;
+        self.shared.state().silent = silent;
         self.shared.changed.notify_all();
     }
 
     /// The first bytes of each client, in the order of their connections.
     pub fn recorded(&self) -> Vec<Vec<u8>> {
-        let tapes = self.shared.weather().tapes.clone();
-        tapes.iter().map(|tape| locked(tape).clone()).collect()
+        let recordings = self.shared.state().recordings.clone();
+        recordings.iter().map(|recording| locked(recording).clone()).collect()
     }
 
     /// Breaks all connections. New ones are accepted.
     pub fn break_connections(&self) {
-        for stream in self.shared.weather().streams.drain(..) {
-            // It may be closed already.
+        for stream in self.shared.state().streams.drain(..) {
+            // The connection may be closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -86,7 +87,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.break_connections();
-        self.shared.weather().ended = true;
+        self.shared.state().ended = true;
         self.shared.changed.notify_all();
         // Wakes the thread that accepts.
         let _ = TcpStream::connect(self.address);
@@ -94,36 +95,36 @@ impl Drop for Proxy {
 }
 
 impl Shared {
-    fn weather(&self) -> MutexGuard<'_, Weather> {
-        locked(&self.weather)
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
     }
 
     /// A recording for another client, if there is one left.
-    fn new_tape(&self) -> Option<Arc<Mutex<Vec<u8>>>> {
-        let mut weather = self.weather();
-        if weather.tapes.len() == TAPES_MAX {
+    fn new_recording(&self) -> Option<Arc<Mutex<Vec<u8>>>> {
+        let mut state = self.state();
+        if state.recordings.len() == RECORDINGS_MAX {
             return None;
         }
-        weather.tapes.push(Arc::default());
-        weather.tapes.last().cloned()
+        state.recordings.push(Arc::default());
+        state.recordings.last().cloned()
     }
 
-    /// Waits until a piece may pass.
-    fn await_passage(&self) {
-        let weather = self.weather();
-        let delay = weather.delay;
-        drop(weather);
+    /// Waits until a chunk may be forwarded.
+    fn await_forwarding(&self) {
+        let state = self.state();
+        let delay = state.delay;
+        drop(state);
         std::thread::sleep(delay);
-        let mut weather = self.weather();
-        while weather.silent && !weather.ended {
-            weather = self.changed.wait(weather).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
+        while state.silent && !state.ended {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for stream in listener.incoming() {
-        if shared.weather().ended {
+        if shared.state().ended {
             return;
         }
         let Ok(client) = stream else { continue };
@@ -131,28 +132,28 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let Ok(server) = TcpStream::connect(shared.server) else {
             continue;
         };
-        let tape = shared.new_tape();
-        for (from, to, tape) in [(&client, &server, tape), (&server, &client, None)] {
+        let recording = shared.new_recording();
+        for (from, to, recording) in [(&client, &server, recording), (&server, &client, None)] {
             let (Ok(from), Ok(to), Ok(kept)) = (from.try_clone(), to.try_clone(), from.try_clone()) else {
                 continue;
             };
             let _ = from.set_nodelay(true);
-            shared.weather().streams.push(kept);
+            shared.state().streams.push(kept);
             let shared = Arc::clone(shared);
-            std::thread::spawn(move || pass(from, to, tape.as_deref(), &shared));
+            std::thread::spawn(move || forward(from, to, recording.as_deref(), &shared));
         }
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, tape: Option<&Mutex<Vec<u8>>>, shared: &Shared) {
-    let mut piece = vec![0; PIECE_BYTES];
-    while let Ok(bytes @ 1..) = from.read(&mut piece) {
-        if let Some(mut tape) = tape.map(locked) {
-            let room = TAPE_BYTES_MAX - tape.len();
-            tape.extend(&piece[..bytes.min(room)]);
+fn forward(mut from: TcpStream, mut to: TcpStream, recording: Option<&Mutex<Vec<u8>>>, shared: &Shared) {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while let Ok(bytes @ 1..) = from.read(&mut chunk) {
+        if let Some(mut recording) = recording.map(locked) {
+            let room = RECORDING_BYTES_MAX - recording.len();
+            recording.extend(&chunk[..bytes.min(room)]);
         }
-        shared.await_passage();
-        if to.write_all(&piece[..bytes]).is_err() {
+        shared.await_forwarding();
+        if to.write_all(&chunk[..bytes]).is_err() {
             break;
         }
     }

@@ -11,14 +11,14 @@ use anyhow::{Context, Result, bail, ensure};
 use elastin::Cluster;
 use elastin_testkit::{EtcdElastin, Load, SeededRng, app, await_service, violations};
 
-/// How many faults a cluster lives through before its contents are checked and a new one is started. Callers remember all
+/// The number of faults after which a cluster's contents are checked and a new cluster is started. Callers remember all
 /// that they have read, so it is not for ever.
 const FAULTS_PER_ROUND: usize = 8;
 const ETCD_MEMBERS: usize = 3;
 const SERVERS: usize = 3;
 /// Longer than a lease and the takeover delay after it.
 const PAUSE_MS_MAX: usize = 8_000;
-/// How long it may take until all servers have joined after a fault.
+/// The time in which all servers must have joined after a fault.
 const RECOVERY_TIME_MAX: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 

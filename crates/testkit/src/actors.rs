@@ -104,7 +104,7 @@ impl Burner {
         self.burnt
     }
 
-    /// How often it has worked.
+    /// The number of times that it has worked.
     async fn burnt(&self) -> u64 {
         self.burnt
     }

@@ -1,4 +1,4 @@
-//! A caller that calls all the time, and whose calls must all succeed.
+//! A caller that calls continuously, and whose calls must all succeed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,8 @@ use tokio::task::JoinHandle;
 
 use crate::{Journal, wait_for};
 
-/// The actors that are called, by their keys from 0: enough that every server has some, and every part of the directory.
+/// The actors that are called, by their keys from 0: enough that every server has some, and every part of the
+/// directory.
 const JOURNALS: u64 = 64;
 /// Far longer than a call takes on a slow machine.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
@@ -24,7 +25,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Starts to call.
+    /// Starts the calls.
     pub fn start(client: Client) -> Caller {
         let (calls, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let calling = tokio::spawn(call(client, Arc::clone(&calls), Arc::clone(&stop)));

@@ -12,16 +12,16 @@ use elastin::{App, Authority, Cluster, ClusterAddress};
 use elastin_test_servers::{Certificates, EtcdCluster, Network, PostgresServer, Process, with_wrong_clock};
 use tempfile::TempDir;
 
-/// The time without a renewal after which others take over from a server of [`EtcdElastin`], in seconds: twice etcd's shortest
-/// lease.
+/// The time without a renewal after which others take over from a server of [`EtcdElastin`], in seconds: twice etcd's
+/// shortest lease.
 pub const LEASE_SECONDS: u32 = 4;
-/// How long a server may take to drain and end.
+/// The time in which a server must drain and end.
 const END_TIME_MAX: Duration = Duration::from_secs(90);
 
-/// How many lines of each server are shown when a test fails.
+/// The number of log lines of each server that a failing test prints.
 const LAST_LINES: usize = 30;
 
-/// A cluster of server processes over etcd and PostgreSQL. Everything ends with it.
+/// A cluster of server processes over etcd and PostgreSQL. All processes end when this is dropped.
 ///
 /// ```no_run
 /// use elastin_testkit::{EtcdElastin, Ledger, app, wait_for};
@@ -50,25 +50,25 @@ pub struct EtcdElastin {
     // Before the stores, so that the servers are dropped first.
     servers: BTreeMap<String, Process>,
     clients_made: AtomicU64,
-    // The logs of servers, and the certificates of all.
+    // The logs of servers, and the certificates of all members.
     files: TempDir,
     authority: Authority,
     /// The log filter of servers.
     log_filter: String,
-    /// Its coordination.
+    /// The coordination store.
     pub etcd: EtcdCluster,
-    /// Its state store.
+    /// The state store.
     pub postgres: PostgresServer,
 }
 
 impl EtcdElastin {
-    /// Starts an etcd cluster of `etcd_members` members and a PostgreSQL server, without any Elastin server yet. `program` must call
-    /// [`App::main`] with this application.
+    /// Starts an etcd cluster of `etcd_members` members and a PostgreSQL server, without any Elastin server yet.
+    /// `program` must call [`App::main`] with this application.
     pub fn start(app: App, program: impl Into<PathBuf>, etcd_members: usize) -> anyhow::Result<EtcdElastin> {
         Self::start_at(Ipv4Addr::LOCALHOST, app, program, etcd_members)
     }
 
-    /// The same, with etcd and PostgreSQL at an address of this machine.
+    /// Like [`EtcdElastin::start`], with etcd and PostgreSQL at an address of this machine.
     pub fn start_at(
         address: Ipv4Addr,
         app: App,
@@ -79,7 +79,7 @@ impl EtcdElastin {
         Self::start_over(EtcdCluster::start_at(address, etcd_members)?, postgres, app, program)
     }
 
-    /// The same over a running etcd cluster and PostgreSQL server.
+    /// Like [`EtcdElastin::start`], over a running etcd cluster and PostgreSQL server.
     pub fn start_over(
         etcd: EtcdCluster,
         postgres: PostgresServer,
@@ -100,7 +100,7 @@ impl EtcdElastin {
     }
 
     /// Sets the log filter, as in `RUST_LOG`, of servers that are started from now on:
-    /// [`EtcdElastin::words_of`] has it.
+    /// [`EtcdElastin::output_of`] has it.
     pub fn log(&mut self, filter: &str) {
         self.log_filter = filter.to_owned();
     }
@@ -110,7 +110,7 @@ impl EtcdElastin {
         self.add_server_with(name, &[])
     }
 
-    /// The same, with more arguments.
+    /// Like [`EtcdElastin::add_server`], with more arguments.
     pub fn add_server_with(&mut self, name: &str, more: &[&str]) -> anyhow::Result<()> {
         let command = Command::new(&self.program);
         self.launch(name, command, more)
@@ -177,7 +177,7 @@ impl EtcdElastin {
     }
 
     /// Starts a client process of this name, for programs that have this command:
-    /// `call NAME ETCD CERTIFICATES`. [`EtcdElastin::words_of`] has its output.
+    /// `call NAME ETCD CERTIFICATES`. [`EtcdElastin::output_of`] has its output.
     pub fn start_client(&self, name: &str) -> anyhow::Result<Process> {
         let mut command = Command::new(&self.program);
         command
@@ -224,12 +224,12 @@ impl EtcdElastin {
         assert!(
             process.wait(END_TIME_MAX),
             "{name} does not end: {}",
-            self.words_of(name)
+            self.output_of(name)
         );
     }
 
     /// The output of a server so far.
-    pub fn words_of(&self, name: &str) -> String {
+    pub fn output_of(&self, name: &str) -> String {
         std::fs::read_to_string(self.log_file(name)).unwrap_or_default()
     }
 
@@ -277,8 +277,8 @@ impl Drop for EtcdElastin {
         logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
         logs.sort();
         for log in logs {
-            let words = std::fs::read_to_string(&log).unwrap_or_default();
-            let lines: Vec<&str> = words.lines().collect();
+            let output = std::fs::read_to_string(&log).unwrap_or_default();
+            let lines: Vec<&str> = output.lines().collect();
             let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
             eprintln!("--- {}\n{}", log.display(), last.join("\n"));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use elastin::prelude::*;
 
-/// How long a caller waits at the gate of a process.
+/// The longest wait at the gate of a process.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// The one gate of a process.

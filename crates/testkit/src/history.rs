@@ -1,9 +1,9 @@
 //! Outcomes that callers of ledgers saw, compared with the contents of the ledgers.
 //!
 //! Every sender appends growing numbers to ledgers, and keeps the outcome of each. A ledger keeps for every sender the
-//! numbers in the order in which they were appended. So a lost, doubled or reordered effect shows in the numbers themselves,
-//! not only in how many there are. Witnesses show which activation of theirs answers: if two run at a time, an observer
-//! of both sees the order go back.
+//! numbers in the order in which they were appended. So a lost, doubled or reordered effect shows in the numbers
+//! themselves, not only in how many there are. Witnesses show which activation of theirs answers: if two run at a time,
+//! an observer of both sees the order go back.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use elastin::prelude::CallError;
 
 use crate::{Log, Observation};
 
-/// How a call ended, as its caller knows it.
+/// The outcome of a call, as its caller knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// It ran, with the position of the number among the sender's in the ledger, from 1.
@@ -33,7 +33,7 @@ pub struct History {
     observations: BTreeMap<(u64, String), Vec<Observation>>,
 }
 
-/// How many calls ended in which way.
+/// The number of calls with each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls that were acknowledged.
@@ -42,7 +42,7 @@ pub struct Counts {
     pub refused: u64,
     /// Calls in doubt.
     pub in_doubt: u64,
-    /// How often a witness was seen.
+    /// The number of observations of witnesses.
     pub observations: u64,
 }
 
@@ -56,7 +56,7 @@ impl History {
         self.calls.entry((ledger, sender)).or_default().push((number, known));
     }
 
-    /// A sender told a ledger to append a number, without a reply.
+    /// A sender sent a one-way append of a number to a ledger.
     ///
     /// # Panics
     /// If no fault of the cluster can cause the outcome.
@@ -65,8 +65,8 @@ impl History {
         self.calls.entry((ledger, sender)).or_default().push((number, known));
     }
 
-    /// An observer saw a turn of a witness. Those of one observer must be recorded in order, each begun after the one before
-    /// had ended.
+    /// An observer saw a turn of a witness. Those of one observer must be recorded in order, each begun after the one
+    /// before had ended.
     pub fn saw(&mut self, witness: u64, observer: &str, observation: Observation) {
         let observations = self.observations.entry((witness, observer.to_owned())).or_default();
         observations.push(observation);
@@ -94,7 +94,7 @@ impl History {
         }
     }
 
-    /// How many calls ended in which way.
+    /// The number of calls with each outcome.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for (_, known) in self.calls.values().flatten() {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_goes_back_is_a_violation() {
+    fn a_read_of_an_older_state_is_a_violation() {
         let mut history = history(&[(1, Known::InDoubt), (2, Known::InDoubt)]);
         history.read(LEDGER, log(&[1]));
         history.read(LEDGER, log(&[1, 2]));

@@ -1,4 +1,5 @@
-//! Clusters of real processes for tests: an application whose actors detect calls that are lost, run twice, or run out of order.
+//! Clusters of real processes for tests: an application whose actors detect calls that are lost, run twice, or run out
+//! of order.
 
 mod actors;
 mod caller;

@@ -14,13 +14,13 @@ pub const LEDGERS: u64 = 8;
 /// Senders that await each reply, numbered from 0, and senders that do not, numbered after them.
 const SENDERS: u32 = 4;
 const HASTY_SENDERS: u32 = 2;
-/// How many one-way appends a hasty sender makes before it awaits a reply.
+/// The number of one-way appends that a hasty sender makes before it awaits a reply.
 const TELLS: u32 = 3;
 /// The observer of witnesses, as histories name it.
 const OBSERVER: &str = "the client";
 /// Shorter than the faults last, so that callers continue meanwhile.
 const CALL_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a caller whose call failed waits before the next one, to not add load during a fault.
+/// The pause of a caller after a failed call, to add no load during a fault.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Running callers of a cluster.
@@ -49,7 +49,7 @@ impl Load {
         }
     }
 
-    /// How many appends were acknowledged so far.
+    /// The number of appends acknowledged so far.
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
@@ -68,8 +68,8 @@ impl Load {
     }
 }
 
-/// Appends numbers to ledgers until it is stopped: it tells the ledger some without waiting,
-/// so that a message which overtakes another is seen, and then calls it.
+/// Appends numbers to ledgers until it is stopped: some one-way, so that a message which overtakes another is detected, and
+/// then one with a call.
 async fn append(client: Client, sender: u32, tells: u32, stop: Arc<AtomicBool>, answered: Arc<AtomicU64>) -> History {
     let mut rng = SeededRng::new(u64::from(sender));
     let mut history = History::default();

@@ -1,6 +1,6 @@
-//! The program whose processes are the servers of clusters in tests. `set-reminders DIRECTORY COUNT` is a whole cluster of its
-//! own, which a test kills. `call NAME ETCD CERTIFICATES` is a client, which calls until SIGTERM and then compares
-//! its outcomes with the contents of the actors.
+//! The program whose processes are the servers of clusters in tests. `set-reminders DIRECTORY COUNT` is a whole cluster
+//! of its own, which a test kills. `call NAME ETCD CERTIFICATES` is a client, which calls until SIGTERM and then
+//! compares its outcomes with the contents of the actors.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -16,7 +16,7 @@ pub async fn wait_for(label: &str, mut holds: impl FnMut() -> bool) {
     wait_for_some(label, async || holds().then_some(()).ok_or("")).await;
 }
 
-/// Retries until a value is there.
+/// Retries until an attempt returns a value.
 ///
 /// # Panics
 /// If it is not there in time, with the last result.

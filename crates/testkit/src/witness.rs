@@ -1,4 +1,4 @@
-//! An actor that shows which activation of it runs, and the load that makes it leave traces all the time.
+//! An actor that shows which activation of it runs, and the load that makes it leave traces continuously.
 //!
 //! ```text
 //!   activation 1 ── turn 1, 2, 3 … ──┐
@@ -21,14 +21,15 @@ use crate::History;
 
 /// Number of witnesses that [`Testimony`] and the load observe, by their keys from 0.
 pub const WITNESSES: u64 = 8;
-/// How often a witness leaves a trace by itself, in milliseconds.
+/// The interval of a witness's own traces, in milliseconds.
 const TICK_MS: u64 = 20;
-/// How often all witnesses are asked to: a new activation has no timer yet.
+/// The interval of requests for traces: a new activation has no timer yet.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// The observer of a trace file, as histories name it.
 const THE_FILE: &str = "the file";
 
-/// Evidence of one turn of a witness. A turn of a later activation shows more, and so does a later turn of the same one.
+/// Evidence of one turn of a witness. A turn of a later activation shows more, and so does a later turn of the same
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Observation {
     /// When the activation began, in nanoseconds on the machine's monotonic clock.
@@ -41,7 +42,7 @@ pub struct Observation {
 #[derive(Actor, Serialize, Deserialize)]
 pub struct Witness {
     observation: Observation,
-    /// Whether this activation leaves traces by itself. A timer does not move along.
+    /// Whether a timer of this activation leaves traces. Moves do not carry timers along.
     #[serde(skip)]
     ticks: bool,
 }
@@ -65,7 +66,7 @@ impl Witness {
         self.show()
     }
 
-    /// The same, and leaves a trace of it in a file.
+    /// Shows which activation answers, and leaves a trace of it in a file.
     async fn testify(&mut self, ctx: &Ctx, file: String) -> Result<Observation, String> {
         let observation = self.show();
         let line = format!("{} {} {}\n", ctx.key(), observation.since_ns, observation.turn);
@@ -74,12 +75,12 @@ impl Witness {
         written.map(|()| observation).map_err(|error| error.to_string())
     }
 
-    /// Leaves a trace after a while, if the activation is there for so long.
+    /// Leaves a trace after a delay, unless the activation ends before.
     async fn testify_later(&mut self, ctx: &Ctx, file: String, after_ms: u64) {
         ctx.after(Duration::from_millis(after_ms), ctx.me::<Witness>().testify(file));
     }
 
-    /// Leaves a trace, and from then on others by itself, for as long as the activation is there.
+    /// Leaves a trace, and starts a timer that leaves more until the activation ends.
     async fn keep_testifying(&mut self, ctx: &Ctx, file: String) -> Result<Observation, String> {
         if !self.ticks {
             self.ticks = true;
@@ -105,14 +106,14 @@ pub struct Testimony {
 }
 
 impl Testimony {
-    /// Begins.
+    /// Starts to request traces.
     pub fn start(client: &Client) -> std::io::Result<Testimony> {
         let mut testimony = Self::on_request()?;
         testimony.asking = Some(tokio::spawn(ask(client.clone(), testimony.file())));
         Ok(testimony)
     }
 
-    /// One without timers: only requested traces are written.
+    /// Starts without timers: witnesses leave traces only on request.
     pub fn on_request() -> std::io::Result<Testimony> {
         let directory = tempfile::tempdir()?;
         Ok(Testimony {
@@ -121,12 +122,12 @@ impl Testimony {
         })
     }
 
-    /// Where the traces are.
+    /// The file of the traces.
     pub fn file(&self) -> String {
         self.path().display().to_string()
     }
 
-    /// How many traces there are.
+    /// The number of traces.
     pub fn count(&self) -> usize {
         self.traces().lines().count()
     }

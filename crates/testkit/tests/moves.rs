@@ -1,5 +1,5 @@
-//! Moves of actors between real processes under load: nothing is lost, doubled or reordered. With servers killed during moves, every
-//! reported outcome is true.
+//! Moves of actors between real processes under load: nothing is lost, doubled or reordered. With servers killed during
+//! moves, every reported outcome is true.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ async fn cluster(servers: u32) -> Embedded {
     embedded(servers, env!("CARGO_BIN_EXE_testkit-server")).await
 }
 
-/// How many messages each sender has sent to each journal.
+/// The number of messages that each sender has sent to each journal.
 type Sent = BTreeMap<(u32, u64), u64>;
 
 const JOURNALS: u64 = 24;

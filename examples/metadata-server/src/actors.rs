@@ -24,9 +24,9 @@ pub struct Folder {
 /// The result of an audit of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
-    /// How often it was opened.
+    /// The number of times that it was opened.
     pub opened: u64,
-    /// How many requests arrived after a later one of the same client.
+    /// The number of requests that arrived after a later one of the same client.
     pub out_of_order: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Entry {
     pub stat: Stat,
 }
 
-/// Why a folder could not be opened.
+/// The reason why a folder could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum OpenError {
     /// It has no file at this position.
@@ -104,7 +104,7 @@ pub struct File {
 /// A file's metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stat {
-    /// How often it was read.
+    /// The number of times that it was read.
     pub reads: u64,
     /// A checksum over it.
     pub checksum: u64,

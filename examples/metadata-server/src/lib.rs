@@ -1,5 +1,5 @@
-//! The Metadata Server of the PLASMA paper (sections 3.3 and 5.3) as an Elastin application: clients open folders with files, and
-//! one folder is hot.
+//! The Metadata Server of the PLASMA paper (sections 3.3 and 5.3) as an Elastin application: clients open folders with
+//! files, and one folder is hot.
 
 mod actors;
 mod load;

@@ -14,11 +14,11 @@ use crate::{Audit, Folder};
 /// The size of the experiment; the default is the paper's (section 5.3).
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// How many folders.
+    /// The number of folders.
     pub folders: u64,
-    /// How many files each has.
+    /// The number of files in each folder.
     pub files: u32,
-    /// How many clients open them.
+    /// The number of clients that open them.
     pub clients: u32,
     /// The share of requests that go to the first folder, in percent; the others share the rest evenly.
     pub hot_percent: u32,
@@ -35,7 +35,7 @@ impl Default for Shape {
     }
 }
 
-/// How long a client waits for an answer before it counts the call as failed.
+/// The deadline of a call.
 const CALL_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Running clients.

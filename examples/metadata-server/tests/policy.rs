@@ -1,11 +1,12 @@
-//! The policy on real processes: the hot folder moves to a server of its own together with its files, and no call fails.
+//! The policy on real processes: the hot folder moves to a server of its own together with its files, and no call
+//! fails.
 
 use std::time::{Duration, Instant};
 
 use elastin::{Change, DecisionOutcome, Embedded};
 use metadata_server::{Load, Shape};
 
-/// How many actors the first completed move comprised: the hot folder and its files.
+/// The number of actors of the first completed move: the hot folder and its files.
 fn moved(cluster: &Embedded) -> Option<usize> {
     cluster.decisions().iter().find_map(|decision| match &decision.change {
         Change::Move { with, .. } if decision.outcome == DecisionOutcome::Done => Some(1 + with.len()),

@@ -9,10 +9,10 @@ use tokio::time::MissedTickBehavior;
 
 use super::view::{Frame, ServerRow, View};
 
-/// How often the display is redrawn.
+/// The interval of redraws.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The displayed latencies cover this many samples.
+/// The number of samples that the displayed latencies cover.
 const SAMPLES_SHOWN: usize = 4;
 
 /// The comparison uses the last part of each run, when the policy has had its effect.
@@ -156,7 +156,7 @@ fn servers(cluster: &Embedded) -> Vec<ServerRow> {
         .collect()
 }
 
-/// How many actors a decision moved.
+/// The number of actors that a decision moved.
 fn actors_moved(decision: &Decision) -> usize {
     match &decision.change {
         Change::Move { with, .. } => 1 + with.len(),

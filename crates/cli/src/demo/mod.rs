@@ -1,4 +1,5 @@
-//! The demos. `elastin demo`: the experiment of section 5.3 of the PLASMA paper on an embedded cluster, without and with the policy.
+//! The demos. `elastin demo`: the experiment of section 5.3 of the PLASMA paper on an embedded cluster, without and
+//! with the policy.
 
 pub(crate) mod chaos;
 mod experiment;
@@ -17,7 +18,7 @@ use experiment::Experiment;
 pub(crate) struct Options {
     #[command(subcommand)]
     other: Option<Other>,
-    /// How long each of the two runs takes, in seconds
+    /// The duration of each of the two runs, in seconds
     #[arg(long, default_value_t = 28, value_parser = clap::value_parser!(u64).range(15..=600))]
     seconds: u64,
     /// The share of one core that each server may use

@@ -7,7 +7,7 @@ use metadata_server::percentile;
 use super::experiment::Finding;
 use super::view::millis;
 
-/// How much lower the median latency must be with the policy: as in figure 5 of the PLASMA paper.
+/// The least reduction of the median latency by the policy: that of figure 5 of the PLASMA paper.
 const GAIN_PERCENT_MIN: f64 = 40.0;
 
 /// Prints both runs side by side, and the decisions.

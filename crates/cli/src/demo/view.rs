@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// One server in the picture.
+/// One server of a frame.
 pub(crate) struct ServerRow {
     pub(crate) name: String,
     pub(crate) cpu_percent: Option<f64>,
@@ -26,10 +26,10 @@ pub(crate) struct Frame<'a> {
     pub(crate) decisions: &'a [String],
 }
 
-/// The newest decisions that fit the picture.
+/// The number of decisions shown, the newest ones.
 const DECISIONS_SHOWN: usize = 6;
 
-/// Without a terminal a line is printed this often.
+/// The interval of progress lines without a terminal.
 const PLAIN_LINE_EVERY: Duration = Duration::from_secs(2);
 
 const BAR_WIDTH: usize = 24;
@@ -65,14 +65,14 @@ impl View {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    /// Leaves the last picture standing, so that later output starts below it.
+    /// Keeps the last frame, so that later output starts below it.
     pub(crate) fn finish(&mut self) {
         self.lines_drawn = 0;
     }
 
     fn redrawn(&mut self, frame: &Frame<'_>) -> String {
-        let lines = picture(frame);
-        // Long lines are cut at the edge instead of wrapped: a wrapped line would be two to go up.
+        let lines = lines_of(frame);
+        // Long lines are cut instead of wrapped, because a wrapped line would count as two.
         let mut text = String::from("\x1b[?7l");
         if self.lines_drawn > 0 {
             text += &format!("\x1b[{}A", self.lines_drawn);
@@ -80,7 +80,7 @@ impl View {
         for line in &lines {
             text += &format!("\x1b[2K{line}\n");
         }
-        // A picture that got shorter leaves no rest of the old one below.
+        // Clears the rest of a longer previous frame.
         text += "\x1b[0J\x1b[?7h";
         self.lines_drawn = lines.len();
         text
@@ -130,7 +130,7 @@ impl View {
     }
 }
 
-fn picture(frame: &Frame<'_>) -> Vec<String> {
+fn lines_of(frame: &Frame<'_>) -> Vec<String> {
     let mut lines = vec![
         format!(
             "\x1b[1m{}\x1b[0m  {:.0} of {:.0} s",
@@ -159,7 +159,7 @@ fn picture(frame: &Frame<'_>) -> Vec<String> {
     }
     let hidden = frame.decisions.len().saturating_sub(DECISIONS_SHOWN);
     if hidden > 0 {
-        lines.push(format!("  … {hidden} earlier"));
+        lines.push(format!("  … {hidden} earlier decisions"));
     }
     lines.extend(frame.decisions[hidden..].iter().map(|decision| format!("  {decision}")));
     lines
@@ -175,7 +175,7 @@ fn percent(value: Option<f64>) -> String {
     value.map_or("–".into(), |value| format!("{value:.0} %"))
 }
 
-/// A latency for people.
+/// A latency in milliseconds, for display.
 pub(crate) fn millis(value: Option<Duration>) -> String {
     value.map_or("–".into(), |value| format!("{:.1} ms", value.as_secs_f64() * 1000.0))
 }

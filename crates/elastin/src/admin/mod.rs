@@ -1,5 +1,5 @@
-//! Admin requests of operators. They are plain data: the command line, the embedded cluster and tests send them, and every node
-//! serves them over the cluster's own connections.
+//! Admin requests of operators. They are plain data: the command line, the embedded cluster and tests send them, and
+//! every node serves them over the cluster's own connections.
 
 mod retry;
 mod service;
@@ -40,7 +40,7 @@ pub enum AdminReply {
     Servers(Vec<ServerStatus>),
 }
 
-/// Why an [`AdminRequest`] failed. Nothing was changed, except perhaps after [`AdminError::NoAnswer`].
+/// The reason why an [`AdminRequest`] failed. Nothing was changed, except perhaps after [`AdminError::NoAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum AdminError {
     /// There is no server of this name.

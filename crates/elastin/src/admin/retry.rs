@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{AdminError, AdminResult};
 
-/// How long to retry: far longer than a move takes to complete, or a new server to become known.
+/// The time limit of retries: far longer than a move takes to complete, or a new server to become known.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(5);
 /// The time between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
@@ -41,7 +41,8 @@ mod tests {
     use super::*;
     use crate::admin::AdminReply;
 
-    /// Requests that fail with `error` until attempt number `attempt`, which ends with `result`; how many attempts were made.
+    /// Requests that fail with `error` until attempt number `attempt`, which ends with `result`; how many attempts were
+    /// made.
     async fn attempts(error: MoveError, attempt: u32, result: AdminResult) -> (AdminResult, u32) {
         let made = Cell::new(0);
         let answer = retry_move(|| {

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use elastin_clock::Sleeper;
-use elastin_cluster::{MemberRecord, Role, Roster};
-use elastin_control::{Member, NewActor};
+use elastin_cluster::{Class, MemberRecord, NodeDriver, Role, Roster};
+use elastin_control::{ControlMessage, Member, NewActor};
 use elastin_types::{ActorId, Caller, NodeId, ServerState, Time};
+
+use crate::wire::{self, ControlFrame};
 
 /// The members as elasticity managers see them.
 pub(crate) fn members_of(roster: &Roster) -> Vec<Member> {
@@ -54,6 +56,21 @@ pub(crate) fn new_actor(roster: &Roster, actor: ActorId, caller: Caller, caller_
             Caller::Client(_) => None,
         },
         caller_node: caller_hosts.then_some(caller_node),
+    }
+}
+
+/// Sends a control frame to another node.
+pub(crate) fn send_control(driver: &NodeDriver, to: NodeId, frame: &ControlFrame) {
+    if let Err(error) = driver.send(to, Class::Control, &wire::encode(frame)) {
+        // Every request between managers has a timeout, so a lost frame costs a period at most.
+        tracing::warn!(%to, %error, "dropped a control frame");
+    }
+}
+
+/// Relays a message to the local manager of an actor's host, if this node knows the host.
+pub(crate) fn relay_to_host(driver: &NodeDriver, from: NodeId, actor: &ActorId, message: ControlMessage) {
+    if let Some(host) = driver.host_of(actor) {
+        send_control(driver, host, &ControlFrame::Relayed { from, message });
     }
 }
 

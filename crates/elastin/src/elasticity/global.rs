@@ -37,7 +37,8 @@ impl Global {
         self.gem.next_timer()
     }
 
-    /// Handles an event and records reports, decisions and capacities. The caller executes the returned commands in order.
+    /// Handles an event and records reports, decisions and capacities. The caller executes the returned commands in
+    /// order.
     pub(crate) fn handle(&mut self, now: Time, event: GemEvent) -> Vec<GemCommand> {
         if let GemEvent::Message {
             message: ControlMessage::Report(report),

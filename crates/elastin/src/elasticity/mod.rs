@@ -2,3 +2,4 @@
 
 pub(crate) mod control;
 pub(crate) mod global;
+pub(crate) mod placements;

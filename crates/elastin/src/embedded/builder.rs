@@ -46,47 +46,47 @@ pub struct EmbeddedBuilder {
     encrypted: bool,
 }
 
-/// Why an embedded cluster could not be started. Nothing of it runs.
+/// The reason why an embedded cluster could not be started. No part of it is running.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
     /// The application has an error.
     #[error(transparent)]
     App(#[from] AppError),
-    /// Its files can't be opened.
+    /// The cluster's files can't be opened.
     #[error("the cluster's files can't be opened: {0}")]
     Files(#[from] OpenError),
-    /// Its stores can't be served.
+    /// The cluster's stores can't be served.
     #[error("the cluster's stores can't be served: {0}")]
     Serve(#[from] served::ServeError),
     /// An operation of the operating system failed.
     #[error("the operating system refused an operation: {0}")]
     System(#[from] std::io::Error),
-    /// Its servers repeatedly exited before they had joined.
+    /// The servers repeatedly exited before they had joined.
     #[error("the cluster's servers keep exiting before they join: {reason}")]
     ServersEnd {
-        /// How the last one exited.
+        /// The exit status of the last one.
         reason: String,
     },
-    /// Not all of its servers joined in time.
+    /// Not all servers joined in time.
     #[error("only {started} of {wanted} servers joined within {limit:?}")]
     ServersMissing {
-        /// How many joined.
+        /// The number of servers that joined.
         started: usize,
-        /// How many were started.
+        /// The number of servers that were started.
         wanted: u32,
         /// The timeout.
         limit: Duration,
     },
-    /// Its metrics can't be served.
+    /// The metrics can't be served.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// Its certificates could not be made.
-    #[error("the certificates could not be made: {0}")]
+    /// The certificates could not be created.
+    #[error("the certificates could not be created: {0}")]
     Authority(#[from] AuthorityError),
-    /// Its certificates can't be used.
+    /// The certificates can't be used.
     #[error(transparent)]
     Certificates(#[from] CertificateError),
-    /// Its supervisor could not join its own cluster.
+    /// The supervisor could not join the cluster.
     #[error("the supervisor could not start: {0}")]
     Supervisor(anyhow::Error),
 }
@@ -110,68 +110,68 @@ impl EmbeddedBuilder {
         }
     }
 
-    /// How many servers to start with; there are never fewer.
+    /// Sets the initial number of servers, which is also the minimum; 1 by default.
     pub fn servers(mut self, count: u32) -> Self {
         self.servers = count;
         self.servers_max = self.servers_max.max(count);
         self
     }
 
-    /// How many servers there may be.
+    /// Sets the maximum number of servers; 8 by default.
     pub fn servers_max(mut self, count: u32) -> Self {
         self.servers_max = count.max(self.servers);
         self
     }
 
-    /// The share of one core that each server may use.
+    /// Sets the share of one core that each server may use.
     pub fn cpu_share(mut self, cores: f64) -> Self {
         self.cpu_share = Some(cores);
         self
     }
 
-    /// The network capacity of each server, in megabits per second. Without it, `server.net.perc` is unknown.
+    /// Sets the network capacity of each server, in megabits per second. Without it, `server.net.perc` is unknown.
     pub fn net_mbit(mut self, mbit: f64) -> Self {
         self.net_mbit = Some(mbit);
         self
     }
 
-    /// Serves the supervisor's metrics at this address, which must be on the loopback interface, and those of `server-N` at the
-    /// Nth port after it.
+    /// Serves the supervisor's metrics at this address, which must be on the loopback interface, and those of
+    /// `server-N` at the Nth port after it.
     pub fn metrics(mut self, address: SocketAddr) -> Self {
         self.metrics = Some(address);
         self
     }
 
-    /// The elasticity period, unless the policy names one.
+    /// Sets the elasticity period, unless the policy sets one; 10 seconds by default.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
     }
 
-    /// A policy to use instead of the application's.
+    /// Replaces the application's policy.
     pub fn policy(mut self, policy: PolicySource) -> Self {
         self.policy = policy;
         self
     }
 
-    /// No policy: actors stay where they are.
+    /// Removes the policy: actors stay where they are.
     pub fn without_policy(self) -> Self {
         self.policy(PolicySource::none())
     }
 
-    /// The directory of the cluster's files; without it they are temporary.
+    /// Sets the directory of the cluster's files; without it they are temporary.
     pub fn data(mut self, directory: impl Into<PathBuf>) -> Self {
         self.data = Some(directory.into());
         self
     }
 
-    /// The program whose processes are the servers; without it this very program.
+    /// Sets the program whose processes are the servers; this program by default.
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
         self
     }
 
-    /// The first arguments of server processes, which tell the program to run as a node. The program must then call
+    /// Sets the first arguments of server processes, which make the program run as a node. The program must then call
     /// [`App::run`](crate::App::run) with the arguments from `node` on. The default is `node`, which
     /// [`App::main`](crate::App::main) handles.
     pub fn node_arguments<T: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
@@ -179,8 +179,8 @@ impl EmbeddedBuilder {
         self
     }
 
-    /// Connects the cluster's processes over TLS, with certificates of an authority made for this run. On one machine the shared
-    /// secret is enough; this serves to measure the cost of encryption.
+    /// Connects the cluster's processes over TLS, with certificates of an authority made for this run. On one machine
+    /// the shared secret is enough; this option is for measuring the cost of encryption.
     pub fn encrypted(mut self) -> Self {
         self.encrypted = true;
         self

@@ -1,7 +1,7 @@
 //! The embedded cluster: server processes of this program on this machine, under a supervisor in this process.
 //!
-//! The supervisor serves coordination and state over loopback, owns the directory, runs the global elasticity manager, and starts
-//! and stops servers. Nothing needs to be installed.
+//! The supervisor serves coordination and state over loopback, owns the directory, runs the global elasticity manager,
+//! and starts and stops servers. Nothing needs to be installed.
 
 mod builder;
 mod previous_run;
@@ -29,7 +29,7 @@ use crate::{App, Cluster};
 pub use builder::{EmbeddedBuilder, EmbeddedError};
 use supervisor::Request;
 
-/// How long an operator waits for the supervisor's answer.
+/// The timeout of an operator's request to the supervisor.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A running embedded cluster. Its servers end when it is dropped or shut down.
@@ -67,8 +67,8 @@ impl Embedded {
         Ok(client)
     }
 
-    /// The address at which operators and clients of other processes join. They also need the cluster's secret, which is in the file
-    /// `secret` of its data directory.
+    /// The address at which operators and clients of other processes join. They also need the cluster's secret, which
+    /// is in the file `secret` of its data directory.
     pub fn address(&self) -> SocketAddr {
         self.stores.address()
     }

@@ -9,8 +9,8 @@ use elastin_stores::CoordinationExt;
 
 /// Revokes all leases of a previous run, so that no member waits for them to expire.
 ///
-/// This is safe, because only one process can have the files open. The members of a previous run reached coordination and state
-/// through a supervisor that is gone, so nothing that they still do can have an effect.
+/// This is safe, because only one process can have the files open. The members of a previous run reached coordination
+/// and state through a supervisor that is gone, so nothing that they still do can have an effect.
 pub(super) async fn end_leases(coordination: &dyn Coordination) -> Result<(), CoordinationError> {
     for lease in leases(coordination).await? {
         coordination.call(CoordinationRequest::Revoke { lease }).await?;

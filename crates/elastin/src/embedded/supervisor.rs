@@ -1,6 +1,5 @@
 //! The supervisor: one task that starts and stops servers, places new actors, and runs the global elasticity manager.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use elastin_cluster::{Class, MembershipUpdate, Role, Roster};
@@ -11,8 +10,9 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admin::{AdminError, AdminReply, AdminRequest, AdminResult, AdminService, AdminTask, Requester, answer};
-use crate::elasticity::control::{members_of, new_actor, sleep_until_due};
+use crate::elasticity::control::{members_of, new_actor, relay_to_host, send_control, sleep_until_due};
 use crate::elasticity::global::Global;
+use crate::elasticity::placements::Placements;
 use crate::member::{Member, NodeEvent};
 use crate::provision::{Exited, ProcessProvisioner};
 use crate::settings::ClusterSettings;
@@ -66,8 +66,8 @@ enum StartedFor {
     Replacement,
 }
 
-/// How many servers may end before they have joined while a cluster starts: on an overloaded machine a new server may lose its
-/// lease at once. More failures mean that the program does not work as a server.
+/// The most servers that may exit before they have joined while a cluster starts: on an overloaded machine a new server
+/// may lose its lease at once. More failures mean that the program does not work as a server.
 const START_FAILURES_MAX: u32 = 3;
 
 pub(super) struct Supervisor {
@@ -81,8 +81,7 @@ pub(super) struct Supervisor {
     servers_started: u32,
     servers_min: u32,
     servers_max: u32,
-    placements: HashMap<u64, ActorId>,
-    placements_requested: u64,
+    placements: Placements,
 }
 
 impl Supervisor {
@@ -105,13 +104,12 @@ impl Supervisor {
             servers_started: 0,
             servers_min: settings.servers_min,
             servers_max: settings.servers_max,
-            placements: HashMap::new(),
-            placements_requested: 0,
+            placements: Placements::default(),
         }
     }
 
-    /// Starts the first servers and the supervisor's task. The returned receiver gets `Ok` once all have joined, or the reason why
-    /// not.
+    /// Starts the first servers and the supervisor's task. The returned receiver gets `Ok` once all have joined, or the
+    /// reason why not.
     pub(super) fn start(
         mut self,
         servers: u32,
@@ -119,8 +117,9 @@ impl Supervisor {
         requests: mpsc::UnboundedReceiver<Request>,
     ) -> std::io::Result<oneshot::Receiver<Result<(), String>>> {
         let (all, all_joined) = oneshot::channel();
+        let names = self.start_servers(servers)?;
         let failures_left = START_FAILURES_MAX;
-        self.start_servers(servers, StartedFor::Start { all, failures_left })?;
+        self.await_servers(names, StartedFor::Start { all, failures_left });
         tokio::spawn(self.run(exited, requests));
         Ok(all_joined)
     }
@@ -188,15 +187,7 @@ impl Supervisor {
             ControlFrame::Message(message) => {
                 self.dispatch(GemEvent::Message { from, message });
             }
-            ControlFrame::ToHost { actor, message } => {
-                if let Some(host) = self.member.driver.host_of(&actor) {
-                    self.send(
-                        host,
-                        Class::Control,
-                        &wire::encode(&ControlFrame::Relayed { from, message }),
-                    );
-                }
-            }
+            ControlFrame::ToHost { actor, message } => relay_to_host(&self.member.driver, from, &actor, message),
             ControlFrame::Record(decision) => self.status.lock().record_decision(*decision),
             ControlFrame::Leave => {
                 if let Some(record) = self.roster.members.get(&from) {
@@ -221,9 +212,7 @@ impl Supervisor {
     }
 
     fn place(&mut self, actor: ActorId, caller: Caller, caller_node: NodeId) {
-        self.placements_requested += 1;
-        let request = self.placements_requested;
-        self.placements.insert(request, actor.clone());
+        let request = self.placements.request(actor.clone());
         let new = new_actor(&self.roster, actor, caller, caller_node);
         let from = self.member.me;
         self.dispatch(GemEvent::Message {
@@ -245,23 +234,19 @@ impl Supervisor {
                 to,
                 message: ControlMessage::Placed { request, placement },
             } if to == self.member.me => {
-                if let Some(actor) = self.placements.remove(&request) {
-                    self.member
-                        .driver
-                        .placed(actor, placement.map(|placement| placement.node));
-                }
+                let node = placement.map(|placement| placement.node);
+                self.placements.placed(&self.member.driver, request, node);
             }
             GemCommand::Send { to, message } => {
-                self.send(to, Class::Control, &wire::encode(&ControlFrame::Message(message)));
+                send_control(&self.member.driver, to, &ControlFrame::Message(message));
             }
-            GemCommand::AddServers { request, count, .. } => {
-                if let Err(error) = self.start_servers(count, StartedFor::Manager(request)) {
-                    self.dispatch(GemEvent::ProvisionFailed {
-                        request,
-                        reason: error.to_string(),
-                    });
-                }
-            }
+            GemCommand::AddServers { request, count, .. } => match self.start_servers(count) {
+                Ok(names) => self.await_servers(names, StartedFor::Manager(request)),
+                Err(error) => self.dispatch(GemEvent::ProvisionFailed {
+                    request,
+                    reason: error.to_string(),
+                }),
+            },
             GemCommand::RemoveServer { node } => self.member.membership.drain(node, true),
             GemCommand::Record(_) | GemCommand::Measured(_) => unreachable!("kept by the manager's driver"),
         }
@@ -269,10 +254,7 @@ impl Supervisor {
 
     /// Applies a new roster, and reports the pending servers that have joined.
     fn set_roster(&mut self, roster: Roster) {
-        let servers = roster.members.iter().filter(|(_, record)| record.role == Role::Server);
-        self.status
-            .lock()
-            .set_servers(servers.map(|(node, record)| (*node, record.name.clone(), record.draining)));
+        self.status.lock().set_roster(&roster);
         self.roster = roster;
         self.dispatch(GemEvent::Members(members_of(&self.roster)));
         self.admin.roster_changed(&self.member.driver, &self.roster);
@@ -292,7 +274,8 @@ impl Supervisor {
         }
     }
 
-    fn start_servers(&mut self, count: u32, started_for: StartedFor) -> std::io::Result<()> {
+    /// Starts servers and returns their names.
+    fn start_servers(&mut self, count: u32) -> std::io::Result<Vec<String>> {
         let room = (self.servers_max as usize).saturating_sub(self.provisioner.count());
         if count as usize > room {
             return Err(std::io::Error::other(format!(
@@ -300,12 +283,12 @@ impl Supervisor {
                 self.servers_max
             )));
         }
-        let mut names = Vec::new();
-        for _ in 0..count {
-            names.push(self.start_server()?);
-        }
+        (0..count).map(|_| self.start_server()).collect()
+    }
+
+    /// Reports to `started_for` once these servers have joined, or when one of them exits before.
+    fn await_servers(&mut self, names: Vec<String>, started_for: StartedFor) {
         self.pending.push(PendingServers { names, started_for });
-        Ok(())
     }
 
     /// Starts a server and returns its name.
@@ -345,33 +328,28 @@ impl Supervisor {
                         names.retain(|name| *name != exited.name);
                         names.push(replacement);
                         let failures_left = failures_left - 1;
-                        let started_for = StartedFor::Start { all, failures_left };
-                        self.pending.push(PendingServers { names, started_for });
+                        self.await_servers(names, StartedFor::Start { all, failures_left });
                     }
                     Err(error) => drop(all.send(Err(error.to_string()))),
                 },
                 StartedFor::Replacement => {}
             }
         }
-        if (self.provisioner.count() as u32) < self.servers_min
-            && let Err(error) = self.start_servers(1, StartedFor::Replacement)
-        {
-            tracing::error!(%error, "failed to replace a server");
+        if (self.provisioner.count() as u32) < self.servers_min {
+            match self.start_servers(1) {
+                Ok(names) => self.await_servers(names, StartedFor::Replacement),
+                Err(error) => tracing::error!(%error, "failed to replace a server"),
+            }
         }
     }
 
     fn serve(&mut self, request: Request) {
         match request {
             Request::Move { actor, server, answer } => self.move_actor(actor, server, answer),
-            Request::Add { answer } => {
-                let room = (self.servers_max as usize).saturating_sub(self.provisioner.count());
-                if room == 0 {
-                    let full = format!("the cluster may have at most {} servers", self.servers_max);
-                    let _ = answer.send(Err(std::io::Error::other(full)));
-                } else if let Err(error) = self.start_servers(1, StartedFor::Operator(answer)) {
-                    tracing::error!(%error, "failed to start a server");
-                }
-            }
+            Request::Add { answer } => match self.start_servers(1) {
+                Ok(names) => self.await_servers(names, StartedFor::Operator(answer)),
+                Err(error) => drop(answer.send(Err(error))),
+            },
             Request::Drain { server } => self.drain(&server),
             Request::Kill { server, answer } => drop(answer.send(self.provisioner.kill(&server))),
             Request::ProcessId { server, answer } => drop(answer.send(self.provisioner.process_id(&server))),
@@ -414,11 +392,5 @@ impl Supervisor {
         }
         while self.provisioner.count() > 0 && exited.recv().await.is_some() {}
         self.member.driver.close();
-    }
-
-    fn send(&self, to: NodeId, class: Class, payload: &[u8]) {
-        if let Err(error) = self.member.driver.send(to, class, payload) {
-            tracing::warn!(%to, %error, "dropped a frame");
-        }
     }
 }

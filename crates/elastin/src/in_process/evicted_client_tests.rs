@@ -13,7 +13,7 @@ use crate::prelude::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// How often the client loses its lease: from the second time on, that of a rejoined member.
+/// The number of times that the client loses its lease: from the second time on, that of a rejoined member.
 const LOSSES: u64 = 3;
 
 /// Far longer than the tests take on a slow machine.

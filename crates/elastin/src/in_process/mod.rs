@@ -30,10 +30,10 @@ use tasks::Tasks;
 
 pub use time::TimeError;
 
-/// How long a server may take to join.
+/// The time in which a server must join.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// How often elasticity managers decide.
+/// The default elasticity period.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The same with [`InProcessBuilder::fake_time`].
@@ -111,9 +111,9 @@ impl InProcessBuilder {
         self
     }
 
-    /// Gives the cluster a virtual clock, which runs like the real one and can be advanced, for tests of timers, reminders,
-    /// deadlines, leases and passivation: see [`InProcess::advance`]. Periods and leases are an hour long then by default, because
-    /// every one of them is work that `advance` has to do.
+    /// Gives the cluster a virtual clock, which runs like the real one and can be advanced, for tests of timers,
+    /// reminders, deadlines, leases and passivation: see [`InProcess::advance`]. Periods and leases are an hour long
+    /// then by default, because every one of them is work that `advance` has to do.
     pub fn fake_time(mut self) -> Self {
         self.fake_time = true;
         self
@@ -170,11 +170,12 @@ impl InProcessBuilder {
     }
 }
 
-/// A cluster inside one process. Each server has its own threads, directory slots and loopback connections, as if it were a process
-/// of its own. Coordination and saved state are in memory, and end with the cluster. Nothing needs to be installed.
+/// A cluster inside one process. Each server has its own threads, directory slots and loopback connections, as if it
+/// were a process of its own. Coordination and saved state are in memory, and end with the cluster. Nothing needs to be
+/// installed.
 ///
-/// The servers share everything that is global to a process: the application's static variables, and the CPU and memory use that
-/// policies see.
+/// The servers share everything that is global to a process: the application's static variables, and the CPU and memory
+/// use that policies see.
 pub struct InProcess {
     cluster: Cluster,
     /// The client's thread.
@@ -225,8 +226,8 @@ impl InProcess {
         Ok(())
     }
 
-    /// Stops a server as if its process was killed: it neither drains nor leaves, and the others take over once its lease has
-    /// expired. Returns whether there was such a server.
+    /// Stops a server as if its process was killed: it neither drains nor leaves, and the others take over once its
+    /// lease has expired. Returns whether there was such a server.
     pub async fn crash(&mut self, server: &str) -> bool {
         match self.servers.running.remove(server) {
             Some(running) => {

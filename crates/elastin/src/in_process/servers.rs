@@ -23,7 +23,7 @@ pub(super) struct Servers {
     pub(super) lease_ttl: Duration,
     pub(super) clock: Clock,
     pub(super) running: BTreeMap<String, Running>,
-    /// How many servers were started so far.
+    /// The number of servers started so far.
     pub(super) started: u32,
 }
 

@@ -3,7 +3,8 @@
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
-/// How often [`Tasks::settle`] yields. Woken tasks run before a task that has yielded, and tokio polls the network in between.
+/// The number of times that [`Tasks::settle`] yields. Woken tasks run before a task that has yielded, and tokio polls
+/// the network in between.
 const YIELDS: u32 = 2;
 
 /// One thread for all tasks of a member except turns. Stops on drop, also inside a tokio runtime.
@@ -23,8 +24,8 @@ impl Tasks {
         self.0.as_ref().expect("the thread is running").handle()
     }
 
-    /// A task that completes once every runnable task has run and is idle again. It fails only if the thread was stopped, and then
-    /// no task runs.
+    /// A task that completes once every runnable task has run and is idle again. It fails only if the thread was
+    /// stopped, and then no task runs.
     pub(super) fn settle(&self) -> JoinHandle<()> {
         self.handle().spawn(async {
             for _ in 0..YIELDS {

@@ -6,12 +6,12 @@
 //!        └──────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! So renewals, timers, deadlines and reminders happen one after the other, in the order of their times, and all effects of one are
-//! complete before the next.
+//! So renewals, timers, deadlines and reminders happen one after the other, in the order of their times, and all
+//! effects of one are complete before the next.
 //!
-//! The cluster is quiescent if every sleeper of the clock is asleep, no turn can run, and every sent byte has been received. These
-//! are observed one after the other, so a second observation must find the same, with no progress in between (the four-counter
-//! method of Mattern, "Algorithms for distributed termination detection", 1987).
+//! The cluster is quiescent if every sleeper of the clock is asleep, no turn can run, and every sent byte has been
+//! received. These are observed one after the other, so a second observation must find the same, with no progress in
+//! between (the four-counter method of Mattern, "Algorithms for distributed termination detection", 1987).
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The range of a virtual clock, in years.
 const END_YEARS: u64 = Clock::SKIP_END.0 / (365 * 24 * 3600 * 1_000_000_000);
 
-/// Why the time of a cluster was not advanced, or not to the end.
+/// The reason why the time of a cluster was not advanced, or not to the end.
 #[derive(Debug, thiserror::Error)]
 pub enum TimeError {
     /// The cluster has no virtual clock.
@@ -79,9 +79,9 @@ struct Progress {
 }
 
 impl InProcess {
-    /// Advances the time of the whole cluster, and returns when everything that is due by then is complete, with all its effects:
-    /// timers, reminders, deadlines, passivation and the decisions at the end of periods. Leases are renewed meanwhile. It needs
-    /// [`fake_time`](super::InProcessBuilder::fake_time).
+    /// Advances the time of the whole cluster, and returns when everything that is due by then is complete, with all
+    /// its effects: timers, reminders, deadlines, passivation and the decisions at the end of periods. Leases are
+    /// renewed meanwhile. It needs [`fake_time`](super::InProcessBuilder::fake_time).
     ///
     /// The real time that this takes depends on the work that is due, not on the time that passes.
     ///
@@ -202,7 +202,7 @@ impl InProcess {
 /// The next due time and the progress so far, or the name of a task that is busy.
 fn observe(clock: &Clock, members: &[Observed<'_>]) -> Result<(Time, Progress), String> {
     let (next, sleeps) = match clock.sleep_state() {
-        SleepState::Asleep { until, naps } => (until, naps),
+        SleepState::Asleep { until, sleep_count } => (until, sleep_count),
         SleepState::Awake { task } => return Err(task),
     };
     let mut progress = Progress {

@@ -18,13 +18,13 @@ const HEAD_BYTES_MAX: usize = 8 << 10;
 /// The timeout of a connection.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How many connections are served at the same time; further ones wait.
+/// The most connections served at the same time; further ones wait.
 const CONNECTIONS_MAX: usize = 8;
 
 /// The backoff after a failed accept, such as when too many files are open.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// Why metrics can't be served. Nothing was started.
+/// The reason why metrics can't be served. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
     /// The address is reachable from other machines, and metrics need no authentication.

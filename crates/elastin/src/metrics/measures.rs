@@ -16,7 +16,7 @@ pub(crate) struct Measures {
     pub(crate) store: StoreMeasures,
     /// The node driver, with the receive and send stages.
     pub(crate) driver: NodeDriverMeasures,
-    /// How many servers there are, if this process supervises them.
+    /// The number of servers, if this process supervises them.
     pub(crate) servers: Option<u64>,
 }
 

@@ -9,7 +9,8 @@ use elastin_types::Resource;
 use super::writer::Text;
 use super::{Measures, ServerMeasures};
 
-/// How many actor types get a label of their own; the rest share one. A program has few types, but nothing bounds them.
+/// The number of actor types with a label of their own; the rest share one. A program has few types, but nothing bounds
+/// them.
 pub(super) const TYPES_MAX: usize = 200;
 
 /// The text of these measures.

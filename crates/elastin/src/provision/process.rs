@@ -1,8 +1,8 @@
 //! Provisions servers as processes of this program on this machine.
 //!
-//! The standard input of a server process is a pipe from its supervisor. The server stops when the pipe closes, so it never
-//! outlives its supervisor, however that ends. The first line of the pipe is the cluster's secret, which other users can't read
-//! there.
+//! The standard input of a server process is a pipe from its supervisor. The server stops when the pipe closes, so it
+//! never outlives its supervisor, however that ends. The first line of the pipe is the cluster's secret, which other
+//! users can't read there.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 
-/// How long a server may take to stop by itself before it is killed.
+/// The time that a server has to stop by itself before it is killed.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The exit of a server process.
@@ -28,7 +28,7 @@ pub(crate) struct Exited {
     pub(crate) name: String,
     /// Whether it had been asked to stop.
     pub(crate) expected: bool,
-    /// How it ended, for messages.
+    /// The exit status, for messages.
     pub(crate) how: String,
 }
 
@@ -139,7 +139,7 @@ impl ProcessProvisioner {
         self.running.lock().get(name).map(|server| server.process_id)
     }
 
-    /// How many processes run.
+    /// The number of running processes.
     pub(crate) fn count(&self) -> usize {
         self.running.lock().len()
     }

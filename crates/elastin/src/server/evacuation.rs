@@ -7,8 +7,8 @@ use elastin_types::ActorId;
 /// The most moves in flight: as many as the protocol runs at a time.
 const IN_FLIGHT_MAX: usize = 32;
 
-/// The actors that have to move away. The list is refreshed once every known actor has been tried: some may have arrived
-/// meanwhile, and some moves may have failed.
+/// The actors that have to move away. The list is refreshed once every known actor has been tried: some may have
+/// arrived meanwhile, and some moves may have failed.
 #[derive(Debug, Default)]
 pub(super) struct Evacuation {
     remaining: Vec<ActorId>,

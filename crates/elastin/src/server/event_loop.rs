@@ -1,10 +1,9 @@
 //! A server's state and its event loop.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use elastin_cluster::{Class, MembershipUpdate, Role, Roster};
+use elastin_cluster::{Class, MembershipUpdate, Roster};
 use elastin_control::{Config, GemEvent, Lem, LemEvent};
 use elastin_policy::Policy;
 use elastin_types::{ActorId, NodeId, Time};
@@ -13,8 +12,9 @@ use parking_lot::Mutex;
 use super::leaving::{Leaving, POLL_INTERVAL};
 use super::managers::ManagerEvent;
 use crate::admin::{AdminError, AdminReply, AdminService, AdminTask, Moves, Requester, answer, move_result};
-use crate::elasticity::control::{global_manager, members_of, new_actor, sleep_until_due};
+use crate::elasticity::control::{global_manager, members_of, new_actor, relay_to_host, sleep_until_due};
 use crate::elasticity::global::Global;
+use crate::elasticity::placements::Placements;
 use crate::member::{Member, NodeEvent};
 use crate::metrics::LastPeriod;
 use crate::settings::ClusterSettings;
@@ -46,9 +46,7 @@ pub(super) struct Server {
     pub(super) roster: Roster,
     pub(super) admin: AdminService,
     pub(super) moves: Moves<MoveOrigin>,
-    /// The actors that are waiting for a placement, by request number.
-    pub(super) placements: HashMap<u64, ActorId>,
-    pub(super) placements_requested: u64,
+    pub(super) placements: Placements,
     pub(super) leaving: Option<Leaving>,
     pub(super) left: bool,
 }
@@ -75,8 +73,7 @@ impl Server {
             roster: Roster::default(),
             admin: AdminService::default(),
             moves: Moves::default(),
-            placements: Default::default(),
-            placements_requested: 0,
+            placements: Placements::default(),
             leaving: None,
             left: false,
             member,
@@ -143,10 +140,7 @@ impl Server {
 
     /// Applies a new roster, and starts or stops the global manager accordingly.
     fn set_roster(&mut self, roster: Roster) {
-        let servers = roster.members.iter().filter(|(_, record)| record.role == Role::Server);
-        self.status
-            .lock()
-            .set_servers(servers.map(|(node, record)| (*node, record.name.clone(), record.draining)));
+        self.status.lock().set_roster(&roster);
         self.roster = roster;
         self.admin.roster_changed(&self.member.driver, &self.roster);
         let me = self.member.me;
@@ -198,9 +192,7 @@ impl Server {
                 caller,
                 caller_node,
             } => {
-                self.placements_requested += 1;
-                let request = self.placements_requested;
-                self.placements.insert(request, actor.clone());
+                let request = self.placements.request(actor.clone());
                 let new = new_actor(&self.roster, actor, caller, caller_node);
                 self.dispatch([ManagerEvent::Local(LemEvent::Place { request, new })]);
             }
@@ -216,11 +208,7 @@ impl Server {
             ControlFrame::Relayed { from, message } => {
                 self.dispatch([ManagerEvent::Local(LemEvent::Message { from, message })])
             }
-            ControlFrame::ToHost { actor, message } => {
-                if let Some(host) = self.member.driver.host_of(&actor) {
-                    self.send_control(host, &ControlFrame::Relayed { from, message });
-                }
-            }
+            ControlFrame::ToHost { actor, message } => relay_to_host(&self.member.driver, from, &actor, message),
             ControlFrame::Record(decision) => self.status.lock().record_decision(*decision),
             ControlFrame::Leave => tracing::warn!(%from, "ignoring a supervisor-only frame"),
         }

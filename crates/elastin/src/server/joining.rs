@@ -7,14 +7,15 @@ use elastin_cluster::{MembershipUpdate, Roster};
 use crate::App;
 use crate::member::{Member, MemberOptions};
 
-/// The most attempts to join. A server may lose its lease on an overloaded machine; after so many losses, something else is wrong.
+/// The most attempts to join. A server may lose its lease on an overloaded machine; after so many losses, something
+/// else is wrong.
 pub(super) const JOINS_MAX: u32 = 5;
 
 /// The first backoff, which doubles with each attempt, so that a server yields to the load that costs it its lease.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 
-/// Joins and waits for the first roster. A server that loses its lease before that has hosted no actors, so it rejoins as a new
-/// member instead of ending.
+/// Joins and waits for the first roster. A server that loses its lease before that has hosted no actors, so it rejoins
+/// as a new member instead of ending.
 pub(super) async fn join(app: &App, options: &MemberOptions) -> anyhow::Result<(Member, Roster)> {
     let mut backoff = BACKOFF_MIN;
     for _ in 0..JOINS_MAX {

@@ -24,8 +24,8 @@ const NAME: &str = "server";
 /// Far longer than the tests take on a slow machine.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Coordination that revokes the leases of the first members right after they have joined, as when an overloaded machine keeps them
-/// from renewing.
+/// Coordination that revokes the leases of the first members right after they have joined, as when an overloaded
+/// machine keeps them from renewing.
 struct EvictingCoordination {
     coordination: Arc<MemoryCoordination>,
     evictions_left: Arc<AtomicU32>,
@@ -173,8 +173,8 @@ async fn a_server_that_keeps_losing_its_lease_fails_with_an_error() {
     assert!(error.to_string().contains("lost its lease"), "{error}");
 }
 
-/// Runs a server that is asked to leave once it is a member, while the reply to its join is delayed. Returns whether its record is
-/// still there after it has ended.
+/// Runs a server that is asked to leave once it is a member, while the reply to its join is delayed. Returns whether
+/// its record is still there after it has ended.
 async fn is_member_after_leaving(delay: Option<Duration>) -> bool {
     let coordination = Arc::new(MemoryCoordination::start());
     let (joining, joined) = oneshot::channel();

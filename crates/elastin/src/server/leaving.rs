@@ -1,4 +1,5 @@
-//! Leaving a cluster: a server stops accepting actors, drains, announces that it is empty, and leaves once no member routes to it.
+//! Leaving a cluster: a server stops accepting actors, drains, announces that it is empty, and leaves once no member
+//! routes to it.
 
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use super::evacuation::Evacuation;
 use super::event_loop::{MoveOrigin, Server};
 use crate::wire::ControlFrame;
 
-/// How long a drain may go on without a successful move. Then the server leaves with the actors that it still has.
+/// The longest drain without a successful move. Then the server leaves with the actors that it still has.
 const STUCK_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long a server that must end waits for a successor to become known.
+/// The time that a server which must end waits for a successor to become known.
 const ALONE_TIME_MAX: Duration = Duration::from_secs(1);
-/// How often a draining server checks its progress.
+/// The interval at which a draining server checks its progress.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The state of a server that is leaving.

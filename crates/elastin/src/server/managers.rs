@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 
-use elastin_cluster::Class;
 use elastin_control::{ControlMessage, Decision, GemCommand, GemEvent, LemCommand, LemEvent};
 use elastin_types::{ActorId, NodeId};
 
 use super::event_loop::{MoveOrigin, Server};
-use crate::elasticity::control::global_manager;
-use crate::wire::{self, ControlFrame};
+use crate::elasticity::control::{global_manager, send_control};
+use crate::wire::ControlFrame;
 
 /// An event for a manager on this server.
 pub(super) enum ManagerEvent {
@@ -49,11 +48,8 @@ impl Server {
             LemCommand::Record(decision) => self.keep_record(decision),
             LemCommand::Leave => self.drain(),
             LemCommand::Placed { request, placement } => {
-                if let Some(actor) = self.placements.remove(&request) {
-                    self.member
-                        .driver
-                        .placed(actor, placement.map(|placement| placement.node));
-                }
+                let node = placement.map(|placement| placement.node);
+                self.placements.placed(&self.member.driver, request, node);
             }
         }
         None
@@ -106,9 +102,6 @@ impl Server {
     }
 
     pub(super) fn send_control(&self, to: NodeId, frame: &ControlFrame) {
-        if let Err(error) = self.member.driver.send(to, Class::Control, &wire::encode(frame)) {
-            // Every request between managers has a timeout, so a lost frame costs a period at most.
-            tracing::warn!(%to, %error, "dropped a control frame");
-        }
+        send_control(&self.member.driver, to, frame);
     }
 }

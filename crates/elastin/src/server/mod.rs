@@ -1,8 +1,8 @@
-//! A server: hosts actors, measures them, and lets its local elasticity manager decide about them. In a cluster without a
-//! supervisor one of the servers also runs the global manager.
+//! A server: hosts actors, measures them, and lets its local elasticity manager decide about them. In a cluster without
+//! a supervisor one of the servers also runs the global manager.
 //!
-//! `joining` makes it a member, `event_loop` holds its state and handles events, `managers` executes the commands of the elasticity
-//! managers, `period` measures, and `leaving` drains it.
+//! `joining` makes it a member, `event_loop` holds its state and handles events, `managers` executes the commands of
+//! the elasticity managers, `period` measures, and `leaving` drains it.
 
 mod evacuation;
 mod event_loop;
@@ -34,7 +34,8 @@ use crate::trust;
 use crate::usage::Capacity;
 use event_loop::Server;
 
-/// How long a stopping server lets its actors finish and save: well within the time that its supervisor waits for it.
+/// The time in which a stopping server lets its actors finish and save: well within the time that its supervisor waits
+/// for it.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Options of a server.
@@ -101,8 +102,8 @@ pub(crate) struct ClusterContext {
 
 /// Runs a server until it has left or is no longer a member.
 ///
-/// `leave_signal` drains it before it leaves, `stop_signal` stops it with the actors that it has. `joined` is called with its parts
-/// once it has joined.
+/// `leave_signal` drains it before it leaves, `stop_signal` stops it with the actors that it has. `joined` is called
+/// with its parts once it has joined.
 pub(crate) async fn serve(
     app: App,
     context: ClusterContext,
@@ -145,8 +146,8 @@ pub(crate) async fn serve(
             context.security,
         )
     };
-    // Other members may already route to this server before its own join returns. So a signal during the join does not abort it:
-    // the server joins first and then leaves like any other.
+    // Other members may already route to this server before its own join returns. So a signal during the join does not
+    // abort it: the server joins first and then leaves like any other.
     let mut leave_requested = false;
     let leave_timeout = async {
         leave_signal.as_mut().await;

@@ -1,7 +1,7 @@
 //! The limits of this process's control groups, in both layouts of Linux.
 //!
-//! Version 1 has a tree for each controller, version 2 one tree for all; a machine may have both. The limits of all groups between
-//! the process's own and the mounted root apply, so the smallest counts.
+//! Version 1 has a tree for each controller, version 2 one tree for all; a machine may have both. The limits of all
+//! groups between the process's own and the mounted root apply, so the smallest counts.
 
 use std::path::{Path, PathBuf};
 

@@ -86,7 +86,8 @@ impl UsageMeter {
         }
     }
 
-    /// Network traffic per second since the last sample, given the total so far. Its capacity is known only if configured.
+    /// Network traffic per second since the last sample, given the total so far. Its capacity is known only if
+    /// configured.
     pub(crate) fn network(&mut self, traffic_bytes: u64) -> Usage {
         let span = self.last_sample.elapsed().max(Duration::from_millis(1));
         let bytes = traffic_bytes.saturating_sub(self.last_traffic_bytes);

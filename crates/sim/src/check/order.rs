@@ -1,6 +1,6 @@
 //! Source: the design's "order per sender and receiver survives a move". Of two messages from one incarnation of a
 //! sender to one receiver, the earlier never runs after the later. A sender begins a new incarnation when it is
-//! activated anew, and when the node that it moved away from crashes before the sender runs at the target.
+//! activated again, and when the node that it moved away from crashes before the sender runs at the target.
 
 use std::collections::BTreeMap;
 

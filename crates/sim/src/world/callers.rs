@@ -16,8 +16,8 @@ use crate::host::Envelope;
 /// The deadline of a call where messages may be lost.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
-/// One in so many calls of a node has a short deadline, about the time of a few messages, so that every world with
-/// faults has late replies.
+/// One in this number of calls of a node has a short deadline, about the time of a few messages, so that every world
+/// with faults has late replies.
 const SHORT_DEADLINE_EVERY: u64 = 32;
 const SHORT_DEADLINE: Duration = Duration::from_millis(10);
 

@@ -260,7 +260,7 @@ fn coordination_on_a_full_disk_reverts_to_the_persisted_state() {
     assert_eq!(batch.revision, revision);
 }
 
-/// How long a sync takes on a slow disk.
+/// The duration of a sync on a slow disk.
 const SLOW: Duration = Duration::from_millis(10);
 
 #[test]

@@ -18,7 +18,7 @@ const COMMITS: &str = "commits";
 /// Size of redb's cache. The stores' working sets are small, and the operating system caches the rest of the file.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// Why a store's file can't be opened. The file is unchanged.
+/// The reason why a store's file can't be opened. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has the file open.
@@ -48,7 +48,7 @@ pub enum OpenError {
 /// Opens the database; called again after a failure that redb can't continue from.
 pub(crate) type Opener = Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send>;
 
-/// How a transaction ends.
+/// The end of a transaction.
 pub(crate) enum End {
     /// Make the changes durable.
     Commit,

@@ -20,7 +20,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// The largest response: a full range plus one value of the largest size, with its framing.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug)]
 pub(super) enum CallError {
     /// The request was certainly not applied: another server may be tried.

@@ -39,7 +39,7 @@ const KEEP_ALIVES_MAX: usize = 64;
 /// The response timeout before the next server is tried. Longer than a leader election takes.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How to reach an etcd cluster.
+/// The addresses and credentials of an etcd cluster.
 #[derive(Clone, Debug, Default)]
 pub struct EtcdConfig {
     /// Its servers, such as `http://10.0.0.1:2379`. With more of them named, more may fail.
@@ -50,7 +50,7 @@ pub struct EtcdConfig {
     pub tls: Option<StoreTls>,
 }
 
-/// Why coordination by etcd could not be set up. Nothing was started.
+/// The reason why coordination by etcd could not be set up. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
     /// No server was named.

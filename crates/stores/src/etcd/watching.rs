@@ -24,7 +24,7 @@ pub(super) struct WatchTask {
     pub(super) sink: WatchSink,
 }
 
-/// Why a watch stream ended.
+/// The reason why a watch stream ended.
 enum StreamEnd {
     /// The watch can resume on another server.
     Resumable(String),

@@ -40,7 +40,7 @@ struct Layout {
     usable_from: i32,
 }
 
-/// Why a schema can't be used.
+/// The reason why a schema can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LayoutError {
     #[error(

@@ -41,7 +41,7 @@ const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 /// The longest name of a schema, as PostgreSQL limits it.
 const SCHEMA_NAME_BYTES_MAX: usize = 63;
 
-/// Why a PostgreSQL server can't be used. Nothing was started.
+/// The reason why a PostgreSQL server can't be used. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
     /// The address is not valid.

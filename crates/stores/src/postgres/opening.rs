@@ -19,7 +19,7 @@ use super::tls::Tls;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout of creating the schema: other servers may hold the lock, on a busy machine.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a starting server retries PostgreSQL, the same as for etcd. A restart takes less.
+/// The time limit of a starting server's retries of PostgreSQL, the same as for etcd. A restart takes less.
 pub(super) const CONNECT_RETRY_TIME: Duration = Duration::from_secs(30);
 /// The delay between two attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -56,7 +56,7 @@ impl Display for Step {
     }
 }
 
-/// Why no connection was opened.
+/// The reason why no connection was opened.
 #[derive(Debug)]
 pub(super) struct OpenFailed {
     step: Step,

@@ -32,7 +32,7 @@ pub(super) enum StatementResult {
     Fenced,
 }
 
-/// Why the statements could not be prepared.
+/// The reason why the statements could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PrepareError {
     /// The schema has a column of another type than Elastin creates.

@@ -35,7 +35,7 @@ const WRITE_BYTES: usize = 64 << 10;
 /// The timeout of a reply, after which the connection counts as broken. Longer than a commit on any working disk.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no connection. Nothing was submitted; retry later unless the version or the secret differs.
+/// The reason why there is no connection. Nothing was submitted; retry later unless the version or the secret differs.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The server runs another version of the program.

@@ -23,7 +23,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The delay after a failed accept, most likely because too many files are open.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Why stores can't be served. Nothing was started.
+/// The reason why stores can't be served. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The listener is open to other machines, and the protocol is not encrypted.

@@ -87,7 +87,7 @@ impl Audit {
         } = self;
         format!(
             "  calls answered            {answered:>8}   of these lost: {lost}\n\
-             \u{20} calls refused (not run)   {refused:>8}   of these run all the same: {refused_but_there}\n\
+             \u{20} calls refused (not run)   {refused:>8}   of these run anyway: {refused_but_there}\n\
              \u{20} calls in doubt            {in_doubt:>8}   of these run: {in_doubt_and_there}\n\
              \u{20} run twice or out of order {doubled_or_reordered:>8}\n"
         )
@@ -96,7 +96,10 @@ impl Audit {
     /// Fails if an outcome was wrong.
     pub(super) fn verdict(&self) -> anyhow::Result<()> {
         let broken = self.lost + self.refused_but_there + self.doubled_or_reordered;
-        anyhow::ensure!(broken == 0, "{broken} calls had another effect than reported");
+        anyhow::ensure!(
+            broken == 0,
+            "calls whose effect differs from the reported outcome: {broken}"
+        );
         anyhow::ensure!(self.answered > 0, "no call was answered");
         Ok(())
     }
@@ -125,7 +128,10 @@ mod tests {
         assert!(audit(&[1, 3]).verdict().is_ok());
         for broken in [&[][..], &[1, 2], &[1, 1], &[3, 1]] {
             let error = audit(broken).verdict().unwrap_err().to_string();
-            assert_eq!(error, "1 calls had another effect than reported", "{broken:?}");
+            assert_eq!(
+                error, "calls whose effect differs from the reported outcome: 1",
+                "{broken:?}"
+            );
         }
     }
 }

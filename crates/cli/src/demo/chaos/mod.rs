@@ -18,9 +18,9 @@ use audit::{Audit, Deposits};
 const SERVERS: u32 = 3;
 const ACCOUNTS: u64 = 60;
 const SENDERS: u32 = 8;
-/// How long a caller waits: longer than the detection of a dead server.
+/// The deadline of a call: longer than the detection of a dead server.
 const CALL_DEADLINE: Duration = Duration::from_secs(10);
-/// How long the accounts may take to become readable at the end.
+/// The time in which the accounts must become readable at the end.
 const READ_TIME_MAX: Duration = Duration::from_secs(30);
 /// The time between two moves.
 const MOVE_EVERY: Duration = Duration::from_millis(10);
@@ -28,10 +28,10 @@ const MOVE_EVERY: Duration = Duration::from_millis(10);
 /// Options of the chaos demo.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How long it lasts, in seconds
+    /// The duration, in seconds
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(5..=3600))]
     seconds: u64,
-    /// How many servers are killed
+    /// The number of servers to kill
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100))]
     kills: u32,
 }
@@ -78,13 +78,13 @@ async fn chaos(options: &Options) -> anyhow::Result<()> {
     }
     cluster.shutdown().await;
     print(&format!(
-        "\n{moved} actors were moved and {killed} servers were killed meanwhile.\n\n"
+        "\n  actors moved              {moved:>8}\n  servers killed            {killed:>8}\n"
     ));
     print(&audit.table());
     audit.verdict()
 }
 
-/// Moves accounts between servers and kills servers. Returns how many of each.
+/// Moves accounts between servers and kills servers. Returns the number of moves and of kills.
 async fn disturb(cluster: &Embedded, client: &Client, options: &Options) -> anyhow::Result<(u64, u32)> {
     let length = Duration::from_secs(options.seconds);
     let began = Instant::now();

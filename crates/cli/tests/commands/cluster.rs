@@ -8,7 +8,7 @@ use elastin::{Cluster, ClusterAddress};
 use elastin_test_servers::{EtcdCluster, PostgresServer, Process, free_port};
 use metadata_server::File;
 
-/// How long anything may take before the test fails.
+/// The time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn elastin() -> Command {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use elastin::types::TraceContext;
-use elastin_testkit::{EtcdElastin, Probe, app, wait_for};
+use elastin_testkit::Probe;
+
+use super::start;
 
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -17,8 +19,8 @@ struct Span {
 }
 
 /// The spans of the probe turns that a server has logged. Turns without a trace have none.
-fn spans_in(words: &str) -> Vec<Span> {
-    let turns = words
+fn spans_in(output: &str) -> Vec<Span> {
+    let turns = output
         .lines()
         .filter(|line| line.ends_with("relayed") && line.contains("turn{"));
     turns.map(span_in).collect()
@@ -42,14 +44,7 @@ fn span_in(line: &str) -> Span {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_trace_follows_calls_across_servers() {
-    let program = env!("CARGO_BIN_EXE_testkit-server");
-    let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
-    elastin.log("elastin_testkit=info,elastin::turn=info");
-    for server in ["a", "b"] {
-        elastin.add_server(server).unwrap();
-    }
-    let cluster = elastin.connect().await.expect("there is a server to connect to");
-    wait_for("both servers", || cluster.server_names().len() == 2).await;
+    let (elastin, cluster) = start("elastin_testkit=info,elastin::turn=info", &["a", "b"]).await;
     let client = cluster.client();
     for (probe, server) in [(1, "a"), (2, "b"), (3, "a")] {
         let probe = client.actor::<Probe>(probe);
@@ -86,13 +81,13 @@ async fn a_trace_follows_calls_across_servers() {
             actor: format!("Probe/{probe}"),
         })
         .collect();
-    let spans = |server: &str| spans_in(&elastin.words_of(server));
+    let spans = |server: &str| spans_in(&elastin.output_of(server));
     assert_eq!(
         spans("a"),
         [expected[0].clone(), expected[2].clone()],
         "{}",
-        elastin.words_of("a")
+        elastin.output_of("a")
     );
-    assert_eq!(spans("b"), [expected[1].clone()], "{}", elastin.words_of("b"));
+    assert_eq!(spans("b"), [expected[1].clone()], "{}", elastin.output_of("b"));
     cluster.leave().await;
 }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use elastin::{Client, Cluster};
+use elastin::Client;
 use elastin_cluster::MemberRecord;
 use elastin_protocol::store::{CoordinationReply, CoordinationRequest};
 use elastin_stores::CoordinationExt;
 use elastin_stores::etcd::{EtcdConfig, EtcdCoordination};
-use elastin_testkit::{EtcdElastin, LEDGERS, Ledger, app, wait_for};
+use elastin_testkit::{EtcdElastin, LEDGERS, Ledger, wait_for};
+
+use super::start;
 
 const CLIENT: &str = "sleeper";
 /// Polling interval.
@@ -19,18 +21,6 @@ const WAIT_MAX: Duration = Duration::from_secs(90);
 async fn within(label: &str, event: impl Future<Output = ()>) {
     let result = tokio::time::timeout(WAIT_MAX, event).await;
     assert!(result.is_ok(), "timed out waiting for {label}");
-}
-
-async fn start() -> (EtcdElastin, Cluster) {
-    let program = env!("CARGO_BIN_EXE_testkit-server");
-    let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
-    elastin.log("warn,elastin=info");
-    for server in ["a", "b"] {
-        elastin.add_server(server).unwrap();
-    }
-    let cluster = elastin.connect().await.expect("there is a server to connect to");
-    wait_for("the servers to be there", || cluster.server_names().len() == 2).await;
-    (elastin, cluster)
 }
 
 /// Waits until etcd has removed the client's member record.
@@ -51,7 +41,7 @@ async fn await_end_of_lease(elastin: &EtcdElastin) {
     }
 }
 
-/// How many numbers the ledgers hold.
+/// The count of numbers in the ledgers.
 async fn numbers(client: &Client) -> usize {
     let mut count = 0;
     for ledger in 0..LEDGERS {
@@ -72,7 +62,7 @@ async fn await_calls(client: &Client) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_stopped_for_longer_than_its_lease_continues() {
-    let (elastin, cluster) = start().await;
+    let (elastin, cluster) = start("warn,elastin=info", &["a", "b"]).await;
     let mut sleeper = elastin.start_client(CLIENT).unwrap();
     for times in 1..=2 {
         within("calls of the client", await_calls(cluster.client())).await;
@@ -80,15 +70,15 @@ async fn a_client_stopped_for_longer_than_its_lease_continues() {
         within("the end of its lease", await_end_of_lease(&elastin)).await;
         sleeper.resume();
         wait_for("the client to rejoin", || {
-            let words = elastin.words_of(CLIENT);
-            words.matches("this client has rejoined its cluster").count() >= times
+            let output = elastin.output_of(CLIENT);
+            output.matches("this client has rejoined its cluster").count() >= times
         })
         .await;
     }
     within("calls of the client", await_calls(cluster.client())).await;
     sleeper.signal("TERM");
     let ended = tokio::task::block_in_place(|| sleeper.wait(WAIT_MAX));
-    let words = elastin.words_of(CLIENT);
-    assert!(ended && words.contains("nothing is wrong"), "{words}");
+    let output = elastin.output_of(CLIENT);
+    assert!(ended && output.contains("nothing is wrong"), "{output}");
     cluster.leave().await;
 }

@@ -1,5 +1,5 @@
-//! Untrusted peers, and members that send malformed frames, do not affect a server. They are refused or disconnected and
-//! logged, and calls of others continue on their connections.
+//! Untrusted peers, and members that send malformed frames, do not affect a server. They are refused or disconnected
+//! and logged, and calls of others continue on their connections.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 
 /// Far longer than the tests take on a slow machine.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Where the server listens: no other process uses this loopback address, so a free port stays free.
+/// The address of the server: no other process uses this loopback address, so a free port stays free.
 const HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// A node that does not exist.
 const NO_NODE: u64 = u64::MAX;
@@ -389,7 +389,7 @@ async fn frames_that_a_role_does_not_permit_are_ignored() {
         stream.write_all(&bytes).await.unwrap();
     }
     acknowledges(&mut stream, count).await;
-    served.logs("a peer says what only servers say").await;
+    served.logs("ignoring a server-only frame from a client").await;
     served.caller.await_round().await;
 
     // An invalid slot: the last slot, with its number changed to one whose encoding is as long.

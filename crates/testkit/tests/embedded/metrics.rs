@@ -1,6 +1,6 @@
 //! Metrics of a real cluster, scraped as Prometheus does.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use elastin::Embedded;
@@ -11,10 +11,13 @@ use tokio::net::TcpStream;
 /// The capacity of an actor's mailbox.
 const MAILBOX_MAX: usize = 1024;
 
-/// Two ports that follow each other, and are free.
+/// The address of the metrics: no other process uses this loopback address, so a free port stays free.
+const HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
+
+/// The first of two consecutive free ports.
 fn free_ports() -> SocketAddr {
     loop {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let first = TcpListener::bind((HOST, 0)).unwrap();
         let mut address = first.local_addr().unwrap();
         let port = address.port();
         if port < u16::MAX {
@@ -103,7 +106,7 @@ async fn a_cluster_exports_its_metrics() {
     );
 
     let both = text + &read(supervisor).await.unwrap();
-    let documented = include_str!("../../../docs/observability.md");
+    let documented = include_str!("../../../../docs/observability.md");
     let documented = documented
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split('`').next());

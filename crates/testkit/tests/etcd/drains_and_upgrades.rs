@@ -1,4 +1,4 @@
-//! Clusters over a real etcd cluster and a real PostgreSQL server.
+//! Servers that are drained and upgraded while actors are called.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,26 +7,19 @@ use std::time::{Duration, Instant};
 use elastin::admin::AdminError;
 use elastin::{Client, Cluster};
 use elastin_cluster::WIRE_VERSIONS;
-use elastin_testkit::{EtcdElastin, Journal, Ledger, app, wait_for};
+use elastin_testkit::{EtcdElastin, Journal, Ledger, wait_for};
 use elastin_types::NodeId;
 use tokio::task::JoinSet;
 
+use super::start;
+
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
-async fn start(servers: &[&str]) -> (EtcdElastin, Cluster) {
-    let program = env!("CARGO_BIN_EXE_testkit-server");
-    let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
-    elastin.log("warn,elastin_cluster::transport=debug");
-    for server in servers {
-        elastin.add_server(server).unwrap();
-    }
-    let cluster = elastin.connect().await.expect("there is a server to connect to");
-    await_servers(&cluster, servers).await;
-    (elastin, cluster)
-}
+/// The log filter of the servers, which shows the wire versions of their links.
+const LOG_FILTER: &str = "warn,elastin_cluster::transport=debug";
 
 async fn await_servers(cluster: &Cluster, names: &[&str]) {
-    wait_for("the servers to be there", || {
+    wait_for("the servers to join and leave", || {
         let mut there = cluster.server_names();
         there.sort();
         there == names
@@ -36,7 +29,7 @@ async fn await_servers(cluster: &Cluster, names: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn actors_survive_moves_and_drains() {
-    let (mut elastin, cluster) = start(&["a", "b", "c"]).await;
+    let (mut elastin, cluster) = start(LOG_FILTER, &["a", "b", "c"]).await;
     let client = cluster.client();
     for number in 1..=5 {
         for key in 0..30 {
@@ -130,11 +123,11 @@ async fn append_rarely(client: Client, stop: Arc<AtomicBool>) {
 }
 
 const RARE_JOURNALS: std::ops::Range<u64> = 1000..1300;
-/// The time between two calls of such a caller.
+/// The time between two calls of [`append_rarely`].
 const RARELY: Duration = Duration::from_millis(5);
 const JOURNALS: u64 = 20;
 const SENDERS: u32 = 4;
-/// How many rounds the senders make together between two upgrades.
+/// The number of rounds of all senders between two upgrades.
 const ROUNDS_BETWEEN: u64 = 10 * SENDERS as u64;
 
 /// The newest version that servers speak before the upgrade, and after.
@@ -144,7 +137,7 @@ const WIRE_VERSION_NEW: u16 = WIRE_VERSION_OLD + 1;
 /// Whether this server logged that it opened a link to that node in a version.
 fn speaks(elastin: &EtcdElastin, server: &str, peer: NodeId, version: u16) -> bool {
     let link = format!("a link is open peer={peer} version={version}");
-    elastin.words_of(server).lines().any(|line| line.ends_with(&link))
+    elastin.output_of(server).lines().any(|line| line.ends_with(&link))
 }
 
 /// Checks whether a new server speaks the old version with old ones, and the new version with new ones.
@@ -169,7 +162,7 @@ async fn check_versions(elastin: &EtcdElastin, cluster: &Cluster, new_servers: &
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_upgrade_under_load_loses_nothing_and_keeps_order() {
-    let (mut elastin, cluster) = start(&["a", "b", "c"]).await;
+    let (mut elastin, cluster) = start(LOG_FILTER, &["a", "b", "c"]).await;
     let stop = Arc::new(AtomicBool::new(false));
     let rounds = Arc::new(AtomicU64::new(0));
     let mut senders = JoinSet::new();

@@ -1,4 +1,5 @@
-//! Reminders on real processes: they fire after crashes of servers and of the whole cluster, and each takes effect once.
+//! Reminders on real processes: they fire after crashes of servers and of the whole cluster, and each takes effect
+//! once.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -101,7 +102,7 @@ async fn reminders_fire_after_the_whole_cluster_was_killed() {
 
     let cluster = start(data.path()).await;
     // No call activates an actor before its reminder does.
-    wait_for("the bells to come back", || {
+    wait_for("the reminder actors to be active again", || {
         cluster.servers().iter().map(|server| server.actors).sum::<u64>() >= ACTORS
     })
     .await;
@@ -131,7 +132,7 @@ async fn new_owners_of_slots_fire_the_reminders_of_a_dead_server() {
         let set = actor.set("due".into(), after_ms).deadline(CALL_DEADLINE).await;
         expected.push(set.expect("it is set"));
     }
-    // A third of the slots, and a third of the bells, are its.
+    // It owns a third of the slots, and hosts a third of the actors.
     elastin.kill_server("b");
     for (key, reminder) in expected.into_iter().enumerate() {
         let fired = wait_until_fired(cluster.client(), key as u64, 1).await;

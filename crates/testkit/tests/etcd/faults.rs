@@ -13,19 +13,21 @@ use elastin_testkit::{
     WITNESSES, Witness, app, await_service, violations, wait_for, wait_for_some,
 };
 
+use super::{PROGRAM, await_servers};
+
 /// Longer than a lease and the takeover delay after it.
 const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(7);
 /// The time after which a server without coordination has certainly stopped.
 const LEASE_AND_MARGIN: Duration = Duration::from_secs(3);
 /// Long enough to pause the server before, and shorter than its pause.
 const DUE_AFTER: Duration = Duration::from_secs(4);
-/// How long a call of these tests waits before it is retried.
+/// The deadline of a call of these tests, after which it is retried.
 const CALL_DEADLINE: Duration = Duration::from_secs(2);
 /// The sender whose turn takes long.
 const SLOW_SENDER: u32 = u32::MAX;
 /// Witnesses that the load does not observe.
 const UNWATCHED_WITNESSES: std::ops::Range<u64> = WITNESSES..WITNESSES + 4;
-/// How long servers can't reach each other: longer than the deadline of a call.
+/// The time in which servers can't reach each other: longer than the deadline of a call.
 const CUT_TIME: Duration = Duration::from_secs(3);
 /// More appends than a full disk can have room for: each is a new version of a row.
 const APPENDS_MAX: u64 = 20_000;
@@ -34,8 +36,7 @@ const DISK_BYTES: u64 = 200 << 20;
 
 /// Three servers, of which `b` gets further arguments.
 async fn start(etcd_members: usize, of_b: &[&str]) -> (EtcdElastin, Cluster) {
-    let program = env!("CARGO_BIN_EXE_testkit-server");
-    let mut elastin = EtcdElastin::start(app(), program, etcd_members).expect("etcd and PostgreSQL start");
+    let mut elastin = EtcdElastin::start(app(), PROGRAM, etcd_members).expect("etcd and PostgreSQL start");
     elastin.log("warn,elastin_testkit=info");
     for (server, more) in [("a", &[][..]), ("b", of_b), ("c", &[])] {
         elastin.add_server_with(server, more).unwrap();
@@ -43,10 +44,6 @@ async fn start(etcd_members: usize, of_b: &[&str]) -> (EtcdElastin, Cluster) {
     let cluster = elastin.connect().await.expect("there is a server to connect to");
     await_servers(&cluster, 3).await;
     (elastin, cluster)
-}
-
-async fn await_servers(cluster: &Cluster, count: usize) {
-    wait_for("the servers to be there", || cluster.server_names().len() == count).await;
 }
 
 /// Lets the load run for a while: a fault hits different moments by chance.
@@ -115,8 +112,8 @@ struct Stopped {
     ended: bool,
 }
 
-/// Stops a server for longer than its lease, under load and in the middle of a turn, and sends it more meanwhile, which it
-/// receives when it resumes. Then kills the others, so that the ledgers are loaded from the store.
+/// Stops a server for longer than its lease, under load and in the middle of a turn, and sends it more meanwhile, which
+/// it receives when it resumes. Then kills the others, so that the ledgers are loaded from the store.
 async fn stop_a_server(label: &str, more: &[&str]) -> Stopped {
     let (mut elastin, cluster) = start(1, more).await;
     let load = Load::start(cluster.client());
@@ -129,7 +126,7 @@ async fn stop_a_server(label: &str, more: &[&str]) -> Stopped {
         call.deadline(Duration::from_secs(60)).await
     });
     wait_for("the slow turn to begin", || {
-        elastin.words_of("b").contains(SLOW_TURN_BEGAN)
+        elastin.output_of("b").contains(SLOW_TURN_BEGAN)
     })
     .await;
     // The load does not call these witnesses, so none of their turns is running when the server is paused.
@@ -161,7 +158,7 @@ async fn stop_a_server(label: &str, more: &[&str]) -> Stopped {
     elastin.server("b").resume();
     // It detects that its lease is lost, or with the planted bug completes its turn.
     wait_for("the stopped server to end or to complete its turn", || {
-        elastin.has_ended("b") || elastin.words_of("b").contains(SLOW_TURN_ENDS)
+        elastin.has_ended("b") || elastin.output_of("b").contains(SLOW_TURN_ENDS)
     })
     .await;
     if more.is_empty() {
@@ -266,8 +263,7 @@ async fn a_cut_network_between_servers_loses_nothing() {
             return;
         }
     };
-    let program = env!("CARGO_BIN_EXE_testkit-server");
-    let mut elastin = EtcdElastin::start_at(network.hub(), app(), program, 1).expect("etcd and PostgreSQL start");
+    let mut elastin = EtcdElastin::start_at(network.hub(), app(), PROGRAM, 1).expect("etcd and PostgreSQL start");
     for host in ["a", "b", "c"] {
         let address = network.add_host(host).unwrap();
         elastin.add_server_on(&network, host, address).unwrap();
@@ -327,8 +323,7 @@ async fn a_full_disk_of_the_store_loses_nothing() {
     };
     let etcd = EtcdCluster::start_at(std::net::Ipv4Addr::LOCALHOST, 1).expect("etcd starts");
     let postgres = PostgresServer::start_on(&disk).expect("PostgreSQL starts");
-    let program = env!("CARGO_BIN_EXE_testkit-server");
-    let mut elastin = EtcdElastin::start_over(etcd, postgres, app(), program).unwrap();
+    let mut elastin = EtcdElastin::start_over(etcd, postgres, app(), PROGRAM).unwrap();
     for server in ["a", "b"] {
         elastin.add_server(server).unwrap();
     }
@@ -361,8 +356,7 @@ async fn wait_until_nothing_is_saved(cluster: &Cluster) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_with_wrong_wall_clocks_work() {
-    let program = env!("CARGO_BIN_EXE_testkit-server");
-    let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
+    let mut elastin = EtcdElastin::start(app(), PROGRAM, 1).expect("etcd and PostgreSQL start");
     elastin.add_server("a").unwrap();
     match elastin.add_server_with_clock("b", "+1h") {
         Ok(()) => {}

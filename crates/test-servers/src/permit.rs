@@ -1,17 +1,17 @@
-//! One etcd cluster at a time in a process: several that sync to the same disk answer too slowly for tests about
-//! members that do not answer.
+//! Limits a process to one etcd cluster at a time. Several clusters that sync to the same disk answer too slowly for
+//! tests about members that do not answer.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
 static TAKEN: Mutex<bool> = Mutex::new(false);
 static FREED: Condvar = Condvar::new();
 
-/// The right to run servers; the next holder gets it when this is dropped.
+/// The permit to run an etcd cluster. The next holder gets it when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn(());
+pub(crate) struct Permit(());
 
-impl Turn {
-    /// Waits for it.
+impl Permit {
+    /// Waits for the permit.
     pub(crate) fn wait() -> Self {
         let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = FREED
@@ -22,7 +22,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
         *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = false;
         FREED.notify_one();

@@ -6,14 +6,15 @@ use elastin::{Authority, Cluster, ClusterAddress};
 use elastin_test_servers::{EtcdCluster, PostgresServer};
 use elastin_testkit::{Caller, EtcdElastin, Ledger, app, wait_for};
 
+use super::{PROGRAM, start};
+
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_with_tls_stores_keeps_its_state() {
-    let program = env!("CARGO_BIN_EXE_testkit-server");
     let etcd = EtcdCluster::start_secured(1).expect("etcd starts");
     let postgres = PostgresServer::start_secured().expect("PostgreSQL starts");
-    let mut elastin = EtcdElastin::start_over(etcd, postgres, app(), program).unwrap();
+    let mut elastin = EtcdElastin::start_over(etcd, postgres, app(), PROGRAM).unwrap();
     elastin.add_server("a").unwrap();
     let cluster = elastin.connect().await.expect("there is a server to connect to");
     let ledger = cluster.client().actor::<Ledger>(1);
@@ -23,10 +24,7 @@ async fn a_cluster_with_tls_stores_keeps_its_state() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_of_another_authority_is_refused() {
-    let program = env!("CARGO_BIN_EXE_testkit-server");
-    let mut elastin = EtcdElastin::start(app(), program, 1).expect("etcd and PostgreSQL start");
-    elastin.add_server("a").unwrap();
-    let cluster = elastin.connect().await.expect("there is a server to connect to");
+    let (mut elastin, cluster) = start("warn", &["a"]).await;
     let caller = Caller::start(cluster.client().clone());
     caller.await_round().await;
 
@@ -38,8 +36,8 @@ async fn a_certificate_of_another_authority_is_refused() {
     wait_for("the untrusted server to end", || elastin.has_ended("untrusted")).await;
     let refused =
         "the servers of this cluster would reject this process: they authenticate with certificates of the authority ";
-    let words = elastin.words_of("untrusted");
-    assert!(words.contains(refused), "{words}");
+    let output = elastin.output_of("untrusted");
+    assert!(output.contains(refused), "{output}");
     assert_eq!(cluster.server_names(), ["a"]);
 
     let address = ClusterAddress {

@@ -21,8 +21,8 @@ async fn append(client: Client, ledger: u64, number: u64) -> Result<u64, CallErr
     ledger.append(0, number).deadline(CALL_DEADLINE).await
 }
 
-/// Makes calls to new actors, of those from this key on, until one is refused because no server takes it; returns the error and how
-/// long that took.
+/// Makes calls to new actors, of those from this key on, until one is refused because no server takes it; returns the
+/// error and how long that took.
 async fn refused(client: &Client, mut key: u64, wait_max: Duration) -> (CallError, Duration) {
     let began = Instant::now();
     loop {

@@ -1,0 +1,5 @@
+//! The commands of `elastin`, run as processes.
+
+mod cluster;
+mod demo;
+mod policy;

@@ -1,0 +1,4 @@
+//! Clusters inside one process, as an application's own tests use them.
+
+mod fake_time;
+mod real_time;
