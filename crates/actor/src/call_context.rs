@@ -9,9 +9,7 @@ use bytes::Bytes;
 use elastin_types::{CallId, Caller, ChainId, Header, Message, NodeId, RequestContext, TenantId, Time, TraceContext};
 
 use crate::host::Host;
-
-/// Maximum number of request context values: they are copied into every message that leaves the node.
-const VALUES_MAX: usize = 32;
+use crate::tuning::VALUES_MAX;
 
 /// The deadline of a call that has none.
 pub(crate) const NEVER: Time = Time(u64::MAX);

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Actor;
+use crate::tuning::COPIED_BYTES_MAX;
 
 /// State could not be encoded or decoded. The actor is unchanged. A retry fails again, because the data or the type is
 /// at fault.
@@ -94,9 +95,6 @@ fn explain<A: Actor>(bytes: &[u8]) -> String {
         },
     }
 }
-
-/// Encodings up to this size are copied out of the reused buffer; longer ones take the buffer itself.
-const COPIED_BYTES_MAX: usize = 4 << 10;
 
 thread_local! {
     /// Reused encoding buffer: it is rarely grown, and the copies have no spare capacity.

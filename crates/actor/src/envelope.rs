@@ -19,7 +19,7 @@ use crate::function::Function;
 use crate::host::Host;
 use crate::instance::Instance;
 use crate::invoke::drop_contained;
-use crate::reply::{ReplyCell, ReplySender, ReplyTo};
+use crate::reply::{ReplyCell, ReplySender};
 use crate::scope::Scope;
 use crate::shared_instance::{Held, SharedInstance};
 use crate::turn::{AtOnce, Posted, Turn};
@@ -30,7 +30,7 @@ pub(crate) enum Destination<R> {
     None,
     Local(Arc<ReplyCell<R>>),
     /// Boxed, because it is large and rare in comparison.
-    Remote(Box<ReplyTo>),
+    Remote(Box<ReplySender>),
     /// The reply was sent through this cell. The next call can reuse the cell once its caller has dropped it.
     Sent(Arc<ReplyCell<R>>),
 }
@@ -162,7 +162,7 @@ pub(crate) fn finished<F: Function>(
 /// The turn of a message received from another process.
 pub fn received<F: Function>(
     message: Arc<Message>,
-    reply: Option<Box<ReplyTo>>,
+    reply: Option<Box<ReplySender>>,
 ) -> Result<Pin<Box<dyn Turn<F::Actor>>>, crate::Undecoded> {
     match codec::decode::<F::Arguments>(&message.body, "the arguments", F::NAME) {
         Ok(arguments) => Ok(boxed::<F>(Payload {

@@ -10,14 +10,12 @@ use elastin_types::{CallError, Time};
 
 use crate::Actor;
 use crate::call::Call;
-use crate::codec;
 use crate::envelope;
 use crate::function::Function;
 use crate::host::{Finished, Invoke, Join, Share};
 use crate::instance::Instance;
-use crate::invoke::{FirstPoll, conclude, drop_contained, enqueue, inline, withhold_reply};
+use crate::invoke::{FirstPoll, conclude, drop_contained, enqueue, enter, withhold_reply};
 use crate::persist::Persist;
-use crate::reference::RawRef;
 use crate::reply::ReplyCell;
 use crate::scope::{self, Scope, TurnOwner};
 use crate::shared_instance::{Held, SharedInstance};
@@ -26,18 +24,17 @@ use crate::turn_pool;
 
 /// Result of the first poll of a sharing turn.
 enum SharedPoll<F: Function> {
-    Ready(F::Reply, Time),
+    /// It ended with a reply and its deadline, or panicked.
+    Ended(Result<(F::Reply, Time), CallError>),
     Pending {
         turn: Pin<Box<dyn Turn<F::Actor>>>,
         scope: Box<Scope>,
         reply_cell: Arc<ReplyCell<F::Reply>>,
     },
-    Panicked,
 }
 
 /// Runs a sharing handler of an idle actor inline.
 pub(crate) fn run<F: Function>(
-    target: &RawRef<F::Actor>,
     cell: &dyn Invoke<F::Actor>,
     instance: Box<Instance<F::Actor>>,
     call: Call<'_, F>,
@@ -45,48 +42,34 @@ pub(crate) fn run<F: Function>(
     waker: &Waker,
 ) -> FirstPoll<F::Reply> {
     let shared = F::share(instance);
-    let ended = match poll_inline::<F>(target, &shared, call, deadline, waker) {
+    let ended = match poll_inline::<F>(cell, &shared, call, deadline, waker) {
         SharedPoll::Pending {
             turn,
             scope,
             reply_cell,
         } => {
-            let deadline = scope.deadline();
+            let deadline = scope.call_context.deadline;
             cell.suspend_shared(shared, turn, scope, Share::First);
             return FirstPoll::Pending(reply_cell, deadline);
         }
-        SharedPoll::Ready(reply, deadline) => Some((reply, deadline)),
-        SharedPoll::Panicked => {
-            cell.count_panic();
-            None
-        }
+        SharedPoll::Ended(ended) => ended,
     };
-    let is_broken = shared.is_broken();
+    if shared.is_broken() {
+        return conclude_shared::<F>(cell, shared, ended, Share::First, waker);
+    }
     match (shared.give_back(), ended) {
-        (Ok(instance), Some((reply, deadline))) if !is_broken => conclude::<F>(cell, instance, reply, deadline, waker),
-        (Ok(instance), None) if !is_broken => {
+        (Ok(instance), Ok((reply, deadline))) => conclude::<F>(cell, instance, reply, deadline, waker),
+        (Ok(instance), Err(error)) => {
             cell.finish(instance);
-            FirstPoll::Ready(Err(CallError::Panicked))
-        }
-        (Ok(instance), _) => {
-            drop_contained(instance);
-            cell.lost();
-            FirstPoll::Ready(Err(CallError::Panicked))
+            FirstPoll::Ready(Err(error))
         }
         // Other turns have started meanwhile and are suspended.
-        (Err(shared), Some((reply, deadline))) => {
-            conclude_shared::<F>(cell, shared, reply, deadline, Share::First, waker)
-        }
-        (Err(shared), None) => {
-            cell.finish_shared(shared, None, Share::First);
-            FirstPoll::Ready(Err(CallError::Panicked))
-        }
+        (Err(shared), ended) => conclude_shared::<F>(cell, shared, ended, Share::First, waker),
     }
 }
 
 /// Starts a call to an actor that this thread is already inside of, interleaved with that turn.
 pub(crate) fn join<F: Function>(
-    target: &RawRef<F::Actor>,
     cell: &dyn Invoke<F::Actor>,
     shared: SharedInstance,
     call: Call<'_, F>,
@@ -99,45 +82,34 @@ pub(crate) fn join<F: Function>(
         Join::Queued => return enqueue(cell, call, deadline, waker),
         Join::Refused(why) => return FirstPoll::Ready(Err(why)),
     }
-    match poll_inline::<F>(target, &shared, call, deadline, waker) {
+    match poll_inline::<F>(cell, &shared, call, deadline, waker) {
         SharedPoll::Pending {
             turn,
             scope,
             reply_cell,
         } => {
-            let deadline = scope.deadline();
+            let deadline = scope.call_context.deadline;
             cell.suspend_shared(shared, turn, scope, Share::Joined);
             FirstPoll::Pending(reply_cell, deadline)
         }
-        SharedPoll::Ready(reply, deadline) => conclude_shared::<F>(cell, shared, reply, deadline, Share::Joined, waker),
-        SharedPoll::Panicked => {
-            cell.count_panic();
-            cell.finish_shared(shared, None, Share::Joined);
-            FirstPoll::Ready(Err(CallError::Panicked))
-        }
+        SharedPoll::Ended(ended) => conclude_shared::<F>(cell, shared, ended, Share::Joined, waker),
     }
 }
 
 /// Starts the handler and polls it once.
 fn poll_inline<F: Function>(
-    target: &RawRef<F::Actor>,
+    cell: &dyn Invoke<F::Actor>,
     shared: &SharedInstance,
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
 ) -> SharedPoll<F> {
-    let Call { arguments, added, .. } = call;
-    Scope::enter_inline(
-        TurnOwner::shared::<F::Actor>(shared),
-        || target.bound(),
-        inline::<F>(deadline, added, false),
-        || codec::encoded_size(&arguments),
-    );
+    let arguments = enter(call, TurnOwner::shared::<F::Actor>(shared), deadline, false);
     if !F::MAY_WAIT {
         let ran = catch_unwind(AssertUnwindSafe(|| envelope::read_plain::<F>(shared, arguments)));
         return match ran {
-            Ok(reply) => SharedPoll::Ready(reply, Scope::end_shared(shared, || F::METHOD)),
-            Err(_) => panicked_shared::<F>(shared),
+            Ok(reply) => SharedPoll::Ended(Ok((reply, Scope::end_shared(shared, || F::METHOD)))),
+            Err(_) => panicked_shared::<F>(cell, shared),
         };
     }
     let mut turn = envelope::running::<F>(F::Held::share(shared, F::READ_ONLY), arguments);
@@ -147,7 +119,7 @@ fn poll_inline<F: Function>(
             let deadline = Scope::end_shared(shared, || F::METHOD);
             let reply = turn.as_mut().take_reply();
             turn_pool::keep(turn);
-            SharedPoll::Ready(reply, deadline)
+            SharedPoll::Ended(Ok((reply, deadline)))
         }
         Ok(Poll::Pending) => {
             let reply_cell = turn.as_mut().reply_to_cell(Some(waker));
@@ -160,7 +132,7 @@ fn poll_inline<F: Function>(
             }
         }
         Err(_) => {
-            let ran = panicked_shared::<F>(shared);
+            let ran = panicked_shared::<F>(cell, shared);
             drop_contained(turn);
             ran
         }
@@ -168,23 +140,30 @@ fn poll_inline<F: Function>(
 }
 
 #[cold]
-fn panicked_shared<F: Function>(shared: &SharedInstance) -> SharedPoll<F> {
+fn panicked_shared<F: Function>(cell: &dyn Invoke<F::Actor>, shared: &SharedInstance) -> SharedPoll<F> {
     drop(Scope::leave());
     if !F::READ_ONLY {
         shared.mark_broken();
     }
-    SharedPoll::Panicked
+    cell.panicked(false);
+    SharedPoll::Ended(Err(CallError::Panicked))
 }
 
 /// Ends a turn whose actor other turns share, and resolves the reply.
 fn conclude_shared<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     shared: SharedInstance,
-    reply: F::Reply,
-    deadline: Time,
+    ended: Result<(F::Reply, Time), CallError>,
     share: Share,
     waker: &Waker,
 ) -> FirstPoll<F::Reply> {
+    let (reply, deadline) = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            cell.finish_shared(shared, None, share);
+            return FirstPoll::Ready(Err(error));
+        }
+    };
     if matches!(F::Actor::PERSIST, Persist::EachTurn) {
         let reply_cell = ReplyCell::new(Some(waker));
         cell.finish_shared(shared, Some(envelope::finished::<F>(reply, reply_cell.clone())), share);

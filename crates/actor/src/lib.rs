@@ -108,6 +108,7 @@ mod scope;
 mod shared_instance;
 mod span;
 mod tell;
+mod tuning;
 mod turn;
 mod turn_pool;
 
@@ -118,15 +119,15 @@ pub use codec::{StateCodecError, decode_state, encode_state, encoded_state_size}
 pub use context::{Client, Ctx};
 pub use elastin_macros::{Actor, HoldsReferences, handlers};
 pub use error::CallFailed;
-pub use function::{Answers, Function, Handler};
+pub use function::Function;
 pub use hooks::HookFuture;
-pub use host::{CellHandle, Finished, Host, Invoke, Join, Share, Ticket, Timer, TimerId, TurnMeasure, WakeId};
+pub use host::{CellHandle, Finished, Host, Invoke, Join, Share, Start, Ticket, Timer, TimerId, TurnMeasure, WakeId};
 pub use instance::{Instance, UsedSince};
 pub use persist::{Persist, SaveDone, SaveError};
 pub use reference::{RawRef, Ref};
 pub use references::HoldsReferences;
 pub use reminder::{ReminderDone, ReminderError, ReminderRequest};
-pub use reply::{ReplySender, ReplyTo, RetryHook};
+pub use reply::{ReplySender, RetryHook};
 pub use scope::Scope;
 pub use shared_instance::{Held, SharedInstance};
 pub use tell::Tell;
@@ -145,13 +146,13 @@ pub mod __private {
     pub use crate::context::Ctx;
     pub use crate::envelope::received;
     pub use crate::error::{CallFailed, flatten};
-    pub use crate::function::{Answers, Handler};
+    pub use crate::function::{Function, are_distinct};
     pub use crate::hooks::HookFuture;
     pub use crate::instance::Instance;
     pub use crate::persist::Persist;
     pub use crate::reference::RawRef;
     pub use crate::references::{ByNothing, ByReferences, HoldsReferences, Probe, each_of};
-    pub use crate::reply::ReplyTo;
+    pub use crate::reply::ReplySender;
     pub use crate::shared_instance::SharedInstance;
     pub use crate::turn::Turn;
 }

@@ -8,7 +8,7 @@ mod stack;
 
 use std::sync::Arc;
 
-use elastin_types::{ActorId, Caller, ChainId, Method, RequestContext, TenantId, Time, TraceContext};
+use elastin_types::{ActorId, Caller, ChainId, Method, Time};
 
 use crate::Actor;
 use crate::call_context::{AddedValues, CallContext, HERE, MessageContext, NEVER, Origin};
@@ -26,7 +26,7 @@ pub(crate) use stack::{
 pub struct Scope {
     /// `None` only in the pool.
     cell: Option<Arc<dyn CellHandle>>,
-    call_context: CallContext,
+    pub(crate) call_context: CallContext,
     /// The instance, if other turns may share it.
     shared: Option<SharedInstance>,
     /// The caller. `None` for an inline call: its caller is the outer scope, or a client in this process.
@@ -234,11 +234,7 @@ impl Scope {
 
     #[cold]
     fn end_measured_in_batch<A>(instance: &mut Instance<A>, method: Method) {
-        let mut scope = stack::leave();
-        scope.stop_clock();
-        if let Some(stride) = scope.report(method) {
-            instance.sampling.set_stride(stride);
-        }
+        let scope = Self::leave_ended(|| method, |stride| instance.sampling.set_stride(stride));
         stack::enter(scope);
     }
 
@@ -300,17 +296,9 @@ impl Scope {
     /// If this thread is in no turn.
     #[inline]
     pub fn end<A>(instance: &mut Instance<A>, method: impl FnOnce() -> Method) -> Time {
-        let mut scope = stack::leave();
-        if scope.measure.is_some() {
-            scope.stop_clock();
-            if let Some(stride) = scope.report(method()) {
-                instance.sampling.set_stride(stride);
-            }
-        }
+        let mut scope = Self::leave_ended(method, |stride| instance.sampling.set_stride(stride));
         instance.restore_cell(scope.cell.take().expect("a turn has its cell"));
-        let deadline = scope.call_context.deadline;
-        scope.recycle();
-        deadline
+        scope.recycle()
     }
 
     /// Ends this thread's current turn, which shares its actor. Returns the deadline.
@@ -318,17 +306,22 @@ impl Scope {
     /// # Panics
     /// If this thread is in no turn.
     pub fn end_shared(shared: &SharedInstance, method: impl FnOnce() -> Method) -> Time {
+        let mut scope = Self::leave_ended(method, |stride| shared.set_stride(stride));
+        scope.cell = None;
+        scope.recycle()
+    }
+
+    /// Leaves a turn that has ended, and reports its measurements.
+    #[inline]
+    fn leave_ended(method: impl FnOnce() -> Method, set_stride: impl FnOnce(u16)) -> Box<Self> {
         let mut scope = stack::leave();
         if scope.measure.is_some() {
             scope.stop_clock();
             if let Some(stride) = scope.report(method()) {
-                shared.set_stride(stride);
+                set_stride(stride);
             }
         }
-        scope.cell = None;
-        let deadline = scope.call_context.deadline;
-        scope.recycle();
-        deadline
+        scope
     }
 
     /// Copies the caller's data into the scope: a suspended inline turn outlives its caller's poll.
@@ -386,27 +379,6 @@ impl Scope {
     /// The call chain's id; `None` while no other turn can belong to the chain.
     pub fn chain(&self) -> Option<ChainId> {
         self.call_context.chain()
-    }
-
-    /// The deadline, or [`NEVER`].
-    #[inline]
-    pub(crate) fn deadline(&self) -> Time {
-        self.call_context.deadline
-    }
-
-    /// The tenant that the turn runs for.
-    pub(crate) fn tenant(&self) -> TenantId {
-        self.call_context.tenant
-    }
-
-    /// The request context values.
-    pub(crate) fn values(&self) -> Option<&RequestContext> {
-        self.call_context.values()
-    }
-
-    /// The trace context.
-    pub(crate) fn trace(&self) -> Option<TraceContext> {
-        self.call_context.trace()
     }
 
     /// The caller.

@@ -8,11 +8,11 @@ use elastin_types::{CallError, Overloaded, Time};
 
 use crate::call::Call;
 use crate::call_context::NEVER;
-use crate::envelope::{Destination, Payload, PostedCall};
+use crate::envelope::{Destination, PostedCall};
 use crate::function::Function;
-use crate::host::WakeId;
+use crate::host::{Start, WakeId};
 use crate::invoke::{
-    may_run_tell_inline, message_context, run_pending_tell, run_tell_inline, send_remote_tell, waiting_deadline,
+    may_run_tell_inline, posted, run_pending_tell, run_tell_inline, send_remote_tell, waiting_deadline,
 };
 use crate::reference::RawRef;
 use crate::scope;
@@ -95,17 +95,12 @@ impl<F: Function> Future for Tell<'_, F> {
             return Poll::Ready(send_remote_tell(call, deadline));
         };
         if may_run_tell_inline::<F>()
-            && let Some(instance) = cell.try_begin_cheap(scope::depth())
+            && let Some(instance) = cell.begin(Start::Tell, scope::depth())
         {
             run_tell_inline(&**cell, instance, call, deadline);
             return Poll::Ready(Ok(()));
         }
-        let message_context = message_context::<F>(target, &call.arguments, deadline, call.added, true);
-        let mut post = PostedCall(Some(Payload {
-            arguments: call.arguments,
-            message_context,
-            destination: Destination::None,
-        }));
+        let mut post = posted(call, deadline, Destination::None);
         match cell.post(&mut post, Some(cx.waker())) {
             Err(CallError::Overloaded(_)) => self.wait(target, post, deadline, cx),
             outcome => Poll::Ready(outcome),
@@ -122,7 +117,7 @@ impl<F: Function> PendingTell<'_, F> {
             .expect("only a tell to a local cell waits for room");
         // Run inline if possible: a queued tell would force all later tells through the mailbox.
         if may_run_tell_inline::<F>()
-            && let Some(instance) = cell.try_begin_cheap(scope::depth())
+            && let Some(instance) = cell.begin(Start::Tell, scope::depth())
         {
             run_pending_tell(&**cell, instance, self.post.take());
             return Poll::Ready(Ok(()));

@@ -19,7 +19,9 @@ pub trait Turn<A>: Send {
     fn method(&self) -> Method;
 
     /// Whether it only reads the actor.
-    fn read_only(&self) -> bool;
+    fn read_only(&self) -> bool {
+        false
+    }
 
     /// Whether it borrows its actor as `&self`, so that it can interleave with other such turns.
     fn shared(&self) -> bool {
@@ -43,7 +45,9 @@ pub trait Turn<A>: Send {
     fn open(self: Pin<&mut Self>) -> Option<MessageContext>;
 
     /// The encoded size of the arguments; 0 once the handler runs.
-    fn arguments_size(&self) -> u64;
+    fn arguments_size(&self) -> u64 {
+        0
+    }
 
     /// Makes an instance shareable among turns. Only for turns that are [shared](Turn::shared) and
     /// [may wait](Turn::may_wait).
@@ -85,7 +89,10 @@ pub trait Turn<A>: Send {
 
     /// Reuses a turn that has ended for the call in a [`Posted`]'s `payload`. Returns `false`, without any effect, if
     /// that is a call of another function.
-    fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool;
+    fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool {
+        let _ = payload;
+        false
+    }
 }
 
 /// Result of [`Turn::run_at_once`].

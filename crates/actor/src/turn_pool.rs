@@ -7,25 +7,23 @@ use std::pin::Pin;
 
 use crate::envelope::InlineTurn;
 use crate::function::Function;
+use crate::tuning::TURN_SLOTS;
 
 /// A turn that runs on its caller's thread.
 pub(crate) type InlineTurnBox<F> = Pin<Box<dyn InlineTurn<F>>>;
-
-/// Slots of a thread's pool, one turn each. If two functions map to the same slot, the first one used owns it.
-const SLOTS: usize = 64;
 
 /// An `Option<InlineTurnBox<F>>` for some `F`. The outer box stays while its turn is in use, to avoid reallocating it.
 type Slot = Cell<Option<Box<dyn Any>>>;
 
 thread_local! {
-    static POOL: [Slot; SLOTS] = const { [const { Cell::new(None) }; SLOTS] };
+    static POOL: [Slot; TURN_SLOTS] = const { [const { Cell::new(None) }; TURN_SLOTS] };
 }
 
 /// Accesses the slot of a function; `None` if another function owns it or the thread is exiting.
 #[inline]
 fn with_slot<F: Function, T>(access: impl FnOnce(&mut Option<InlineTurnBox<F>>) -> T) -> Option<T> {
-    let access_slot = |slots: &[Slot; SLOTS]| {
-        let slot = &slots[F::METHOD.number() as usize % SLOTS];
+    let access_slot = |slots: &[Slot; TURN_SLOTS]| {
+        let slot = &slots[F::METHOD.number() as usize % TURN_SLOTS];
         let mut kept = slot.take().unwrap_or_else(|| Box::new(None::<InlineTurnBox<F>>));
         let result = kept.downcast_mut().map(access);
         slot.set(Some(kept));

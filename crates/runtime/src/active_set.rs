@@ -5,13 +5,11 @@ use std::sync::Weak;
 use parking_lot::Mutex;
 
 use crate::cell::erased::ErasedCell;
-
-/// Number of shards, so that threads rarely contend for a lock.
-const SHARDS: usize = 16;
+use crate::tuning::ACTIVE_SHARDS;
 
 /// The cells to report. A cell registers when the first turn of a period is measured.
 pub(crate) struct ActiveSet {
-    shards: [Mutex<Vec<Weak<dyn ErasedCell>>>; SHARDS],
+    shards: [Mutex<Vec<Weak<dyn ErasedCell>>>; ACTIVE_SHARDS],
 }
 
 impl ActiveSet {
@@ -23,7 +21,7 @@ impl ActiveSet {
 
     pub(crate) fn add(&self, cell: Weak<dyn ErasedCell>) {
         // Cells are allocated individually, so their addresses spread over the shards.
-        let shard = (cell.as_ptr().cast::<()>() as usize >> 8) % SHARDS;
+        let shard = (cell.as_ptr().cast::<()>() as usize >> 8) % ACTIVE_SHARDS;
         self.shards[shard].lock().push(cell);
     }
 

@@ -3,8 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many numbers a thread reserves at a time, so that threads rarely contend for the counter.
-const NUMBERS_PER_THREAD: u64 = 1024;
+use crate::tuning::NUMBERS_PER_THREAD;
 
 /// Distinguishes the runtimes of this process.
 static RUNTIMES: AtomicU64 = AtomicU64::new(1);

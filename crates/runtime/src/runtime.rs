@@ -26,11 +26,7 @@ use crate::{
     StateImage, Stats, TypeTotals, Undeliverable,
 };
 
-/// How often a shutdown checks whether all actors have finished.
-const SHUTDOWN_POLL: Duration = Duration::from_millis(2);
-
-/// How often empty cells are removed where no actors are passivated.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+use crate::tuning::{SHUTDOWN_POLL, SWEEP_EVERY};
 
 /// Called once with the result of a freeze.
 pub type FreezeDone = Box<dyn FnOnce(Result<StateImage, FreezeError>) + Send>;

@@ -3,36 +3,17 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
-use std::time::Duration;
 
 use elastin_actor::{AtOnce, Handlers, Instance, Invoke, Scope};
 use elastin_types::{CallError, NotDelivered, Time};
 
-use super::{ActorCell, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
-use crate::cell::flags::Flag;
+use super::{ActorCell, drop_contained};
+use crate::cell::lifecycle::{Flag, MESSAGES, REPORT};
 use crate::cell::mailbox::{AnyTurn, Batch};
 use crate::cell::run::{TurnOutcome, saves_each_turn};
 use crate::cell::state::CellGuard;
 use crate::cell::suspend::WakeTarget;
-
-/// How many turns a worker runs in one batch while other cells wait: a full mailbox. The actor drains its mailbox that
-/// way and returns to inline calls.
-const TURNS_PER_BATCH: u32 = 1024;
-
-/// The same while senders wait for room in the mailbox: recently sent messages are still in the CPU cache. Also the
-/// interval at which the clock is read.
-const TURNS_FOR_ROOM: u32 = 128;
-
-/// How long a batch may last while other cells wait. A turn is never interrupted, so it can last longer.
-const BATCH_TIME_MAX: Duration = Duration::from_millis(1);
-
-/// How long a worker spins for more one-way messages after it drained them. The sender is likely to send more; every
-/// message that finds the actor idle would cost the sender a wake-up.
-const BATCH_SPIN: Duration = Duration::from_micros(2);
-
-/// If fewer messages arrived, the worker spins before it takes the lock again, because it outruns the senders. Locking
-/// for each message would contend with them.
-const FEW_MESSAGES: usize = 16;
+use crate::tuning::{BATCH_SPIN, BATCH_TIME_MAX, FEW_MESSAGES, TURNS_FOR_ROOM, TURNS_PER_BATCH};
 
 /// Progress of a batch run.
 pub(super) struct BatchRun {
@@ -84,7 +65,7 @@ impl<A: Handlers> ActorCell<A> {
     pub(super) fn run_scheduled(&self) -> WakeTarget {
         let mut guard = self.lock();
         guard.set(Flag::Scheduled, false);
-        if guard.is(Flag::Orphan) {
+        if guard.is_orphaned() {
             // The cell was scheduled for a discarded activation. Its last turn schedules the next activation.
             return WakeTarget::None;
         }
@@ -183,7 +164,7 @@ impl<A: Handlers> ActorCell<A> {
         }
         loop {
             let mut guard = self.lock();
-            if !guard.is(Flag::Orphan) && guard.queued() > 0 {
+            if !guard.is_orphaned() && guard.queued() > 0 {
                 let cold = guard.cold();
                 cold.mailbox.exchange(batch);
                 run.found = batch.waiting();
@@ -242,7 +223,7 @@ impl<A: Handlers> ActorCell<A> {
         batch: Batch<A>,
         unsaved: Vec<AnyTurn<A>>,
     ) -> WakeTarget {
-        if guard.is(Flag::Orphan) || guard.epoch().is_none() {
+        if guard.is_orphaned() || guard.epoch().is_none() {
             // The activation was discarded during the batch; turns that did not run are rejected.
             let woken = self.settle_turn(guard, outcome, unsaved);
             for mut turn in batch.into_waiting() {
@@ -308,7 +289,7 @@ impl<A: Handlers> ActorCell<A> {
         mut instance: Box<Instance<A>>,
         mut turn: AnyTurn<A>,
     ) -> ControlFlow<TurnOutcome<A>, Box<Instance<A>>> {
-        self.count_panic();
+        self.panicked(false);
         let then = if turn.read_only() {
             Scope::end_in_batch(&mut instance, || turn.method());
             Scope::leave_batch(&mut instance);
@@ -326,7 +307,7 @@ impl<A: Handlers> ActorCell<A> {
     /// Whether the batch must end before its next turn.
     #[inline]
     fn must_end(&self, run: &mut BatchRun) -> bool {
-        self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0
+        self.attention() & !(MESSAGES | REPORT) != 0
             || self.runtime.scheduler.is_fenced_now()
             || (run.is_long(|| self.runtime.clock.now()) && self.runtime.scheduler.has_other_work())
     }

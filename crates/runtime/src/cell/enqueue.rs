@@ -4,41 +4,29 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use elastin_actor::{Handlers, Host, Made, Posted, ReplyTo};
-use elastin_types::{ActivationEpoch, CallError, NotDelivered, Overloaded};
+use elastin_actor::{Handlers, Host, Made, Posted, ReplySender};
+use elastin_types::{ActivationEpoch, CallError, Overloaded};
 
-use super::{ActorCell, MESSAGES};
-use crate::cell::flags::Flag;
+use super::ActorCell;
+use crate::InboundMessage;
+use crate::cell::lifecycle::{Flag, Lifecycle, MESSAGES};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::CellGuard;
 use crate::inner::RuntimeInner;
 use crate::scheduler::WakeMode;
-use crate::{ActivateError, InboundMessage};
-
-/// Backlog at which a one-way message wakes another worker.
-const WAKE_AT_BACKLOG: usize = 16;
+use crate::tuning::WAKE_AT_BACKLOG;
 
 impl<A: Handlers> ActorCell<A> {
     pub(super) fn post_call(&self, call: &mut dyn Posted<A>, room_waker: Option<&Waker>) -> Result<(), CallError> {
         loop {
             let guard = self.lock();
-            if guard.epoch().is_some() || guard.is(Flag::Rerouting) {
+            if guard.lifecycle() != Lifecycle::Inactive {
                 return self.push(guard, call, room_waker);
             }
             drop(guard);
-            if self.runtime.is_stopped() {
-                return Err(CallError::NotDelivered(NotDelivered::ShuttingDown));
-            }
-            let Some(grant) = self.runtime.remote.may_activate_here(&self.actor()) else {
+            if !self.activate_here().map_err(CallError::NotDelivered)? {
                 self.send_remote(call.boxed());
                 return Ok(());
-            };
-            match self.activate_from(grant.epoch, grant.image, Vec::new()) {
-                Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => {}
-                Err((error, _)) => {
-                    tracing::error!(actor = ?self.actor(), %error, "cannot activate the actor");
-                    return Err(CallError::NotDelivered(NotDelivered::StateUnavailable));
-                }
             }
         }
     }
@@ -171,12 +159,10 @@ impl<A: Handlers> ActorCell<A> {
 pub(super) fn decode<A: Handlers>(
     runtime: &Arc<RuntimeInner>,
     inbound: InboundMessage,
-) -> Result<AnyTurn<A>, (Option<Box<ReplyTo>>, CallError)> {
+) -> Result<AnyTurn<A>, (Option<Box<ReplySender>>, CallError)> {
     let InboundMessage { message, reply } = inbound;
-    let reply = match reply {
-        Some(slot) => Some(Box::new(ReplyTo::slot(slot))),
-        None if message.header.one_way => None,
-        None => Some(Box::new(ReplyTo::host(runtime.clone(), message.header.call))),
-    };
+    let header = &message.header;
+    let by_host = || (!header.one_way).then(|| ReplySender::host(runtime.clone(), header.call));
+    let reply = reply.or_else(by_host).map(Box::new);
     A::decode(message, reply).map_err(|undecoded| (undecoded.reply, CallError::Rejected(undecoded.why)))
 }

@@ -5,11 +5,10 @@ use std::pin::Pin;
 
 use elastin_actor::{Posted, Turn};
 
+use crate::tuning::POOLED_TURNS_MAX;
+
 /// A turn of any handler.
 pub(crate) type AnyTurn<A> = Pin<Box<dyn Turn<A>>>;
-
-/// How many finished turns an actor keeps for reuse, so that later messages need no allocation.
-const POOLED_TURNS_MAX: usize = 128;
 
 /// The mailbox of an actor.
 ///

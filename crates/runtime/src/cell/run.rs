@@ -4,11 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use elastin_actor::{Actor, Finished, Handlers, Hook, Instance, Invoke, Persist, Scope};
+use elastin_actor::{Actor, Finished, Handlers, Hook, Instance, Invoke, MessageContext, Persist, Scope};
 use elastin_types::CallError;
 
 use super::{ActorCell, drop_contained};
-use crate::cell::flags::Flag;
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::{CellGuard, Suspended};
 use crate::cell::suspend::WakeTarget;
@@ -41,7 +40,7 @@ impl<A: Handlers> ActorCell<A> {
                 self.save(guard, instance, unsaved);
             }
             TurnOutcome::Done(instance, turn) => {
-                let discarded = guard.is(Flag::Orphan);
+                let discarded = guard.is_orphaned();
                 self.settle(guard, instance);
                 if discarded {
                     self.fail_lost(turn);
@@ -93,19 +92,25 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Runs a turn from the mailbox until it finishes or suspends.
     pub(super) fn run_turn(&self, mut instance: Box<Instance<A>>, mut turn: AnyTurn<A>) -> TurnOutcome<A> {
-        let Some(message_context) = turn.as_mut().open() else {
+        let Some(message_context) = self.open(&mut turn) else {
             return TurnOutcome::Skipped(instance);
         };
-        if message_context.has_expired(|| self.runtime.clock.now()) {
-            turn.as_mut().fail(CallError::DeadlineExceeded);
-            return TurnOutcome::Skipped(instance);
-        }
         let waker = instance.take_waker();
         Scope::enter_message(&mut instance, message_context, || turn.arguments_size());
         let mut cx = Context::from_waker(&waker);
         let mut returned = Some(instance);
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(&mut returned, &mut cx)));
         self.leave_turn(turn, waker, returned, polled, || ResumeBy::Workers)
+    }
+
+    /// Takes the message context of a turn that is about to run; `None` if no caller waits for it any longer.
+    pub(super) fn open(&self, turn: &mut AnyTurn<A>) -> Option<MessageContext> {
+        let message_context = turn.as_mut().open()?;
+        if message_context.has_expired(|| self.runtime.clock.now()) {
+            turn.as_mut().fail(CallError::DeadlineExceeded);
+            return None;
+        }
+        Some(message_context)
     }
 
     /// Polls a suspended turn, on behalf of its caller if `caller` is given, else of a worker.
@@ -151,7 +156,7 @@ impl<A: Handlers> ActorCell<A> {
         waker: Arc<Waker>,
         instance: Option<Box<Instance<A>>>,
     ) -> TurnOutcome<A> {
-        self.count_panic();
+        self.panicked(false);
         let hook = turn.hook();
         let outcome = match instance {
             // A read-only turn cannot have damaged the state.

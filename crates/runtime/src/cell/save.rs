@@ -4,15 +4,15 @@ use bytes::Bytes;
 use elastin_actor::{Handlers, Instance, SaveDone, SaveError, encode_state};
 use elastin_types::{ActivationEpoch, CallError, Unknown};
 
-use super::{ActorCell, END, drop_contained};
-use crate::cell::flags::Flag;
+use super::{ActorCell, drop_contained};
+use crate::cell::lifecycle::Event;
 use crate::cell::mailbox::AnyTurn;
-use crate::cell::state::{CellGuard, Ending, SaveRequests, Saving};
+use crate::cell::state::{CellGuard, SaveRequests, Saving};
 
 impl<A: Handlers> ActorCell<A> {
     /// Saves the state after some turns. Their replies are sent, and the next turn starts, once the save completes.
     pub(super) fn save(&self, mut guard: CellGuard<'_, A>, instance: Box<Instance<A>>, turns: Vec<AnyTurn<A>>) {
-        let Some(epoch) = guard.epoch().filter(|_| !guard.is(Flag::Orphan)) else {
+        let Some(epoch) = guard.epoch().filter(|_| !guard.is_orphaned()) else {
             self.reap_orphan(guard, instance);
             return turns.into_iter().for_each(|turn| self.fail_unsaved(turn));
         };
@@ -38,7 +38,7 @@ impl<A: Handlers> ActorCell<A> {
     pub(super) fn save_during_turn(&self, state: Bytes, done: SaveDone) {
         let mut guard = self.lock();
         // While the turn of a discarded activation runs, the epoch may be that of a later activation.
-        let Some(epoch) = guard.epoch().filter(|_| !guard.is(Flag::Orphan)) else {
+        let Some(epoch) = guard.epoch().filter(|_| !guard.is_orphaned()) else {
             drop(guard);
             return done(Err(SaveError::Superseded));
         };
@@ -107,11 +107,7 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Completes a save for interleaved turns.
     fn saved_shared(&self, mut guard: CellGuard<'_, A>, turns: Vec<AnyTurn<A>>, result: Result<(), SaveError>) {
-        let interleaved = guard
-            .cold()
-            .interleaved
-            .as_mut()
-            .expect("the interleaved turns that the save was for");
+        let interleaved = guard.interleaved();
         if let Err(error) = &result {
             tracing::warn!(actor = ?self.actor(), %error, "saving failed: the actor restarts from its last saved state");
             interleaved.lost = Some(CallError::Unknown(Unknown::NotSaved));
@@ -169,8 +165,8 @@ impl<A: Handlers> ActorCell<A> {
             }
             Err(error) if turns.is_empty() && error != SaveError::Superseded => {
                 tracing::warn!(actor = ?self.actor(), %error, "saving an idle actor failed: it stays active and is saved later");
-                guard.cold().ending = Ending::No;
-                self.lower(END);
+                guard.cold().end_hook_queued = false;
+                guard.transition(Event::CancelEnd);
                 self.settle(guard, instance);
             }
             Err(error) => {

@@ -10,19 +10,11 @@ use std::cell::RefCell;
 
 use elastin_actor::{Handlers, Instance};
 
-use super::{ActorCell, MESSAGES};
+use super::ActorCell;
 use crate::backoff::AdaptiveBackoff;
-use crate::cell::flags::Flag;
+use crate::cell::lifecycle::{Flag, MESSAGES};
 use crate::cell::run::saves_each_turn;
-
-/// How many spin-loop hints a caller waits: about as long as enqueueing a call and waking its caller takes.
-const SPINS: u32 = 6;
-
-/// The same if the actor's turns are cheap: long enough for hundreds of them.
-const SPINS_IF_CHEAP: u32 = 1200;
-
-/// How many spin-loop hints separate two probes at most.
-const SPINS_PER_PROBE_MAX: u32 = 64;
+use crate::tuning::{SPINS, SPINS_IF_CHEAP, SPINS_PER_PROBE_MAX};
 
 thread_local! {
     // Backoff for spinning on actors with cheap turns.

@@ -7,7 +7,8 @@ use elastin_actor::{Handlers, Scope, Ticket};
 use elastin_types::CallError;
 
 use super::ActorCell;
-use crate::cell::flags::Flag;
+use crate::cell::lifecycle::Flag;
+use crate::cell::mailbox::AnyTurn;
 use crate::cell::run::TurnOutcome;
 use crate::cell::state::{CellGuard, Suspended};
 use crate::scheduler::caller_resume::{ResumeBy, ResumesTurns};
@@ -34,10 +35,27 @@ impl WakeTarget {
 }
 
 impl<A: Handlers> ActorCell<A> {
+    /// Suspends a turn that ran inline. With a `caller`, that caller resumes it.
+    pub(super) fn suspend_inline(
+        &self,
+        turn: AnyTurn<A>,
+        scope: Box<Scope>,
+        waker: Arc<Waker>,
+        caller: Option<(Ticket, &Waker)>,
+    ) {
+        let suspended = Suspended {
+            turn,
+            scope,
+            waker,
+            resume_by: caller.map_or(ResumeBy::Workers, |(ticket, caller)| ResumeBy::caller(ticket, caller)),
+        };
+        self.suspend_turn(self.lock(), suspended).notify(|| self.arc());
+    }
+
     /// Stores a suspended turn until it is woken. Returns the target to notify if that has happened already.
     pub(super) fn suspend_turn(&self, mut guard: CellGuard<'_, A>, suspended: Suspended<A>) -> WakeTarget {
         let chain = suspended.scope.chain();
-        if guard.is(Flag::Orphan) {
+        if guard.is_orphaned() {
             self.reap_suspended(guard, suspended);
             return WakeTarget::None;
         }
@@ -90,7 +108,7 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Polls a suspended turn on its caller's thread, if it was woken. Returns whether it is still suspended and
     /// resumed by its caller.
-    pub(super) fn resume_by_caller(&self, depth: u32, (ticket, caller): (Ticket, &Waker)) -> bool {
+    pub(super) fn resume_by_caller(&self, depth: u32, ticket: Ticket, caller: &Waker) -> bool {
         let mut guard = self.lock();
         let was_woken = guard.is(Flag::Woken);
         let Some(suspended) = guard.suspended() else {

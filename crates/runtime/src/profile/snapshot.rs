@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use elastin_types::{ActorStats, ActorType, PerResource, Schema, ServerState, ServerStats, Time, Usage};
 
-use crate::cell::erased::{Load, Period};
+use crate::cell::report::{Load, Period};
 use crate::inner::RuntimeInner;
 use crate::profile::TypeTotals;
 use crate::scheduler::cpu_clock;

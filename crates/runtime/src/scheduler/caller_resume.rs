@@ -10,19 +10,13 @@
 
 use std::sync::{Arc, Weak};
 use std::task::Waker;
-use std::time::Duration;
 
 use elastin_actor::Ticket;
 use elastin_clock::Clock;
 use parking_lot::Mutex;
 
 use crate::timers::{Due, Timers};
-
-/// How often a turn suspends before workers take over: the cost of a wake-up no longer matters for such a long turn.
-const WAITS_MAX: u32 = 16;
-
-/// Minimum time for a woken caller to resume its turn; on average it gets half as long again.
-const RESUME_TIMEOUT: Duration = Duration::from_millis(10);
+use crate::tuning::{CALLER_RESUMES_MAX, RESUME_TIMEOUT};
 
 /// The thread that resumes a suspended turn.
 #[derive(Debug)]
@@ -45,12 +39,12 @@ pub(crate) struct CallerResume {
 }
 
 impl ResumeBy {
-    /// The caller with this ticket resumes the turn. Without a waker, another party is about to wake it.
-    pub(crate) fn caller(ticket: Ticket, waker: Option<&Waker>) -> Self {
+    /// The caller with this ticket resumes the turn.
+    pub(crate) fn caller(ticket: Ticket, waker: &Waker) -> Self {
         Self::Caller(CallerResume {
             ticket,
-            waker: waker.cloned(),
-            waits_left: WAITS_MAX,
+            waker: Some(waker.clone()),
+            waits_left: CALLER_RESUMES_MAX,
             overdue: false,
         })
     }

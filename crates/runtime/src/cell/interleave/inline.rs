@@ -13,12 +13,12 @@
 use elastin_actor::{Finished, Handlers, Join, Posted, Scope, Share, SharedInstance};
 use elastin_types::{ActorId, CallError, Caller};
 
-use crate::cell::flags::Flag;
 use crate::cell::interleave::state::{Interleaved, InterleavedTurn, Unfinished};
+use crate::cell::lifecycle::{FREEZE, Flag, MESSAGES, REPORT};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::run::saves_each_turn;
 use crate::cell::state::CellGuard;
-use crate::cell::{ActorCell, FREEZE, MESSAGES, REPORT, drop_contained};
+use crate::cell::{ActorCell, drop_contained};
 use crate::scheduler::WakeMode;
 
 impl<A: Handlers> ActorCell<A> {
@@ -28,19 +28,16 @@ impl<A: Handlers> ActorCell<A> {
         if !A::SHARES || self.attention() & FREEZE != 0 {
             return false;
         }
-        guard.cold_if_any().is_some_and(|cold| {
-            let front = || cold.mailbox.front().is_some_and(|turn| turn.shared());
-            let interleaved = cold.interleaved.as_ref();
-            interleaved.is_some_and(|interleaved| !interleaved.polled && interleaved.has_room() && front())
-        })
+        let has_room = guard.unpolled().is_some_and(|interleaved| interleaved.has_room());
+        has_room && guard.cold().mailbox.front().is_some_and(|turn| turn.shared())
     }
 
     /// Schedules the cell if interleaved turns can make progress.
     pub(in crate::cell) fn poll_interleaved(&self, mut guard: CellGuard<'_, A>) {
         let was_woken = guard.is(Flag::Woken);
-        let interleaved = guard.cold_if_any().and_then(|cold| cold.interleaved.as_ref());
-        let has_work =
-            interleaved.is_some_and(|interleaved| !interleaved.polled && (was_woken || interleaved.has_work()));
+        let has_work = guard
+            .unpolled()
+            .is_some_and(|interleaved| was_woken || interleaved.has_work());
         if has_work || self.may_begin_shared(&mut guard) {
             self.schedule(guard, WakeMode::Later);
         }
@@ -100,7 +97,7 @@ impl<A: Handlers> ActorCell<A> {
         share: Share,
     ) {
         let mut guard = self.lock();
-        if guard.is(Flag::Orphan) {
+        if guard.is_orphaned() {
             match share {
                 Share::First => self.drop_shared(guard, shared),
                 Share::Joined => drop(guard),
@@ -127,7 +124,7 @@ impl<A: Handlers> ActorCell<A> {
         share: Share,
     ) -> Finished {
         let mut guard = self.lock();
-        if guard.is(Flag::Orphan) {
+        if guard.is_orphaned() {
             match share {
                 Share::First => self.drop_shared(guard, shared),
                 Share::Joined => drop(guard),
@@ -137,9 +134,11 @@ impl<A: Handlers> ActorCell<A> {
         }
         let is_broken = shared.is_broken();
         let mut over = over;
-        if !is_broken && let Some(turn) = over.take() {
-            // Even a lone turn is saved the same way as interleaved ones.
+        // Even a lone turn is saved or lost the same way as interleaved ones.
+        if share == Share::First || over.is_some() {
             interleaved_or_new(&mut guard, &shared);
+        }
+        if !is_broken && let Some(turn) = over.take() {
             over = self.hold_unsaved(&mut guard, turn);
         }
         match share {
@@ -166,15 +165,10 @@ impl<A: Handlers> ActorCell<A> {
         slot: usize,
         interleaved_turn: InterleavedTurn<A>,
     ) -> Vec<AnyTurn<A>> {
-        let cold = guard.cold();
-        let interleaved = cold
-            .interleaved
-            .as_mut()
-            .expect("the polling thread keeps the interleaved turns");
         let chain = interleaved_turn.scope.chain();
-        let is_new = interleaved.put(slot, interleaved_turn);
+        let is_new = guard.interleaved().put(slot, interleaved_turn);
         match chain.filter(|_| is_new) {
-            Some(chain) => cold.take_cycles(chain),
+            Some(chain) => guard.cold().take_cycles(chain),
             None => Vec::new(),
         }
     }
@@ -184,11 +178,7 @@ impl<A: Handlers> ActorCell<A> {
         if !saves_each_turn::<A>() {
             return Some(turn);
         }
-        let interleaved = guard
-            .cold()
-            .interleaved
-            .as_mut()
-            .expect("the polling thread keeps the interleaved turns");
+        let interleaved = guard.interleaved();
         match &mut interleaved.saving {
             _ if interleaved.shared.is_changed() => interleaved.unsaved.push(turn),
             Some((_, waiting)) => waiting.push(turn),
@@ -199,9 +189,7 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Ends the polling of interleaved turns: others may proceed, or the actor becomes exclusive again.
     pub(in crate::cell) fn leave_interleaving(&self, mut guard: CellGuard<'_, A>, shared: SharedInstance) {
-        let Some(interleaved) = guard.cold().interleaved.as_mut() else {
-            unreachable!("a shared instance has interleaved turns");
-        };
+        let interleaved = guard.interleaved();
         interleaved.polled = false;
         if interleaved.lost.is_some() || shared.is_broken() {
             return self.lose_shared(guard, shared);
@@ -249,11 +237,8 @@ impl<A: Handlers> ActorCell<A> {
     }
 
     /// Drops the instance after the last turn of a discarded activation.
-    pub(in crate::cell) fn drop_shared(&self, mut guard: CellGuard<'_, A>, shared: SharedInstance) {
-        match self.clear_orphan(&mut guard) {
-            Some(next) => self.settle(guard, next),
-            None => drop(guard),
-        }
+    pub(in crate::cell) fn drop_shared(&self, guard: CellGuard<'_, A>, shared: SharedInstance) {
+        self.clear_orphan(guard);
         drop_contained(shared);
     }
 }

@@ -7,10 +7,7 @@ use elastin_actor::{Scope, SharedInstance};
 use elastin_types::{CallError, ChainId};
 
 use crate::cell::mailbox::AnyTurn;
-
-/// How many turns may interleave; the others wait in the mailbox. As many as a mailbox holds: an actor with more in
-/// flight should be several actors.
-pub(crate) const INTERLEAVED_MAX: usize = 1024;
+use crate::tuning::INTERLEAVED_MAX;
 
 /// The interleaved turns of an actor, as long as there are any.
 ///

@@ -8,12 +8,12 @@ use elastin_actor::{Handlers, Invoke, Scope, SharedInstance};
 use elastin_types::CallError;
 
 use crate::cell::batch_run::BatchRun;
-use crate::cell::flags::Flag;
 use crate::cell::interleave::inline::fail_cycles;
 use crate::cell::interleave::state::{Interleaved, InterleavedTurn};
+use crate::cell::lifecycle::{FREEZE, Flag};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::CellGuard;
-use crate::cell::{ActorCell, FREEZE, drop_contained};
+use crate::cell::{ActorCell, drop_contained};
 use crate::scheduler::WakeMode;
 
 /// Next step for the interleaved turns of an actor.
@@ -67,14 +67,7 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Runs a batch of interleaved turns: polls woken ones and starts new ones.
     pub(in crate::cell) fn run_interleaved<'a>(&'a self, mut guard: CellGuard<'a, A>) {
-        let Some(interleaved) = guard
-            .cold()
-            .interleaved
-            .as_mut()
-            .filter(|interleaved| !interleaved.polled)
-        else {
-            return;
-        };
+        let Some(interleaved) = guard.unpolled() else { return };
         interleaved.polled = true;
         let shared = interleaved.shared.clone();
         let mut run = BatchRun::begin(usize::MAX, false);
@@ -85,7 +78,7 @@ impl<A: Handlers> ActorCell<A> {
             let outcome = self.run_step(&shared, step);
             run.turns += 1;
             guard = self.lock();
-            if guard.is(Flag::Orphan) {
+            if guard.is_orphaned() {
                 self.drop_shared(guard, shared);
                 return self.reap_step(outcome);
             }
@@ -95,7 +88,7 @@ impl<A: Handlers> ActorCell<A> {
                 fail_cycles(refused);
                 spare = over.and_then(|turn| self.reply(turn));
                 guard = self.lock();
-                if guard.is(Flag::Orphan) {
+                if guard.is_orphaned() {
                     return self.drop_shared(guard, shared);
                 }
             }
@@ -163,13 +156,9 @@ impl<A: Handlers> ActorCell<A> {
         let (mut turn, waker, polled) = match step {
             Step::Begin(mut turn, waker, room_waiters) => {
                 room_waiters.into_iter().for_each(Waker::wake);
-                let Some(message_context) = turn.as_mut().open() else {
+                let Some(message_context) = self.open(&mut turn) else {
                     return StepOutcome::Gone(waker);
                 };
-                if message_context.has_expired(|| self.runtime.clock.now()) {
-                    turn.as_mut().fail(CallError::DeadlineExceeded);
-                    return StepOutcome::Gone(waker);
-                }
                 Scope::enter_shared_message::<A>(shared, message_context, || turn.arguments_size());
                 let mut cx = Context::from_waker(waker.as_ref().unwrap_or(actor_waker));
                 let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start_shared(shared, &mut cx)));
@@ -198,7 +187,7 @@ impl<A: Handlers> ActorCell<A> {
                 }
                 turn.as_mut().fail(CallError::Panicked);
                 drop_contained(turn);
-                self.count_panic();
+                self.panicked(false);
                 StepOutcome::Gone(waker)
             }
         }
@@ -211,11 +200,7 @@ impl<A: Handlers> ActorCell<A> {
         slot: usize,
         outcome: StepOutcome<A>,
     ) -> (Option<AnyTurn<A>>, Vec<AnyTurn<A>>) {
-        let interleaved = guard
-            .cold()
-            .interleaved
-            .as_mut()
-            .expect("the polling thread keeps the interleaved turns");
+        let interleaved = guard.interleaved();
         match outcome {
             StepOutcome::Pending(interleaved_turn) => (None, self.put_interleaved(guard, slot, interleaved_turn)),
             StepOutcome::Gone(waker) => {
