@@ -130,24 +130,11 @@ pub(crate) fn running<F: Function>(held: F::Held, arguments: F::Arguments) -> In
             spare.as_mut().restart(held, arguments);
             spare
         }
-        None => newly_running::<F, _, _>(F::run, held, arguments),
+        None => {
+            let future = F::run(held, arguments);
+            envelope::<F, _, _>(F::run, Stage::Running { future }, Destination::None)
+        }
     }
-}
-
-/// The type parameters infer the unnameable future of the function's `run`.
-#[cold]
-fn newly_running<F, Start, Running>(start: Start, held: F::Held, arguments: F::Arguments) -> InlineTurnBox<F>
-where
-    F: Function,
-    Start: Fn(F::Held, F::Arguments) -> Running + Send + 'static,
-    Running: Future<Output = (F::Held, F::Reply)> + Send + 'static,
-{
-    let future = start(held, arguments);
-    Box::pin(Envelope::<F, Start, Running> {
-        stage: Stage::Running { future },
-        start,
-        destination: Destination::None,
-    })
 }
 
 /// A turn that has ended and whose reply can't be sent yet.
@@ -202,7 +189,7 @@ fn envelope<F, Start, Running>(
     start: Start,
     stage: Stage<F::Arguments, Running, F::Reply>,
     destination: Destination<F::Reply>,
-) -> Pin<Box<dyn Turn<F::Actor>>>
+) -> InlineTurnBox<F>
 where
     F: Function,
     Start: Fn(F::Held, F::Arguments) -> Running + Send + 'static,
@@ -462,7 +449,7 @@ where
 }
 
 /// Runs a handler that never waits on a shared instance.
-pub(crate) fn read_plain<F: Function>(shared: &SharedInstance, arguments: F::Arguments) -> F::Reply {
+fn read_plain<F: Function>(shared: &SharedInstance, arguments: F::Arguments) -> F::Reply {
     let state = &shared.instance::<F::Actor>().state;
     if F::READ_ONLY {
         return F::read_plain(state, arguments);

@@ -194,16 +194,8 @@ pub trait Invoke<A: Actor>: CellHandle {
     /// there is room again. On failure `call` is unchanged.
     fn post(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError>;
 
-    /// Whether a call may run inline on a thread that is already inside a sharing turn of this actor. `sender` is the
-    /// calling actor: the call must not overtake its earlier messages.
-    fn join(&self, depth: u32, sender: &ActorId) -> Join;
-
-    /// Suspends a turn that shares the actor. This node's workers poll it from now on.
-    fn suspend_shared(&self, shared: SharedInstance, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, share: Share);
-
-    /// Ends a turn that shares the actor with other turns. With `over`, the reply is sent once all state that the turn
-    /// may have seen is saved. Otherwise the result decides whether the reply may be used.
-    fn finish_shared(&self, shared: SharedInstance, over: Option<Pin<Box<dyn Turn<A>>>>, share: Share) -> Finished;
+    /// Suspends an inline turn that shares the actor from now on. This node's workers resume it.
+    fn suspend_shared(&self, shared: SharedInstance, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>);
 }
 
 /// The situation in which a caller asks for the instance.
@@ -221,26 +213,6 @@ pub enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub usize);
 
-/// How an inline turn came to share its actor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
-    /// It took the idle actor. While it is polled, no other thread polls a turn of the actor.
-    First,
-    /// It began within the poll of another turn that shares the actor.
-    Joined,
-}
-
-/// Whether a call may interleave with another turn of its actor on the same thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Join {
-    /// Inline, on this thread.
-    Here,
-    /// Through the mailbox, because the inline depth of this thread is exhausted.
-    Queued,
-    /// Not at all.
-    Refused(CallError),
-}
-
 /// Whether the reply of an inline turn may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
@@ -250,6 +222,4 @@ pub enum Finished {
     Hold,
     /// The activation was revoked while the turn ran: its effects must stay invisible.
     Lost,
-    /// Another turn that shared the actor panicked and may have left it in an inconsistent state.
-    Broken,
 }

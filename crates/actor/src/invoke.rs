@@ -14,12 +14,11 @@ use crate::envelope::{self, Destination, Payload, PostedCall};
 use crate::function::Function;
 use crate::host::{Finished, Invoke, Start};
 use crate::instance::Instance;
-use crate::invoke_shared;
 use crate::persist::Persist;
 use crate::reference::RawRef;
 use crate::reply::{ReplyCell, ReplySender};
-use crate::scope::{self, InlineCall, Inside, Scope, TurnOwner};
-use crate::shared_instance::Held;
+use crate::scope::{self, Inside, Scope, TurnOwner};
+use crate::shared_instance::{Held, SharedInstance};
 use crate::turn::Posted;
 use crate::turn_pool;
 
@@ -49,16 +48,17 @@ pub(crate) fn begin<F: Function>(call: Call<'_, F>, waker: &Waker) -> FirstPoll<
 #[inline]
 fn run<F: Function>(
     cell: &dyn Invoke<F::Actor>,
-    instance: Box<Instance<F::Actor>>,
+    mut instance: Box<Instance<F::Actor>>,
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
 ) -> FirstPoll<F::Reply> {
     scope::count_inline_call();
     if !F::MAY_WAIT {
-        run_plain(cell, instance, call, deadline, waker)
+        let arguments = enter(call, TurnOwner::exclusive(&mut instance), deadline, false);
+        run_plain::<F>(cell, instance, arguments, waker)
     } else if F::SHARED {
-        invoke_shared::run(cell, instance, call, deadline, waker)
+        run_shared(cell, instance, call, deadline, waker)
     } else {
         run_inline(cell, instance, call, deadline, waker)
     }
@@ -77,8 +77,9 @@ fn begin_busy<F: Function>(
             Some(instance) => run(cell, instance, call, deadline, waker),
             None => enqueue(cell, call, deadline, waker),
         },
-        Inside::Interleaved(shared) if F::SHARED => invoke_shared::join(cell, shared, call, deadline, waker),
-        Inside::Interleaved(_) | Inside::Exclusive => FirstPoll::Ready(Err(CallError::CallCycle)),
+        // It interleaves with the outer turn once that is suspended.
+        Inside::Shared if F::SHARED => enqueue(cell, call, deadline, waker),
+        Inside::Shared | Inside::Exclusive => FirstPoll::Ready(Err(CallError::CallCycle)),
     }
 }
 
@@ -102,8 +103,7 @@ fn run_inline<F: Function>(
         Ok(Poll::Pending) => {
             // A caller that resumes the turn takes the reply then and needs no wake-up.
             let reply_cell = turn.as_mut().reply_to_cell(None);
-            let mut scope = Scope::leave();
-            scope.detach_from_caller();
+            let scope = leave_suspended();
             let deadline = scope.call_context.deadline;
             if cell.suspend(turn, scope, own_waker, (reply_cell.ticket(), waker)) {
                 return FirstPoll::CallerResumes(reply_cell, deadline);
@@ -128,16 +128,65 @@ fn run_inline<F: Function>(
     conclude::<F>(cell, instance, reply, deadline, waker)
 }
 
-/// Runs the turn of an idle actor inline; its handler never waits.
-#[inline]
-fn run_plain<F: Function>(
+/// Runs the turn of an idle actor inline; its handler may wait and then shares the actor with other turns.
+fn run_shared<F: Function>(
     cell: &dyn Invoke<F::Actor>,
-    mut instance: Box<Instance<F::Actor>>,
+    instance: Box<Instance<F::Actor>>,
     call: Call<'_, F>,
     deadline: Time,
     waker: &Waker,
 ) -> FirstPoll<F::Reply> {
-    let arguments = enter(call, TurnOwner::exclusive(&mut instance), deadline, false);
+    let shared = F::share(instance);
+    let arguments = enter(call, TurnOwner::shared::<F::Actor>(&shared), deadline, false);
+    let mut turn = envelope::running::<F>(F::Held::share(&shared, F::READ_ONLY), arguments);
+    let mut cx = Context::from_waker(shared.instance::<F::Actor>().waker());
+    let unshare = |shared: SharedInstance| match shared.give_back() {
+        Ok(instance) => instance,
+        Err(_) => unreachable!("no other turn begins before this one is suspended"),
+    };
+    match catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut None, &mut cx))) {
+        Ok(Poll::Ready(())) => {
+            let deadline = Scope::end_shared(&shared, || F::METHOD);
+            let reply = turn.as_mut().take_reply();
+            turn_pool::keep(turn);
+            conclude::<F>(cell, unshare(shared), reply, deadline, waker)
+        }
+        Ok(Poll::Pending) => {
+            let reply_cell = turn.as_mut().reply_to_cell(Some(waker));
+            let scope = leave_suspended();
+            let deadline = scope.call_context.deadline;
+            cell.suspend_shared(shared, turn, scope);
+            FirstPoll::Pending(reply_cell, deadline)
+        }
+        Err(_) => {
+            drop(Scope::leave());
+            drop_contained(turn);
+            if !F::READ_ONLY {
+                drop_contained(shared);
+                return panicked(cell);
+            }
+            cell.panicked(false);
+            cell.finish(unshare(shared));
+            FirstPoll::Ready(Err(CallError::Panicked))
+        }
+    }
+}
+
+/// Leaves the scope of an inline turn that is suspended.
+fn leave_suspended() -> Box<Scope> {
+    let mut scope = Scope::leave();
+    scope.detach_from_caller();
+    scope
+}
+
+/// Runs a handler that never waits. Its scope must be entered.
+#[inline]
+fn run_plain<F: Function>(
+    cell: &dyn Invoke<F::Actor>,
+    mut instance: Box<Instance<F::Actor>>,
+    arguments: F::Arguments,
+    waker: &Waker,
+) -> FirstPoll<F::Reply> {
     let Ok(reply) = catch_unwind(AssertUnwindSafe(|| F::run_plain(&mut instance.state, arguments))) else {
         return panicked_plain::<F>(cell, instance);
     };
@@ -162,7 +211,8 @@ pub(crate) fn run_tell_inline<F: Function>(
 ) {
     scope::count_inline_call();
     let arguments = enter(call, TurnOwner::exclusive(&mut instance), deadline, true);
-    run_tell_handler::<F>(cell, instance, arguments);
+    // The drop of the unused reply is application code.
+    drop_contained(run_plain::<F>(cell, instance, arguments, Waker::noop()));
 }
 
 /// Runs a tell inline that was waiting for room in the mailbox.
@@ -177,55 +227,29 @@ pub(crate) fn run_pending_tell<F: Function>(
         message_context,
         ..
     } = payload;
-    Scope::enter_message(&mut instance, message_context, || codec::encoded_size(&arguments));
-    run_tell_handler::<F>(cell, instance, arguments);
-}
-
-/// Runs the handler of a tell. Its scope must be entered.
-#[inline]
-fn run_tell_handler<F: Function>(
-    cell: &dyn Invoke<F::Actor>,
-    mut instance: Box<Instance<F::Actor>>,
-    arguments: F::Arguments,
-) {
-    // The unused reply is dropped inside `catch_unwind`, because its drop is application code too.
-    let run = || drop(F::run_plain(&mut instance.state, arguments));
-    if catch_unwind(AssertUnwindSafe(run)).is_err() {
-        panicked_plain::<F>(cell, instance);
-        return;
-    }
-    Scope::end(&mut instance, || F::METHOD);
-    instance.changed |= !F::READ_ONLY;
-    cell.finish(instance);
+    Scope::enter_message(TurnOwner::exclusive(&mut instance), message_context, || {
+        codec::encoded_size(&arguments)
+    });
+    drop_contained(run_plain::<F>(cell, instance, arguments, Waker::noop()));
 }
 
 /// Enters the scope of an inline turn; returns the arguments.
 #[inline]
-pub(crate) fn enter<F: Function>(call: Call<'_, F>, owner: TurnOwner, deadline: Time, one_way: bool) -> F::Arguments {
+fn enter<F: Function>(call: Call<'_, F>, owner: TurnOwner, deadline: Time, one_way: bool) -> F::Arguments {
     let Call {
         target,
         arguments,
         added,
         ..
     } = call;
-    let inline_call = InlineCall {
-        method: F::METHOD,
-        deadline,
-        added,
-        one_way,
-    };
-    Scope::enter_inline(
-        owner,
-        || target.bound(),
-        inline_call,
-        || codec::encoded_size(&arguments),
-    );
+    let size = || codec::encoded_size(&arguments);
+    Scope::enter_inline(owner, || target.bound(), F::METHOD, deadline, added, one_way, size);
     arguments
 }
 
 /// Ends an inline turn: returns the instance and resolves the reply.
 #[inline]
-pub(crate) fn conclude<F: Function>(
+fn conclude<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     instance: Box<Instance<F::Actor>>,
     reply: F::Reply,
@@ -270,7 +294,7 @@ fn panicked_plain<F: Function>(
 
 /// Resolves the reply of a turn whose effects must stay invisible, for now or for good.
 #[cold]
-pub(crate) fn withhold_reply<F: Function>(
+fn withhold_reply<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     finished: Finished,
     reply: F::Reply,
@@ -286,7 +310,6 @@ pub(crate) fn withhold_reply<F: Function>(
         }
         Finished::Hold | Finished::Reply => FirstPoll::Ready(Ok(reply)),
         Finished::Lost => FirstPoll::Ready(Err(CallError::Unknown(Unknown::NodeLost))),
-        Finished::Broken => FirstPoll::Ready(Err(CallError::Panicked)),
     }
 }
 
@@ -331,7 +354,7 @@ pub(crate) fn waiting_deadline<F: Function>(target: &RawRef<F::Actor>, deadline:
 
 /// Enqueues a call in the mailbox.
 #[inline(never)]
-pub(crate) fn enqueue<F: Function>(
+fn enqueue<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     call: Call<'_, F>,
     deadline: Time,

@@ -18,17 +18,15 @@ use crate::measure::Measure;
 use crate::shared_instance::SharedInstance;
 pub(crate) use measuring::without_timing;
 use stack::CurrentScope;
-pub(crate) use stack::{
-    Inside, count_awaited_call, count_inline_call, current_actor, depth, inside, should_yield, with_current,
-};
+pub(crate) use stack::{Inside, count_awaited_call, count_inline_call, depth, inside, should_yield, with_current};
 
 /// The context of a turn: its cell, its call context and its measurements.
 pub struct Scope {
     /// `None` only in the pool.
     cell: Option<Arc<dyn CellHandle>>,
     pub(crate) call_context: CallContext,
-    /// The instance, if other turns may share it.
-    shared: Option<SharedInstance>,
+    /// Whether other turns may share the actor.
+    shared: bool,
     /// The caller. `None` for an inline call: its caller is the outer scope, or a client in this process.
     origin: Option<Origin>,
     /// Boxed, because most turns are not measured.
@@ -39,39 +37,31 @@ pub struct Scope {
 }
 
 /// The actor of a turn that begins, and the turn's sampling weight.
-pub(crate) struct TurnOwner {
+pub struct TurnOwner {
     cell: Arc<dyn CellHandle>,
     measured: Option<u32>,
-    shared: Option<SharedInstance>,
+    shared: bool,
 }
 
 impl TurnOwner {
     /// For an exclusive turn.
     #[inline]
-    pub(crate) fn exclusive<A>(instance: &mut Instance<A>) -> Self {
+    pub fn exclusive<A>(instance: &mut Instance<A>) -> Self {
         Self {
             measured: instance.measure_next(),
             cell: instance.take_cell(),
-            shared: None,
+            shared: false,
         }
     }
 
     /// For a turn that shares its actor.
-    pub(crate) fn shared<A: Actor>(shared: &SharedInstance) -> Self {
+    pub fn shared<A: Actor>(shared: &SharedInstance) -> Self {
         Self {
             measured: shared.measure_next(),
             cell: shared.instance::<A>().cell().clone(),
-            shared: Some(shared.clone()),
+            shared: true,
         }
     }
-}
-
-/// A call or tell whose turn runs inline on the caller's thread.
-pub(crate) struct InlineCall {
-    pub(crate) method: Method,
-    pub(crate) deadline: Time,
-    pub(crate) added: AddedValues,
-    pub(crate) one_way: bool,
 }
 
 /// The message context of a call or tell made by the current turn or outside any. `size` computes the size of the
@@ -113,16 +103,13 @@ impl Scope {
     pub(crate) fn enter_inline<'h>(
         owner: TurnOwner,
         host: impl FnOnce() -> &'h Arc<dyn Host>,
-        call: InlineCall,
+        method: Method,
+        deadline: Time,
+        added: AddedValues,
+        one_way: bool,
         size: impl FnOnce() -> u64,
     ) {
         let TurnOwner { cell, measured, shared } = owner;
-        let InlineCall {
-            method,
-            deadline,
-            added,
-            one_way,
-        } = call;
         let mut scope = Self::fresh();
         let mut current = CurrentScope::take();
         let mut is_due = false;
@@ -152,37 +139,29 @@ impl Scope {
         stack::enter(scope);
     }
 
-    /// Enters an exclusive turn from the mailbox. `size` computes the size of the arguments if the turn is measured.
+    /// Enters a turn from the mailbox. `size` computes the size of the arguments if the turn is measured.
     #[inline]
-    pub fn enter_message<A>(instance: &mut Instance<A>, message_context: MessageContext, size: impl FnOnce() -> u64) {
-        Self::enter_from_mailbox(TurnOwner::exclusive(instance), message_context, size);
-    }
-
-    /// Enters a turn from the mailbox that shares its actor.
-    pub fn enter_shared_message<A: Actor>(
-        shared: &SharedInstance,
-        message_context: MessageContext,
-        size: impl FnOnce() -> u64,
-    ) {
-        Self::enter_from_mailbox(TurnOwner::shared::<A>(shared), message_context, size);
-    }
-
-    #[inline]
-    fn enter_from_mailbox(owner: TurnOwner, message_context: MessageContext, size: impl FnOnce() -> u64) {
+    pub fn enter_message(owner: TurnOwner, message_context: MessageContext, size: impl FnOnce() -> u64) {
         let TurnOwner { cell, measured, shared } = owner;
         let mut scope = Self::fresh();
-        let (call_context, origin) = message_context.into_call_context();
-        scope.call_context = call_context;
-        scope.origin = Some(origin);
         scope.cell = Some(cell);
         scope.shared = shared;
-        if let Some(weight) = measured {
-            scope.measure_message(weight, size);
-        }
-        if scope.call_context.trace().is_some() {
-            scope.begin_span();
-        }
+        scope.receive(message_context, measured, size);
         stack::enter(scope);
+    }
+
+    /// Takes over the context of a message.
+    #[inline]
+    fn receive(&mut self, message_context: MessageContext, measured: Option<u32>, size: impl FnOnce() -> u64) {
+        let (call_context, origin) = message_context.into_call_context();
+        self.call_context = call_context;
+        self.origin = Some(origin);
+        if let Some(weight) = measured {
+            self.measure_message(weight, size);
+        }
+        if self.call_context.trace().is_some() {
+            self.begin_span();
+        }
     }
 
     /// Enters a worker's batch of turns that never wait, of one actor.
@@ -212,15 +191,7 @@ impl Scope {
         let measured = instance.measure_next();
         let mut current = CurrentScope::take();
         let scope = current.scope().expect("a batch has been entered");
-        let (call_context, origin) = message_context.into_call_context();
-        scope.call_context = call_context;
-        scope.origin = Some(origin);
-        if let Some(weight) = measured {
-            scope.measure_message(weight, size);
-        }
-        if scope.call_context.trace().is_some() {
-            scope.begin_span();
-        }
+        scope.receive(message_context, measured, size);
     }
 
     /// Ends a turn of the current batch and reports its measurements.
@@ -262,7 +233,7 @@ impl Scope {
     pub fn note_wake<S>(cell: &Arc<S>) -> bool {
         with_current(|scope| {
             let own = scope.filter(|scope| std::ptr::addr_eq(Arc::as_ptr(scope.cell()), Arc::as_ptr(cell)));
-            let Some(scope) = own.filter(|scope| scope.shared.is_none()) else {
+            let Some(scope) = own.filter(|scope| !scope.shared) else {
                 return false;
             };
             scope.woken = true;

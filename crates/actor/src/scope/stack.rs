@@ -7,7 +7,6 @@ use elastin_types::{ActorId, TenantId, Time};
 
 use super::Scope;
 use crate::call_context::CallContext;
-use crate::shared_instance::SharedInstance;
 use crate::tuning::{AWAITED_CALL_WEIGHT, INLINE_CALLS_MAX, INLINE_CALLS_OUTSIDE_MAX, POOLED_SCOPES_MAX};
 
 /// A linked list of scopes, each in `outer` of the previous one.
@@ -122,7 +121,7 @@ pub(crate) enum Inside {
     /// In an exclusive turn.
     Exclusive,
     /// In a turn that shares the actor.
-    Interleaved(SharedInstance),
+    Shared,
 }
 
 /// Whether this thread is inside a turn of `actor`.
@@ -132,17 +131,16 @@ pub(crate) fn inside(actor: &ActorId) -> Inside {
         while let Some(inner) = scope {
             if inner.cell().is_of(actor) {
                 // Outer turns of the same actor share it as well, or this one could not have started.
-                return inner.shared.clone().map_or(Inside::Exclusive, Inside::Interleaved);
+                return if inner.shared {
+                    Inside::Shared
+                } else {
+                    Inside::Exclusive
+                };
             }
             scope = inner.outer.as_deref();
         }
         Inside::No
     })
-}
-
-/// The actor of this thread's current turn.
-pub(crate) fn current_actor() -> Option<ActorId> {
-    with_current(|scope| Some(scope?.cell().id()))
 }
 
 impl Scope {
@@ -166,7 +164,7 @@ impl Scope {
             cell: None,
             call_context: CallContext::new(TenantId(0)),
             origin: None,
-            shared: None,
+            shared: false,
             measure: None,
             woken: false,
             outer: None,
@@ -179,9 +177,6 @@ impl Scope {
         let deadline = self.call_context.deadline;
         self.call_context.clear();
         self.woken = false;
-        if self.shared.is_some() {
-            self.shared = None;
-        }
         if self.origin.is_some() {
             self.origin = None;
         }

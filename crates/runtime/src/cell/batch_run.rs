@@ -12,7 +12,6 @@ use crate::cell::lifecycle::{Flag, MESSAGES, REPORT};
 use crate::cell::mailbox::{AnyTurn, Batch};
 use crate::cell::run::{TurnOutcome, saves_each_turn};
 use crate::cell::state::CellGuard;
-use crate::cell::suspend::WakeTarget;
 use crate::tuning::{BATCH_SPIN, BATCH_TIME_MAX, FEW_MESSAGES, TURNS_FOR_ROOM, TURNS_PER_BATCH};
 
 /// Progress of a batch run.
@@ -60,14 +59,13 @@ impl BatchRun {
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// Runs a scheduled cell: polls the suspended turn, or runs turns out of the mailbox. Returns the target to notify if a
-    /// suspended turn was woken meanwhile.
-    pub(super) fn run_scheduled(&self) -> WakeTarget {
+    /// Runs a scheduled cell: polls the suspended turn, or runs turns out of the mailbox.
+    pub(super) fn run_scheduled(&self) {
         let mut guard = self.lock();
         guard.set(Flag::Scheduled, false);
         if guard.is_orphaned() {
             // The cell was scheduled for a discarded activation. Its last turn schedules the next activation.
-            return WakeTarget::None;
+            return;
         }
         if let Some(suspended) = guard.cold_if_any().and_then(|cold| cold.suspended.take()) {
             guard.set(Flag::Woken, false);
@@ -79,18 +77,14 @@ impl<A: Handlers> ActorCell<A> {
         if A::SHARES {
             let cold = guard.cold_if_any();
             if cold.is_some_and(|cold| cold.interleaved.is_some()) {
-                self.run_interleaved(guard);
-                return WakeTarget::None;
+                return self.run_interleaved(guard);
             }
             let front = guard.cold_if_any().and_then(|cold| cold.mailbox.front());
             if front.is_some_and(begins_interleaving) && guard.is_waiting() {
-                self.begin_interleaving(guard);
-                return WakeTarget::None;
+                return self.begin_interleaving(guard);
             }
         }
-        let Some(instance) = guard.take_waiting() else {
-            return WakeTarget::None;
-        };
+        let Some(instance) = guard.take_waiting() else { return };
         let cold = guard.cold();
         let batch = cold.mailbox.take_batch();
         let room_waiters = std::mem::take(&mut cold.room_waiters);
@@ -100,7 +94,7 @@ impl<A: Handlers> ActorCell<A> {
         self.run_batch(instance, batch, run)
     }
 
-    fn run_batch(&self, mut instance: Box<Instance<A>>, mut batch: Batch<A>, mut run: BatchRun) -> WakeTarget {
+    fn run_batch(&self, mut instance: Box<Instance<A>>, mut batch: Batch<A>, mut run: BatchRun) {
         // Finished turns that are not saved yet: one save covers them all.
         let mut unsaved = Vec::new();
         let mut locked = None;
@@ -151,9 +145,8 @@ impl<A: Handlers> ActorCell<A> {
         };
         self.count_turns(u64::from(run.turns));
         let guard = locked.unwrap_or_else(|| self.lock());
-        let woken = self.end_batch(guard, outcome, batch, unsaved);
+        self.end_batch(guard, outcome, batch, unsaved);
         run.room_waiters.into_iter().for_each(Waker::wake);
-        woken
     }
 
     /// Takes the messages that arrived since the last drain. Returns the lock if there are none, so that none arrives
@@ -222,17 +215,17 @@ impl<A: Handlers> ActorCell<A> {
         outcome: TurnOutcome<A>,
         batch: Batch<A>,
         unsaved: Vec<AnyTurn<A>>,
-    ) -> WakeTarget {
+    ) {
         if guard.is_orphaned() || guard.epoch().is_none() {
             // The activation was discarded during the batch; turns that did not run are rejected.
-            let woken = self.settle_turn(guard, outcome, unsaved);
+            self.settle_turn(guard, outcome, unsaved);
             for mut turn in batch.into_waiting() {
                 turn.as_mut().fail(CallError::NotDelivered(NotDelivered::NotHere));
             }
-            return woken;
+            return;
         }
         guard.cold().mailbox.give_back(batch);
-        self.settle_turn(guard, outcome, unsaved)
+        self.settle_turn(guard, outcome, unsaved);
     }
 
     /// Runs turns that never suspend, starting with the given one, in a single scope: entering a scope per turn would

@@ -9,7 +9,7 @@
 //! | inline | call, tell | the actor is idle; for a tell, its turns are cheap | [`Dispatch::Inline`] |
 //! | inline, activating | call | the actor is inactive and may be activated on this node | [`Dispatch::Inline`] |
 //! | inline, after a spin | call | the actor's turn is about to end | [`Dispatch::Spin`], [`spin_wait`](super::spin_wait) |
-//! | inline, interleaved | call from within a turn of the same actor | both share the actor | [`interleave`](super::interleave) |
+//! | queued, interleaved | turn that shares the actor | others share it already | [`interleave`](super::interleave) |
 //! | queued | every other message | | [`Dispatch::Queue`], [`enqueue`](super::enqueue), [`batch_run`](super::batch_run) |
 //! | – on the I/O thread | messages from other nodes | it made the cell runnable | [`inline_task`](crate::scheduler::inline_task) |
 //! | – on a worker | | otherwise | [`worker`](crate::scheduler::worker) |
@@ -21,10 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use elastin_actor::{
-    Finished, Handlers, Instance, Invoke, Join, Posted, Scope, Share, SharedInstance, Start, Ticket, Turn,
-};
-use elastin_types::{ActorId, CallError};
+use elastin_actor::{Finished, Handlers, Instance, Invoke, Posted, Scope, SharedInstance, Start, Ticket, Turn};
+use elastin_types::CallError;
 
 use super::ActorCell;
 use crate::cell::lifecycle::{Flag, INACTIVE};
@@ -177,16 +175,8 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
         self.post_call(call, room)
     }
 
-    fn join(&self, depth: u32, sender: &ActorId) -> Join {
-        self.may_join(depth, sender)
-    }
-
-    fn suspend_shared(&self, shared: SharedInstance, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, share: Share) {
-        self.suspend_interleaved(shared, turn, scope, share);
-    }
-
-    fn finish_shared(&self, shared: SharedInstance, over: Option<Pin<Box<dyn Turn<A>>>>, share: Share) -> Finished {
-        self.finish_interleaved(shared, over, share)
+    fn suspend_shared(&self, shared: SharedInstance, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>) {
+        self.suspend_interleaved(shared, turn, scope);
     }
 }
 

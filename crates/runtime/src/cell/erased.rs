@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use elastin_actor::{CellHandle, Handlers, Invoke, UsedSince};
+use elastin_actor::{CellHandle, Handlers, Invoke};
 use elastin_types::{ActivationEpoch, CallError, NotDelivered};
 
 use super::ActorCell;
@@ -86,8 +86,7 @@ impl<A: Handlers> ErasedCell for ActorCell<A> {
     fn passivate_if_unused(&self) {
         let Some(mut instance) = self.idle.take() else { return };
         instance.forget_waker();
-        let unused = !instance.used.take(UsedSince::SWEEP);
-        if unused {
+        if !std::mem::take(&mut instance.used_since_sweep) {
             self.deactivate();
             self.lock().shrink();
         }

@@ -172,7 +172,7 @@ impl<A: Handlers> ActorCell<A> {
 
 impl<A: Handlers> Runnable for ActorCell<A> {
     fn run(self: Arc<Self>) {
-        self.run_scheduled().notify(|| self);
+        self.run_scheduled();
     }
 
     fn scheduler(&self) -> &Arc<Scheduler> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use elastin_actor::{Handlers, Instance, Invoke, UsedSince, encoded_state_size};
+use elastin_actor::{Handlers, Instance, Invoke, encoded_state_size};
 use elastin_types::{ActorId, ActorStats, Caller, NodeId, PerResource, References, Time};
 
 use super::ActorCell;
@@ -71,7 +71,7 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Records the state's size and references between two turns, if a turn has run since the last time.
     pub(super) fn note_state(&self, instance: &mut Instance<A>) {
-        if instance.used.take(UsedSince::REPORT) {
+        if std::mem::take(&mut instance.used_since_report) {
             self.note(&instance.state);
         }
     }

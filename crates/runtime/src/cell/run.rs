@@ -4,13 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use elastin_actor::{Actor, Finished, Handlers, Hook, Instance, Invoke, MessageContext, Persist, Scope};
+use elastin_actor::{Actor, Finished, Handlers, Hook, Instance, Invoke, MessageContext, Persist, Scope, TurnOwner};
 use elastin_types::CallError;
 
 use super::{ActorCell, drop_contained};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::{CellGuard, Suspended};
-use crate::cell::suspend::WakeTarget;
 use crate::scheduler::caller_resume::ResumeBy;
 
 /// Result of polling a turn.
@@ -26,14 +25,8 @@ pub(super) enum TurnOutcome<A> {
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// Settles an actor after one of its turns was polled. Returns the target to notify if the turn was woken meanwhile.
-    /// `unsaved` are earlier turns that finished but are not saved.
-    pub(super) fn settle_turn(
-        &self,
-        guard: CellGuard<'_, A>,
-        outcome: TurnOutcome<A>,
-        mut unsaved: Vec<AnyTurn<A>>,
-    ) -> WakeTarget {
+    /// Settles an actor after one of its turns was polled. `unsaved` are earlier turns that finished but are not saved.
+    pub(super) fn settle_turn(&self, guard: CellGuard<'_, A>, outcome: TurnOutcome<A>, mut unsaved: Vec<AnyTurn<A>>) {
         match outcome {
             TurnOutcome::Done(instance, turn) if saves_each_turn::<A>() && instance.changed => {
                 unsaved.push(turn);
@@ -58,7 +51,7 @@ impl<A: Handlers> ActorCell<A> {
                     waker,
                     resume_by,
                 };
-                return self.suspend_turn(guard, suspended);
+                self.suspend_turn(guard, suspended);
             }
             TurnOutcome::Lost(hook) => {
                 drop(guard);
@@ -68,11 +61,10 @@ impl<A: Handlers> ActorCell<A> {
                 self.lose(hook.map(|_| CallError::Panicked));
             }
         }
-        WakeTarget::None
     }
 
     /// Settles a suspended turn that was polled again.
-    pub(super) fn settle_resumed(&self, outcome: TurnOutcome<A>) -> WakeTarget {
+    pub(super) fn settle_resumed(&self, outcome: TurnOutcome<A>) {
         match outcome {
             // As if it had never suspended: the lock is only needed if an attention bit is set.
             TurnOutcome::Done(instance, turn) if !(saves_each_turn::<A>() && instance.changed) => {
@@ -85,9 +77,8 @@ impl<A: Handlers> ActorCell<A> {
                     }
                 }
             }
-            outcome => return self.settle_turn(self.lock(), outcome, Vec::new()),
+            outcome => self.settle_turn(self.lock(), outcome, Vec::new()),
         }
-        WakeTarget::None
     }
 
     /// Runs a turn from the mailbox until it finishes or suspends.
@@ -96,7 +87,9 @@ impl<A: Handlers> ActorCell<A> {
             return TurnOutcome::Skipped(instance);
         };
         let waker = instance.take_waker();
-        Scope::enter_message(&mut instance, message_context, || turn.arguments_size());
+        Scope::enter_message(TurnOwner::exclusive(&mut instance), message_context, || {
+            turn.arguments_size()
+        });
         let mut cx = Context::from_waker(&waker);
         let mut returned = Some(instance);
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(&mut returned, &mut cx)));

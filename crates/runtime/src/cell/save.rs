@@ -1,7 +1,7 @@
 //! Saving the state of persistent actors before a change becomes visible.
 
 use bytes::Bytes;
-use elastin_actor::{Handlers, Instance, SaveDone, SaveError, encode_state};
+use elastin_actor::{Handlers, Instance, SaveDone, SaveError, StateCodecError, encode_state};
 use elastin_types::{ActivationEpoch, CallError, Unknown};
 
 use super::{ActorCell, drop_contained};
@@ -17,20 +17,9 @@ impl<A: Handlers> ActorCell<A> {
             return turns.into_iter().for_each(|turn| self.fail_unsaved(turn));
         };
         let state = encode_state(&instance.state);
-        let cold = guard.cold();
-        cold.saves += 1;
-        let number = cold.saves;
-        cold.saving = Some(Saving {
-            number,
-            epoch,
-            instance,
-            turns,
-        });
+        guard.cold().saving = Some(Saving { instance, turns });
         drop(guard);
-        match state {
-            Ok(state) => self.hand_to_store(number, epoch, state),
-            Err(error) => self.saved(number, epoch, Err(error.into())),
-        }
+        self.hand_to_store(epoch, state);
     }
 
     /// Saves a state that a running turn encoded. One save is in flight at a time. Of the requests that arrive
@@ -86,23 +75,17 @@ impl<A: Handlers> ActorCell<A> {
     /// proceed.
     pub(super) fn save_shared(&self, mut guard: CellGuard<'_, A>) {
         let Some(epoch) = guard.epoch() else { return };
-        let cold = guard.cold();
-        let Some(interleaved) = &mut cold.interleaved else {
+        let Some(interleaved) = &mut guard.cold().interleaved else {
             return;
         };
         if interleaved.unsaved.is_empty() || interleaved.saving.is_some() {
             return self.poll_interleaved(guard);
         }
-        cold.saves += 1;
-        let number = cold.saves;
-        interleaved.saving = Some((number, std::mem::take(&mut interleaved.unsaved)));
+        interleaved.saving = Some(std::mem::take(&mut interleaved.unsaved));
         interleaved.shared.clear_changed();
         let state = encode_state(&interleaved.shared.instance::<A>().state);
         self.poll_interleaved(guard);
-        match state {
-            Ok(state) => self.hand_to_store(number, epoch, state),
-            Err(error) => self.saved(number, epoch, Err(error.into())),
-        }
+        self.hand_to_store(epoch, state);
     }
 
     /// Completes a save for interleaved turns.
@@ -127,34 +110,34 @@ impl<A: Handlers> ActorCell<A> {
         }
     }
 
-    fn hand_to_store(&self, number: u64, epoch: ActivationEpoch, state: Bytes) {
+    /// Saves an encoded state. At most one such save of an activation is in flight.
+    fn hand_to_store(&self, epoch: ActivationEpoch, state: Result<Bytes, StateCodecError>) {
+        let state = match state {
+            Ok(state) => state,
+            Err(error) => return self.saved(epoch, Err(error.into())),
+        };
         let me = self.me.clone();
         let done = move |result| {
             if let Some(cell) = me.upgrade() {
-                cell.saved(number, epoch, result);
+                cell.saved(epoch, result);
             }
         };
         self.runtime.remote.save(&self.actor(), epoch, state, Box::new(done));
     }
 
-    fn saved(&self, number: u64, epoch: ActivationEpoch, result: Result<(), SaveError>) {
+    fn saved(&self, epoch: ActivationEpoch, result: Result<(), SaveError>) {
         let mut guard = self.lock();
-        if guard.epoch() == Some(epoch)
-            && let Some(cold) = guard.cold_if_any()
-            && let Some(interleaved) = &mut cold.interleaved
-            && let Some((_, turns)) = interleaved.saving.take_if(|(saving, _)| *saving == number)
+        // The activation may have been discarded meanwhile; its callers were notified.
+        let is_current = guard.epoch() == Some(epoch);
+        let Some(cold) = guard.cold_if_any().filter(|_| is_current) else {
+            return;
+        };
+        if let Some(interleaved) = &mut cold.interleaved
+            && let Some(turns) = interleaved.saving.take()
         {
             return self.saved_shared(guard, turns, result);
         }
-        let saving = guard.cold_if_any().and_then(|cold| {
-            cold.saving
-                .take_if(|saving| (saving.number, saving.epoch) == (number, epoch))
-        });
-        // The activation may have been discarded meanwhile; its callers were notified.
-        let Some(Saving {
-            mut instance, turns, ..
-        }) = saving
-        else {
+        let Some(Saving { mut instance, turns }) = cold.saving.take() else {
             return;
         };
         match result {

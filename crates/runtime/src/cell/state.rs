@@ -48,7 +48,6 @@ pub(crate) struct ColdState<A> {
     /// Turns that share the actor. Boxed, because few actors have any.
     pub(crate) interleaved: Option<Box<Interleaved<A>>>,
     pub(crate) saving: Option<Saving<A>>,
-    pub(crate) saves: u64,
     /// Set while a save requested by a turn is in flight.
     pub(crate) save_requests: Option<SaveRequests>,
     /// The freeze in progress.
@@ -80,8 +79,6 @@ impl<A> Suspended<A> {
 
 /// A save in flight, with the finished turns whose replies wait for it. There are no turns if the activation is ending.
 pub(crate) struct Saving<A> {
-    pub(crate) number: u64,
-    pub(crate) epoch: ActivationEpoch,
     pub(crate) instance: Box<Instance<A>>,
     pub(crate) turns: Vec<AnyTurn<A>>,
 }
@@ -266,7 +263,6 @@ impl<A> ColdState<A> {
             watched: false,
             interleaved: None,
             saving: None,
-            saves: 0,
             save_requests: None,
             freeze: None,
             frozen: None,

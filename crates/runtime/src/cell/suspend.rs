@@ -16,7 +16,7 @@ use crate::scheduler::{Scheduler, WakeMode};
 
 /// Recipient of the notification that a turn was woken.
 #[must_use = "a woken turn resumes only after its target is notified"]
-pub(super) enum WakeTarget {
+enum WakeTarget {
     /// Already notified.
     None,
     Workers,
@@ -25,7 +25,7 @@ pub(super) enum WakeTarget {
 
 impl WakeTarget {
     /// Notifies the recipient. Call without the lock: a waker may run any code.
-    pub(super) fn notify<A: Handlers>(self, cell: impl FnOnce() -> Arc<ActorCell<A>>) {
+    fn notify<A: Handlers>(self, cell: impl FnOnce() -> Arc<ActorCell<A>>) {
         match self {
             WakeTarget::None => {}
             WakeTarget::Workers => Scheduler::schedule(cell(), WakeMode::Later),
@@ -49,15 +49,14 @@ impl<A: Handlers> ActorCell<A> {
             waker,
             resume_by: caller.map_or(ResumeBy::Workers, |(ticket, caller)| ResumeBy::caller(ticket, caller)),
         };
-        self.suspend_turn(self.lock(), suspended).notify(|| self.arc());
+        self.suspend_turn(self.lock(), suspended);
     }
 
-    /// Stores a suspended turn until it is woken. Returns the target to notify if that has happened already.
-    pub(super) fn suspend_turn(&self, mut guard: CellGuard<'_, A>, suspended: Suspended<A>) -> WakeTarget {
+    /// Stores a suspended turn until it is woken, which may have happened already.
+    pub(super) fn suspend_turn(&self, mut guard: CellGuard<'_, A>, suspended: Suspended<A>) {
         let chain = suspended.scope.chain();
         if guard.is_orphaned() {
-            self.reap_suspended(guard, suspended);
-            return WakeTarget::None;
+            return self.reap_suspended(guard, suspended);
         }
         let is_woken = suspended.is_woken(&guard);
         guard.set(Flag::Woken, is_woken);
@@ -75,7 +74,7 @@ impl<A: Handlers> ActorCell<A> {
         for mut turn in cycles {
             turn.as_mut().fail(CallError::CallCycle);
         }
-        woken
+        woken.notify(|| self.arc());
     }
 
     /// Records a wake; returns the target to notify.
@@ -138,7 +137,7 @@ impl<A: Handlers> ActorCell<A> {
         drop(guard);
         let outcome = self.resume_turn(suspended, Some(caller));
         let waits = matches!(outcome, TurnOutcome::Pending(_, _, ResumeBy::Caller(_)));
-        self.settle_resumed(outcome).notify(|| self.arc());
+        self.settle_resumed(outcome);
         waits
     }
 

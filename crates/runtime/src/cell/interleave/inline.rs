@@ -10,11 +10,11 @@
 //!   exclusive again: settle
 //! ```
 
-use elastin_actor::{Finished, Handlers, Join, Posted, Scope, Share, SharedInstance};
-use elastin_types::{ActorId, CallError, Caller};
+use elastin_actor::{Handlers, Posted, Scope, SharedInstance};
+use elastin_types::CallError;
 
 use crate::cell::interleave::state::{Interleaved, InterleavedTurn, Unfinished};
-use crate::cell::lifecycle::{FREEZE, Flag, MESSAGES, REPORT};
+use crate::cell::lifecycle::{FREEZE, Flag, REPORT};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::run::saves_each_turn;
 use crate::cell::state::CellGuard;
@@ -68,94 +68,21 @@ impl<A: Handlers> ActorCell<A> {
         }
     }
 
-    /// Whether a call may run inline, inside the poll of an interleaved turn.
-    pub(in crate::cell) fn may_join(&self, depth: u32, sender: &ActorId) -> Join {
-        if self.attention() & MESSAGES != 0 {
-            let mut guard = self.lock();
-            let is_senders = |caller: &Caller| matches!(caller, Caller::Actor(actor) if actor == sender);
-            let is_earlier = |turn: &AnyTurn<A>| {
-                turn.message_context()
-                    .is_some_and(|message_context| is_senders(message_context.caller()))
-            };
-            let cold = guard.cold_if_any();
-            if cold.is_some_and(|cold| cold.mailbox.iter().any(is_earlier)) {
-                return Join::Refused(CallError::CallCycle);
-            }
-        }
-        match self.may_run_inline(depth) {
-            true => Join::Here,
-            false => Join::Queued,
-        }
-    }
-
-    /// Suspends a turn that ran on its caller's thread.
-    pub(in crate::cell) fn suspend_interleaved(
-        &self,
-        shared: SharedInstance,
-        turn: AnyTurn<A>,
-        scope: Box<Scope>,
-        share: Share,
-    ) {
+    /// Suspends a turn that ran on its caller's thread and shares the actor from now on.
+    pub(in crate::cell) fn suspend_interleaved(&self, shared: SharedInstance, turn: AnyTurn<A>, scope: Box<Scope>) {
         let mut guard = self.lock();
         if guard.is_orphaned() {
-            match share {
-                Share::First => self.drop_shared(guard, shared),
-                Share::Joined => drop(guard),
-            }
+            self.drop_shared(guard, shared);
             return self.fail_lost(turn);
         }
-        let interleaved = interleaved_or_new(&mut guard, &shared);
+        let mut interleaved = Box::new(Interleaved::new(shared.clone(), true));
         let slot = interleaved.reserve();
+        guard.cold().interleaved = Some(interleaved);
         // It was polled with the actor's own waker.
         let waker = None;
         let refused = self.put_interleaved(&mut guard, slot, InterleavedTurn { turn, scope, waker });
-        match share {
-            Share::First => self.leave_interleaving(guard, shared),
-            Share::Joined => drop(guard),
-        }
+        self.leave_interleaving(guard, shared);
         fail_cycles(refused);
-    }
-
-    /// Finishes a turn that ran on its caller's thread.
-    pub(in crate::cell) fn finish_interleaved(
-        &self,
-        shared: SharedInstance,
-        over: Option<AnyTurn<A>>,
-        share: Share,
-    ) -> Finished {
-        let mut guard = self.lock();
-        if guard.is_orphaned() {
-            match share {
-                Share::First => self.drop_shared(guard, shared),
-                Share::Joined => drop(guard),
-            }
-            over.into_iter().for_each(|turn| self.fail_lost(turn));
-            return Finished::Lost;
-        }
-        let is_broken = shared.is_broken();
-        let mut over = over;
-        // Even a lone turn is saved or lost the same way as interleaved ones.
-        if share == Share::First || over.is_some() {
-            interleaved_or_new(&mut guard, &shared);
-        }
-        if !is_broken && let Some(turn) = over.take() {
-            over = self.hold_unsaved(&mut guard, turn);
-        }
-        match share {
-            Share::First => self.leave_interleaving(guard, shared),
-            Share::Joined => self.save_shared(guard),
-        }
-        if let Some(mut turn) = over {
-            match is_broken {
-                true => turn.as_mut().fail(CallError::Panicked),
-                false => drop(self.reply(turn)),
-            }
-        }
-        match (is_broken, self.runtime.scheduler.is_fenced()) {
-            (true, _) => Finished::Broken,
-            (false, true) => Finished::Hold,
-            (false, false) => Finished::Reply,
-        }
     }
 
     /// Stores a suspended turn. Returns queued calls that would deadlock with it.
@@ -181,7 +108,7 @@ impl<A: Handlers> ActorCell<A> {
         let interleaved = guard.interleaved();
         match &mut interleaved.saving {
             _ if interleaved.shared.is_changed() => interleaved.unsaved.push(turn),
-            Some((_, waiting)) => waiting.push(turn),
+            Some(waiting) => waiting.push(turn),
             None => return Some(turn),
         }
         None
@@ -241,15 +168,6 @@ impl<A: Handlers> ActorCell<A> {
         self.clear_orphan(guard);
         drop_contained(shared);
     }
-}
-
-/// The interleaved turns, created on first use by the thread that is polling.
-fn interleaved_or_new<'a, A: Handlers>(
-    guard: &'a mut CellGuard<'_, A>,
-    shared: &SharedInstance,
-) -> &'a mut Interleaved<A> {
-    let known = &mut guard.cold().interleaved;
-    known.get_or_insert_with(|| Box::new(Interleaved::new(shared.clone(), true)))
 }
 
 /// Fails calls that would deadlock.

@@ -25,8 +25,8 @@ pub(crate) struct Interleaved<A> {
     joining: VecDeque<AnyTurn<A>>,
     /// Finished turns that may have seen unsaved changes.
     pub(crate) unsaved: Vec<AnyTurn<A>>,
-    /// The number of the save in flight, and the turns whose replies wait for it.
-    pub(crate) saving: Option<(u64, Vec<AnyTurn<A>>)>,
+    /// The turns whose replies wait for the save in flight.
+    pub(crate) saving: Option<Vec<AnyTurn<A>>>,
     /// Set when the instance can no longer be trusted: the error for turns that have not finished.
     pub(crate) lost: Option<CallError>,
 }
@@ -170,7 +170,7 @@ impl<A> Interleaved<A> {
     /// Splits it into the turns that are left.
     pub(crate) fn into_unfinished(self) -> Unfinished<A> {
         let waiting = self.slots.into_iter().filter_map(|slot| slot.interleaved_turn);
-        let saving = self.saving.into_iter().flat_map(|(_, turns)| turns);
+        let saving = self.saving.into_iter().flatten();
         Unfinished {
             waiting: waiting.map(|interleaved_turn| interleaved_turn.turn).collect(),
             unsaved: saving.chain(self.unsaved).collect(),

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use elastin_actor::{Handlers, Invoke, Scope, SharedInstance};
+use elastin_actor::{Handlers, Invoke, Scope, SharedInstance, TurnOwner};
 use elastin_types::CallError;
 
 use crate::cell::batch_run::BatchRun;
@@ -159,7 +159,9 @@ impl<A: Handlers> ActorCell<A> {
                 let Some(message_context) = self.open(&mut turn) else {
                     return StepOutcome::Gone(waker);
                 };
-                Scope::enter_shared_message::<A>(shared, message_context, || turn.arguments_size());
+                Scope::enter_message(TurnOwner::shared::<A>(shared), message_context, || {
+                    turn.arguments_size()
+                });
                 let mut cx = Context::from_waker(waker.as_ref().unwrap_or(actor_waker));
                 let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start_shared(shared, &mut cx)));
                 (turn, waker, polled)
