@@ -57,24 +57,11 @@ pub(crate) const POOLED_TURNS_MAX: usize = 128;
 /// Backlog at which a one-way message wakes another worker.
 pub(crate) const WAKE_AT_BACKLOG: usize = 16;
 
-/// How many turns a worker runs in one batch while other cells wait: a full mailbox. The actor drains its mailbox that
-/// way and returns to inline calls.
-pub(crate) const TURNS_PER_BATCH: u32 = 1024;
-
-/// The same while senders wait for room in the mailbox: recently sent messages are still in the CPU cache. Also the
-/// interval at which the clock is read.
-pub(crate) const TURNS_FOR_ROOM: u32 = 128;
-
 /// How long a batch may last while other cells wait. A turn is never interrupted, so it can last longer.
 pub(crate) const BATCH_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// How long a worker spins for more one-way messages after it drained them. The sender is likely to send more; every
-/// message that finds the actor idle would cost the sender a wake-up.
-pub(crate) const BATCH_SPIN: Duration = Duration::from_micros(2);
-
-/// If fewer messages arrived, the worker spins before it takes the lock again, because it outruns the senders. Locking
-/// for each message would contend with them.
-pub(crate) const FEW_MESSAGES: usize = 16;
+/// How many turns a batch runs at most between two reads of the clock, which costs as much as a cheap turn.
+pub(crate) const CLOCK_EVERY: u32 = 128;
 
 /// How many turns of an actor may interleave; the others wait in the mailbox. As many as a mailbox holds: an actor with
 /// more in flight should be several actors.

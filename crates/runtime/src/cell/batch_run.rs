@@ -12,49 +12,30 @@ use crate::cell::lifecycle::{Flag, MESSAGES, REPORT};
 use crate::cell::mailbox::{AnyTurn, Batch};
 use crate::cell::run::{TurnOutcome, saves_each_turn};
 use crate::cell::state::CellGuard;
-use crate::tuning::{BATCH_SPIN, BATCH_TIME_MAX, FEW_MESSAGES, TURNS_FOR_ROOM, TURNS_PER_BATCH};
+use crate::tuning::{BATCH_TIME_MAX, CLOCK_EVERY};
 
 /// Progress of a batch run.
+#[derive(Default)]
 pub(super) struct BatchRun {
     pub(super) turns: u32,
-    turns_max: u32,
-    /// The batch began with a single turn, which is not worth a clock read.
-    single: bool,
-    /// How many turns the mailbox held when the worker last drained it.
-    found: usize,
     /// When the worker first read the clock.
     since: Option<Time>,
-    /// Whether a one-way message ran since the worker last spun for more.
-    ran_tell: bool,
-    /// Senders to wake when the batch ends.
+    /// Senders that wait for room in the mailbox. They are woken when the batch ends: they then find the actor idle, and
+    /// run cheap turns inline.
     room_waiters: Vec<Waker>,
 }
 
 impl BatchRun {
-    /// Begins a batch of this many turns. Cheap turns run until the mailbox is empty, within the time limit, so that
-    /// calls can run inline again.
-    pub(super) fn begin(turns: usize, is_inline_cheap: bool) -> Self {
-        Self {
-            turns: 0,
-            turns_max: if is_inline_cheap { u32::MAX } else { TURNS_PER_BATCH },
-            single: turns <= 1,
-            found: turns,
-            since: None,
-            ran_tell: false,
-            room_waiters: Vec::new(),
-        }
-    }
-
-    /// Whether the batch has reached its limit. Reads the clock after the first, second, fourth, … turn: a batch lasts
-    /// at most twice its limit, and clock reads stay rare.
+    /// Whether the batch has reached its limit. Reads the clock after the second, fourth, eighth, … turn: a batch lasts
+    /// at most twice its limit, and clock reads stay rare. A single turn is not worth one.
     #[inline]
     pub(super) fn is_long(&mut self, now: impl FnOnce() -> Time) -> bool {
-        let reads_clock = self.turns.is_power_of_two() || self.turns.is_multiple_of(TURNS_FOR_ROOM);
-        if !reads_clock || (self.single && self.turns == 1) {
+        let reads_clock = self.turns.is_power_of_two() || self.turns.is_multiple_of(CLOCK_EVERY);
+        if !reads_clock || self.turns == 1 {
             return false;
         }
         let now = now();
-        self.turns >= self.turns_max || now.since(*self.since.get_or_insert(now)) >= BATCH_TIME_MAX
+        now.since(*self.since.get_or_insert(now)) >= BATCH_TIME_MAX
     }
 }
 
@@ -89,9 +70,11 @@ impl<A: Handlers> ActorCell<A> {
         let batch = cold.mailbox.take_batch();
         let room_waiters = std::mem::take(&mut cold.room_waiters);
         drop(guard);
-        let mut run = BatchRun::begin(batch.waiting(), self.idle.turn_cost.is_inline_cheap());
-        self.wake_room_waiters(&mut run, room_waiters);
-        self.run_batch(instance, batch, run)
+        let run = BatchRun {
+            room_waiters,
+            ..BatchRun::default()
+        };
+        self.run_batch(instance, batch, run);
     }
 
     fn run_batch(&self, mut instance: Box<Instance<A>>, mut batch: Batch<A>, mut run: BatchRun) {
@@ -152,59 +135,14 @@ impl<A: Handlers> ActorCell<A> {
     /// Takes the messages that arrived since the last drain. Returns the lock if there are none, so that none arrives
     /// before the batch ends.
     fn take_more(&self, batch: &mut Batch<A>, run: &mut BatchRun) -> Option<CellGuard<'_, A>> {
-        if run.found < FEW_MESSAGES && self.may_spin_for_more(run) && !self.spin_for_more(run) {
-            return Some(self.lock());
+        let mut guard = self.lock();
+        if guard.is_orphaned() || guard.queued() == 0 {
+            return Some(guard);
         }
-        loop {
-            let mut guard = self.lock();
-            if !guard.is_orphaned() && guard.queued() > 0 {
-                let cold = guard.cold();
-                cold.mailbox.exchange(batch);
-                run.found = batch.waiting();
-                let room_waiters = std::mem::take(&mut cold.room_waiters);
-                drop(guard);
-                self.wake_room_waiters(run, room_waiters);
-                return None;
-            }
-            if !self.may_spin_for_more(run) {
-                return Some(guard);
-            }
-            drop(guard);
-            if !self.spin_for_more(run) {
-                return Some(self.lock());
-            }
-        }
-    }
-
-    /// Wakes senders that wait for room, before the batch runs, so that they refill the mailbox meanwhile. Where turns
-    /// are cheap they are woken at the end of the batch: they then find the actor idle and run inline.
-    fn wake_room_waiters(&self, run: &mut BatchRun, waiting: Vec<Waker>) {
-        if self.idle.turn_cost.is_inline_cheap() {
-            run.room_waiters.extend(waiting);
-            return;
-        }
-        if waiting.is_empty() {
-            return;
-        }
-        run.turns_max = TURNS_FOR_ROOM;
-        waiting.into_iter().for_each(Waker::wake);
-        // The woken tasks are in the run queue of this worker, which has a batch to run first.
-        self.runtime.scheduler.wake_one();
-    }
-
-    /// Whether spinning for more one-way messages is worthwhile. Senders run cheap turns inline.
-    fn may_spin_for_more(&self, run: &BatchRun) -> bool {
-        run.ran_tell && !self.idle.turn_cost.is_inline_cheap() && !self.runtime.scheduler.has_other_work()
-    }
-
-    /// Spins for more one-way messages. Returns whether the batch may continue.
-    fn spin_for_more(&self, run: &mut BatchRun) -> bool {
-        run.ran_tell = false;
-        let end = self.runtime.clock.now() + BATCH_SPIN;
-        while self.runtime.clock.now() < end {
-            std::hint::spin_loop();
-        }
-        !self.must_end(run)
+        let cold = guard.cold();
+        cold.mailbox.exchange(batch);
+        run.room_waiters.append(&mut cold.room_waiters);
+        None
     }
 
     /// Ends a batch. Turns that did not run return to the front of the mailbox. This happens under the lock that makes the
@@ -241,7 +179,6 @@ impl<A: Handlers> ActorCell<A> {
         loop {
             match turn.as_mut().run_at_once(&mut instance) {
                 AtOnce::OneWay => {
-                    run.ran_tell = true;
                     batch.keep(turn);
                 }
                 AtOnce::Replies => {

@@ -165,11 +165,6 @@ impl<A> Batch<A> {
         }
     }
 
-    /// How many turns have not run yet.
-    pub(crate) fn waiting(&self) -> usize {
-        self.turns.len()
-    }
-
     /// The turns that have not run.
     pub(crate) fn into_waiting(self) -> VecDeque<AnyTurn<A>> {
         self.turns

@@ -70,7 +70,7 @@ impl<A: Handlers> ActorCell<A> {
         let Some(interleaved) = guard.unpolled() else { return };
         interleaved.polled = true;
         let shared = interleaved.shared.clone();
-        let mut run = BatchRun::begin(usize::MAX, false);
+        let mut run = BatchRun::default();
         let (mut begun, mut spare) = (0, None);
         while let Some((slot, step)) = self.next_step(&mut guard) {
             drop(guard);
