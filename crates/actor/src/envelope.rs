@@ -5,7 +5,6 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -18,11 +17,9 @@ use crate::codec;
 use crate::function::Function;
 use crate::host::Host;
 use crate::instance::Instance;
-use crate::invoke::drop_contained;
 use crate::reply::{ReplyCell, ReplySender};
-use crate::scope::Scope;
 use crate::shared_instance::{Held, SharedInstance};
-use crate::turn::{AtOnce, Posted, Turn};
+use crate::turn::{Posted, Turn};
 use crate::turn_pool::{self, InlineTurnBox};
 
 /// The destination of a reply.
@@ -296,44 +293,6 @@ where
             Stage::Waiting { arguments, .. } => codec::encoded_size(arguments),
             Stage::Running { .. } | Stage::Finished { .. } => 0,
         }
-    }
-
-    fn run_at_once(self: Pin<&mut Self>, instance: &mut Instance<F::Actor>) -> AtOnce {
-        if F::MAY_WAIT {
-            return AtOnce::MayWait;
-        }
-        let mut this = self.project();
-        if this.destination.is_abandoned() {
-            return AtOnce::Skipped;
-        }
-        let nothing = Stage::Finished { reply: None };
-        let StageOwned::Waiting {
-            arguments,
-            message_context,
-        } = this.stage.as_mut().project_replace(nothing)
-        else {
-            unreachable!("a turn starts once")
-        };
-        let message_context = message_context.expect("a turn that was not opened has its message context");
-        if message_context.has_expired(Scope::now) {
-            drop_contained(arguments);
-            this.destination.take().fail(CallError::DeadlineExceeded);
-            return AtOnce::Skipped;
-        }
-        let one_way = matches!(this.destination, Destination::None);
-        Scope::begin_in_batch(instance, message_context, || codec::encoded_size(&arguments));
-        // An unused reply is dropped inside `catch_unwind`, because its drop is application code too.
-        let run = || Some(F::run_plain(&mut instance.state, arguments)).filter(|_| !one_way);
-        let Ok(reply) = catch_unwind(AssertUnwindSafe(run)) else {
-            return AtOnce::Panicked;
-        };
-        Scope::end_in_batch(instance, || F::METHOD);
-        instance.changed |= !F::READ_ONLY;
-        if one_way {
-            return AtOnce::OneWay;
-        }
-        this.stage.set(Stage::Finished { reply });
-        AtOnce::Replies
     }
 
     fn start(self: Pin<&mut Self>, instance: &mut Option<Box<Instance<F::Actor>>>, cx: &mut Context<'_>) -> Poll<()> {

@@ -130,7 +130,7 @@ pub use reply::{ReplySender, RetryHook};
 pub use scope::{Scope, TurnOwner};
 pub use shared_instance::{Held, SharedInstance};
 pub use tell::Tell;
-pub use turn::{AtOnce, Made, Posted, Turn};
+pub use turn::{Made, Posted, Turn};
 
 /// Items named by macro-generated code. Not part of the public API.
 #[doc(hidden)]

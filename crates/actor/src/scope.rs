@@ -164,59 +164,6 @@ impl Scope {
         }
     }
 
-    /// Enters a worker's batch of turns that never wait, of one actor.
-    pub fn enter_batch<A>(instance: &mut Instance<A>) {
-        let mut scope = Self::fresh();
-        scope.cell = Some(instance.take_cell());
-        stack::enter(scope);
-    }
-
-    /// Leaves the batch and restores the instance's cell.
-    ///
-    /// # Panics
-    /// If this thread is in no batch.
-    pub fn leave_batch<A>(instance: &mut Instance<A>) {
-        let mut scope = stack::leave();
-        instance.restore_cell(scope.cell.take().expect("a batch has its cell"));
-        scope.recycle();
-    }
-
-    /// Begins a turn of the current batch. `size` computes the size of the arguments if the turn is measured.
-    #[inline]
-    pub(crate) fn begin_in_batch<A>(
-        instance: &mut Instance<A>,
-        message_context: MessageContext,
-        size: impl FnOnce() -> u64,
-    ) {
-        let measured = instance.measure_next();
-        let mut current = CurrentScope::take();
-        let scope = current.scope().expect("a batch has been entered");
-        scope.receive(message_context, measured, size);
-    }
-
-    /// Ends a turn of the current batch and reports its measurements.
-    #[inline]
-    pub fn end_in_batch<A>(instance: &mut Instance<A>, method: impl FnOnce() -> Method) {
-        let is_measured = with_current(|scope| scope.is_some_and(|scope| scope.measure.is_some()));
-        if is_measured {
-            Self::end_measured_in_batch(instance, method());
-        }
-    }
-
-    #[cold]
-    fn end_measured_in_batch<A>(instance: &mut Instance<A>, method: Method) {
-        let scope = Self::leave_ended(|| method, |stride| instance.sampling.set_stride(stride));
-        stack::enter(scope);
-    }
-
-    /// The current time.
-    ///
-    /// # Panics
-    /// If this thread is in no turn.
-    pub(crate) fn now() -> Time {
-        with_current(|scope| scope.expect("this thread is in a turn").cell().now())
-    }
-
     /// Re-enters a suspended turn.
     #[inline]
     pub fn resume(mut self: Box<Self>) {

@@ -56,12 +56,6 @@ pub trait Turn<A>: Send {
         unreachable!("an exclusive turn does not share its actor")
     }
 
-    /// Runs a turn that never waits as part of a worker's batch. The scope of the batch must be entered.
-    fn run_at_once(self: Pin<&mut Self>, instance: &mut Instance<A>) -> AtOnce {
-        let _ = instance;
-        AtOnce::MayWait
-    }
-
     /// Starts the handler and polls it once. The turn takes the instance and puts it back when it ends.
     fn start(self: Pin<&mut Self>, instance: &mut Option<Box<Instance<A>>>, cx: &mut Context<'_>) -> Poll<()>;
 
@@ -93,21 +87,6 @@ pub trait Turn<A>: Send {
         let _ = payload;
         false
     }
-}
-
-/// Result of [`Turn::run_at_once`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtOnce {
-    /// The turn was not run, because its handler may wait.
-    MayWait,
-    /// The turn was dropped: its caller is gone, or its deadline has passed and the caller was notified.
-    Skipped,
-    /// A one-way turn has ended: there is no reply to send.
-    OneWay,
-    /// The turn has ended; its reply is not sent yet.
-    Replies,
-    /// The turn panicked. Its scope is still entered.
-    Panicked,
 }
 
 /// A call to be enqueued in a mailbox, with its function's type erased. It becomes a turn there, in a recycled

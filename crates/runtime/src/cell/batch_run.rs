@@ -1,13 +1,12 @@
 //! A worker's run of a batch: several turns of one actor, bounded so that other actors get their share.
 
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use elastin_actor::{AtOnce, Handlers, Instance, Invoke, Scope};
+use elastin_actor::{Handlers, Instance};
 use elastin_types::{CallError, NotDelivered, Time};
 
-use super::{ActorCell, drop_contained};
+use super::ActorCell;
 use crate::cell::lifecycle::{Flag, MESSAGES, REPORT};
 use crate::cell::mailbox::{AnyTurn, Batch};
 use crate::cell::run::{TurnOutcome, saves_each_turn};
@@ -102,13 +101,6 @@ impl<A: Handlers> ActorCell<A> {
                 batch.put_back(turn);
                 break TurnOutcome::Skipped(instance);
             }
-            if !saves_each_turn::<A>() && !turn.may_wait() {
-                match self.run_plain_turns(instance, turn, &mut batch, &mut run) {
-                    ControlFlow::Continue(next) => instance = next,
-                    ControlFlow::Break(outcome) => break outcome,
-                }
-                continue;
-            }
             run.turns += 1;
             match self.run_turn(instance, turn) {
                 TurnOutcome::Done(next, turn) => {
@@ -164,74 +156,6 @@ impl<A: Handlers> ActorCell<A> {
         }
         guard.cold().mailbox.give_back(batch);
         self.settle_turn(guard, outcome, unsaved);
-    }
-
-    /// Runs turns that never suspend, starting with the given one, in a single scope: entering a scope per turn would
-    /// cost more than most of these turns. Breaks when the batch ends.
-    fn run_plain_turns(
-        &self,
-        mut instance: Box<Instance<A>>,
-        mut turn: AnyTurn<A>,
-        batch: &mut Batch<A>,
-        run: &mut BatchRun,
-    ) -> ControlFlow<TurnOutcome<A>, Box<Instance<A>>> {
-        Scope::enter_batch(&mut instance);
-        loop {
-            match turn.as_mut().run_at_once(&mut instance) {
-                AtOnce::OneWay => {
-                    batch.keep(turn);
-                }
-                AtOnce::Replies => {
-                    if let Some(over) = self.reply(turn) {
-                        batch.keep(over);
-                    }
-                }
-                AtOnce::Skipped => drop_contained(turn),
-                AtOnce::MayWait => {
-                    batch.put_back(turn);
-                    Scope::leave_batch(&mut instance);
-                    return ControlFlow::Continue(instance);
-                }
-                AtOnce::Panicked => {
-                    run.turns += 1;
-                    return self.contain_plain_panic(instance, turn);
-                }
-            }
-            run.turns += 1;
-            if self.must_end(run) {
-                Scope::leave_batch(&mut instance);
-                return ControlFlow::Break(TurnOutcome::Skipped(instance));
-            }
-            match batch.next() {
-                Some(next) => turn = next,
-                None => {
-                    Scope::leave_batch(&mut instance);
-                    return ControlFlow::Continue(instance);
-                }
-            }
-        }
-    }
-
-    /// Contains the panic of a turn that never suspends. An actor that the turn only read survives.
-    #[cold]
-    fn contain_plain_panic(
-        &self,
-        mut instance: Box<Instance<A>>,
-        mut turn: AnyTurn<A>,
-    ) -> ControlFlow<TurnOutcome<A>, Box<Instance<A>>> {
-        self.panicked(false);
-        let then = if turn.read_only() {
-            Scope::end_in_batch(&mut instance, || turn.method());
-            Scope::leave_batch(&mut instance);
-            ControlFlow::Continue(instance)
-        } else {
-            drop(Scope::leave());
-            drop_contained(instance);
-            ControlFlow::Break(TurnOutcome::Lost(None))
-        };
-        turn.as_mut().fail(CallError::Panicked);
-        drop_contained(turn);
-        then
     }
 
     /// Whether the batch must end before its next turn.
