@@ -1,9 +1,8 @@
 //! The turn of one function.
 //!
 //! One allocation holds a call through all its stages: the arguments while it is in a mailbox, then the handler's
-//! future, then the reply. Afterwards it is reused for the next call of the same function.
+//! future, then the reply. Afterwards it goes to the turn pool, for the next inline call of the same function.
 
-use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,9 +16,10 @@ use crate::codec;
 use crate::function::Function;
 use crate::host::Host;
 use crate::instance::Instance;
+use crate::invoke::drop_contained;
 use crate::reply::{ReplyCell, ReplySender};
 use crate::shared_instance::{Held, SharedInstance};
-use crate::turn::{Posted, Turn};
+use crate::turn::Turn;
 use crate::turn_pool::{self, InlineTurnBox};
 
 /// The destination of a reply.
@@ -51,51 +51,6 @@ impl<R> Destination<R> {
     #[inline]
     fn is_abandoned(&self) -> bool {
         matches!(self, Destination::Local(reply_cell) if Arc::strong_count(reply_cell) == 1)
-    }
-}
-
-/// A call of one function that becomes a turn.
-pub(crate) struct Payload<F: Function> {
-    pub(crate) arguments: F::Arguments,
-    pub(crate) message_context: MessageContext,
-    pub(crate) destination: Destination<F::Reply>,
-}
-
-/// A call to be enqueued in a mailbox; empty once it is there.
-pub(crate) struct PostedCall<F: Function>(pub(crate) Option<Payload<F>>);
-
-impl<F: Function> PostedCall<F> {
-    /// Takes the call, to run it inline.
-    ///
-    /// # Panics
-    /// If it has become a turn already.
-    pub(crate) fn take(&mut self) -> Payload<F> {
-        self.0.take().expect("a call becomes a turn once")
-    }
-}
-
-impl<F: Function> Posted<F::Actor> for PostedCall<F> {
-    #[inline]
-    fn message_context(&self) -> &MessageContext {
-        &self
-            .0
-            .as_ref()
-            .expect("the call has not become a turn yet")
-            .message_context
-    }
-
-    fn shared(&self) -> bool {
-        F::SHARED
-    }
-
-    #[inline]
-    fn boxed(&mut self) -> Pin<Box<dyn Turn<F::Actor>>> {
-        boxed::<F>(self.take())
-    }
-
-    #[inline]
-    fn put_into(&mut self, spare: Pin<&mut dyn Turn<F::Actor>>) -> bool {
-        spare.refill(&mut self.0)
     }
 }
 
@@ -149,11 +104,10 @@ pub fn received<F: Function>(
     reply: Option<Box<ReplySender>>,
 ) -> Result<Pin<Box<dyn Turn<F::Actor>>>, crate::Undecoded> {
     match codec::decode::<F::Arguments>(&message.body, "the arguments", F::NAME) {
-        Ok(arguments) => Ok(boxed::<F>(Payload {
-            arguments,
-            message_context: MessageContext::received(message),
-            destination: reply.map_or(Destination::None, Destination::Remote),
-        })),
+        Ok(arguments) => {
+            let destination = reply.map_or(Destination::None, Destination::Remote);
+            Ok(waiting::<F>(arguments, MessageContext::received(message), destination))
+        }
         Err(why) => Err(crate::Undecoded {
             method: F::METHOD,
             why,
@@ -162,22 +116,19 @@ pub fn received<F: Function>(
     }
 }
 
+/// The turn of a call or tell that has not started.
 #[inline]
-fn boxed<F: Function>(payload: Payload<F>) -> Pin<Box<dyn Turn<F::Actor>>> {
-    let Payload {
+pub(crate) fn waiting<F: Function>(
+    arguments: F::Arguments,
+    message_context: MessageContext,
+    destination: Destination<F::Reply>,
+) -> Pin<Box<dyn Turn<F::Actor>>> {
+    let message_context = Some(message_context);
+    let stage = Stage::Waiting {
         arguments,
         message_context,
-        destination,
-    } = payload;
-    let message_context = Some(message_context);
-    envelope::<F, _, _>(
-        F::run,
-        Stage::Waiting {
-            arguments,
-            message_context,
-        },
-        destination,
-    )
+    };
+    envelope::<F, _, _>(F::run, stage, destination)
 }
 
 /// The type parameters infer the unnameable future of the function's `run`.
@@ -328,14 +279,15 @@ where
         poll_stage::<F, _>(self.project().stage, instance, cx)
     }
 
-    fn reply(self: Pin<&mut Self>) {
-        let this = self.project();
+    fn reply(mut self: Pin<Box<Self>>) {
+        let this = self.as_mut().project();
         let StageProjection::Finished { reply } = this.stage.project() else {
             return;
         };
         let Some(reply) = reply.take() else { return };
         match this.destination.take() {
-            Destination::None | Destination::Sent(_) => {}
+            // The drop of an unused reply is application code.
+            Destination::None | Destination::Sent(_) => drop_contained(reply),
             Destination::Local(reply_cell) => {
                 reply_cell.complete(Ok(reply));
                 *this.destination = Destination::Sent(reply_cell);
@@ -344,6 +296,7 @@ where
                 to.complete(codec::encode(&reply, "the reply", F::NAME).map_err(CallError::Rejected));
             }
         }
+        turn_pool::keep::<F>(self);
     }
 
     fn fail(self: Pin<&mut Self>, error: CallError) {
@@ -381,29 +334,6 @@ where
             body,
         };
         Some((message, reply))
-    }
-
-    fn keep(self: Pin<Box<Self>>) {
-        turn_pool::keep::<F>(self);
-    }
-
-    fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool {
-        let Some(payload) = payload.downcast_mut::<Option<Payload<F>>>() else {
-            return false;
-        };
-        let Payload {
-            arguments,
-            message_context,
-            destination,
-        } = payload.take().expect("a call becomes a turn once");
-        let mut this = self.project();
-        let message_context = Some(message_context);
-        this.stage.set(Stage::Waiting {
-            arguments,
-            message_context,
-        });
-        *this.destination = destination;
-        true
     }
 }
 

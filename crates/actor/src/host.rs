@@ -22,7 +22,7 @@ use crate::reminder::{ReminderDone, ReminderRequest};
 use crate::reply::ReplySender;
 use crate::scope::Scope;
 use crate::shared_instance::SharedInstance;
-use crate::turn::{Posted, Turn};
+use crate::turn::Turn;
 
 /// A process in which references work: a node that hosts actors, or a client.
 pub trait Host: Send + Sync + 'static {
@@ -190,13 +190,16 @@ pub trait Invoke<A: Actor>: CellHandle {
     /// caller's help. Without `on`, the caller detaches, and workers resume the turn from now on.
     fn resume(&self, ticket: Ticket, on: Option<(u32, &Waker)>) -> bool;
 
-    /// Enqueues a call in the mailbox, or sends it to the actor's node. If the mailbox is full, `room` is woken once
-    /// there is room again. On failure `call` is unchanged.
-    fn post(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError>;
+    /// Enqueues a turn in the mailbox, or sends it to the actor's node. If the mailbox is full, `room` is woken once
+    /// there is room again.
+    fn post(&self, turn: Pin<Box<dyn Turn<A>>>, room: Option<&Waker>) -> Result<(), NotPosted<A>>;
 
     /// Suspends an inline turn that shares the actor from now on. This node's workers resume it.
     fn suspend_shared(&self, shared: SharedInstance, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>);
 }
+
+/// A turn that could not be enqueued, and the reason.
+pub type NotPosted<A> = (CallError, Pin<Box<dyn Turn<A>>>);
 
 /// The situation in which a caller asks for the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

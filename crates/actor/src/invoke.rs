@@ -1,6 +1,7 @@
 //! Starts a call: inline on the caller's thread if the actor is idle, else through its mailbox or on its node.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -10,7 +11,7 @@ use crate::Actor;
 use crate::call::Call;
 use crate::call_context::{MessageContext, NEVER};
 use crate::codec;
-use crate::envelope::{self, Destination, Payload, PostedCall};
+use crate::envelope::{self, Destination};
 use crate::function::Function;
 use crate::host::{Finished, Invoke, Start};
 use crate::instance::Instance;
@@ -19,7 +20,7 @@ use crate::reference::RawRef;
 use crate::reply::{ReplyCell, ReplySender};
 use crate::scope::{self, Inside, Scope, TurnOwner};
 use crate::shared_instance::{Held, SharedInstance};
-use crate::turn::Posted;
+use crate::turn::Turn;
 use crate::turn_pool;
 
 /// Result of the first poll of a call.
@@ -219,18 +220,23 @@ pub(crate) fn run_tell_inline<F: Function>(
 pub(crate) fn run_pending_tell<F: Function>(
     cell: &dyn Invoke<F::Actor>,
     mut instance: Box<Instance<F::Actor>>,
-    payload: Payload<F>,
+    mut turn: Pin<Box<dyn Turn<F::Actor>>>,
 ) {
     scope::count_inline_call();
-    let Payload {
-        arguments,
-        message_context,
-        ..
-    } = payload;
+    let message_context = turn.as_mut().open().expect("a tell that waits for room has not run");
     Scope::enter_message(TurnOwner::exclusive(&mut instance), message_context, || {
-        codec::encoded_size(&arguments)
+        turn.arguments_size()
     });
-    drop_contained(run_plain::<F>(cell, instance, arguments, Waker::noop()));
+    let (mut place, mut cx) = (Some(instance), Context::from_waker(Waker::noop()));
+    let ran = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(&mut place, &mut cx)));
+    let mut instance = place.expect("a handler that never waits leaves the instance in place");
+    if ran.is_err() {
+        panicked_plain::<F>(cell, instance);
+        return;
+    }
+    Scope::end(&mut instance, || F::METHOD);
+    cell.finish(instance);
+    turn.reply();
 }
 
 /// Enters the scope of an inline turn; returns the arguments.
@@ -327,19 +333,20 @@ fn message_context<F: Function>(call: &mut Call<'_, F>, deadline: Time, one_way:
     })
 }
 
-/// A call or tell to be enqueued in a mailbox.
+/// The turn of a call or tell to be enqueued in a mailbox, and its deadline.
 #[inline]
-pub(crate) fn posted<F: Function>(
+pub(crate) fn waiting<F: Function>(
     mut call: Call<'_, F>,
     deadline: Time,
     destination: Destination<F::Reply>,
-) -> PostedCall<F> {
+) -> (Pin<Box<dyn Turn<F::Actor>>>, Time) {
     let one_way = matches!(destination, Destination::None);
-    PostedCall(Some(Payload {
-        message_context: message_context(&mut call, deadline, one_way),
-        arguments: call.arguments,
-        destination,
-    }))
+    let message_context = message_context(&mut call, deadline, one_way);
+    let deadline = message_context.deadline();
+    (
+        envelope::waiting::<F>(call.arguments, message_context, destination),
+        deadline,
+    )
 }
 
 /// The deadline of a call or tell that has to wait; without its own, the host's default applies.
@@ -362,11 +369,10 @@ fn enqueue<F: Function>(
 ) -> FirstPoll<F::Reply> {
     let deadline = waiting_deadline::<F>(call.target, deadline);
     let reply_cell = ReplyCell::new(Some(waker));
-    let mut post = posted(call, deadline, Destination::Local(reply_cell.clone()));
-    let deadline = post.message_context().deadline();
-    match cell.post(&mut post, None) {
+    let (turn, deadline) = waiting(call, deadline, Destination::Local(reply_cell.clone()));
+    match cell.post(turn, None) {
         Ok(()) => FirstPoll::Pending(reply_cell, deadline),
-        Err(why) => FirstPoll::Ready(Err(why)),
+        Err((error, _)) => FirstPoll::Ready(Err(error)),
     }
 }
 
@@ -397,10 +403,11 @@ pub(crate) fn send_remote_tell<F: Function>(call: Call<'_, F>, deadline: Time) -
 /// Enqueues a tell without waiting for room.
 pub(crate) fn post<F: Function>(call: Call<'_, F>) -> Result<(), CallError> {
     let deadline = call.ends();
-    match call.target.target() {
-        Some(cell) => cell.post(&mut posted(call, deadline, Destination::None), None),
-        None => send_remote_tell(call, deadline),
-    }
+    let Some(cell) = call.target.target() else {
+        return send_remote_tell(call, deadline);
+    };
+    let (turn, _) = waiting(call, deadline, Destination::None);
+    cell.post(turn, None).map_err(|(error, _)| error)
 }
 
 /// Sends a call, or a tell without a reply cell, out of this process. Returns the deadline.

@@ -120,7 +120,7 @@ pub use elastin_macros::{Actor, HoldsReferences, handlers};
 pub use error::CallFailed;
 pub use function::Function;
 pub use hooks::HookFuture;
-pub use host::{CellHandle, Finished, Host, Invoke, Start, Ticket, Timer, TimerId, TurnMeasure, WakeId};
+pub use host::{CellHandle, Finished, Host, Invoke, NotPosted, Start, Ticket, Timer, TimerId, TurnMeasure, WakeId};
 pub use instance::Instance;
 pub use persist::{Persist, SaveDone, SaveError};
 pub use reference::{RawRef, Ref};
@@ -130,7 +130,7 @@ pub use reply::{ReplySender, RetryHook};
 pub use scope::{Scope, TurnOwner};
 pub use shared_instance::{Held, SharedInstance};
 pub use tell::Tell;
-pub use turn::{Made, Posted, Turn};
+pub use turn::Turn;
 
 /// Items named by macro-generated code. Not part of the public API.
 #[doc(hidden)]

@@ -51,9 +51,6 @@ pub(crate) const RESUME_TIMEOUT: Duration = Duration::from_millis(10);
 /// Default mailbox capacity; further calls are rejected.
 pub const MAILBOX_MAX: usize = 1024;
 
-/// How many finished turns an actor keeps for reuse, so that later messages need no allocation.
-pub(crate) const POOLED_TURNS_MAX: usize = 128;
-
 /// Backlog at which a one-way message wakes another worker.
 pub(crate) const WAKE_AT_BACKLOG: usize = 16;
 

@@ -81,7 +81,7 @@ impl<A: Handlers> ActorCell<A> {
         let mut unsaved = Vec::new();
         let mut locked = None;
         let outcome = loop {
-            let Some(turn) = batch.next() else {
+            let Some(turn) = batch.pop_front() else {
                 // Messages that arrived meanwhile belong to the batch, unless a save comes first.
                 if unsaved.is_empty() {
                     locked = self.take_more(&mut batch, &mut run);
@@ -92,13 +92,13 @@ impl<A: Handlers> ActorCell<A> {
                 break TurnOutcome::Skipped(instance);
             };
             if A::SHARES && begins_interleaving(&turn) {
-                batch.put_back(turn);
+                batch.push_front(turn);
                 break TurnOutcome::Skipped(instance);
             }
             // A suspended turn holds the instance, so nothing could be saved meanwhile. It might even wait for a caller
             // that one of the unsaved replies would resume.
             if !unsaved.is_empty() && turn.may_wait() {
-                batch.put_back(turn);
+                batch.push_front(turn);
                 break TurnOutcome::Skipped(instance);
             }
             run.turns += 1;
@@ -107,8 +107,8 @@ impl<A: Handlers> ActorCell<A> {
                     instance = next;
                     if saves_each_turn::<A>() && instance.changed {
                         unsaved.push(turn);
-                    } else if let Some(over) = self.reply(turn) {
-                        batch.keep(over);
+                    } else {
+                        self.reply(turn);
                     }
                 }
                 TurnOutcome::Skipped(next) => instance = next,
@@ -149,7 +149,7 @@ impl<A: Handlers> ActorCell<A> {
         if guard.is_orphaned() || guard.epoch().is_none() {
             // The activation was discarded during the batch; turns that did not run are rejected.
             self.settle_turn(guard, outcome, unsaved);
-            for mut turn in batch.into_waiting() {
+            for mut turn in batch {
                 turn.as_mut().fail(CallError::NotDelivered(NotDelivered::NotHere));
             }
             return;

@@ -21,8 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use elastin_actor::{Finished, Handlers, Instance, Invoke, Posted, Scope, SharedInstance, Start, Ticket, Turn};
-use elastin_types::CallError;
+use elastin_actor::{Finished, Handlers, Instance, Invoke, NotPosted, Scope, SharedInstance, Start, Ticket, Turn};
 
 use super::ActorCell;
 use crate::cell::lifecycle::{Flag, INACTIVE};
@@ -138,7 +137,7 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
     fn reply_later(&self, turn: Pin<Box<dyn Turn<A>>>, unsaved: Option<Box<Instance<A>>>) {
         match unsaved {
             Some(instance) => self.save(self.lock(), instance, vec![turn]),
-            None => drop(self.reply(turn)),
+            None => self.reply(turn),
         }
     }
 
@@ -171,8 +170,8 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
         }
     }
 
-    fn post(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError> {
-        self.post_call(call, room)
+    fn post(&self, turn: Pin<Box<dyn Turn<A>>>, room: Option<&Waker>) -> Result<(), NotPosted<A>> {
+        self.post_turn(turn, room)
     }
 
     fn suspend_shared(&self, shared: SharedInstance, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use elastin_actor::{Handlers, Host, Made, Posted, ReplySender};
+use elastin_actor::{Handlers, Host, NotPosted, ReplySender};
 use elastin_types::{ActivationEpoch, CallError, Overloaded};
 
 use super::ActorCell;
@@ -17,36 +17,41 @@ use crate::scheduler::WakeMode;
 use crate::tuning::WAKE_AT_BACKLOG;
 
 impl<A: Handlers> ActorCell<A> {
-    pub(super) fn post_call(&self, call: &mut dyn Posted<A>, room_waker: Option<&Waker>) -> Result<(), CallError> {
+    pub(super) fn post_turn(&self, turn: AnyTurn<A>, room_waker: Option<&Waker>) -> Result<(), NotPosted<A>> {
         loop {
             let guard = self.lock();
             if guard.lifecycle() != Lifecycle::Inactive {
-                return self.push(guard, call, room_waker);
+                return self.push(guard, turn, room_waker);
             }
             drop(guard);
-            if !self.activate_here().map_err(CallError::NotDelivered)? {
-                self.send_remote(call.boxed());
-                return Ok(());
+            match self.activate_here() {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.send_remote(turn);
+                    return Ok(());
+                }
+                Err(why) => return Err((CallError::NotDelivered(why), turn)),
             }
         }
     }
 
-    /// Enqueues a call into the mailbox of an active actor.
+    /// Enqueues a turn into the mailbox of an active actor.
     #[inline]
     pub(super) fn push(
         &self,
         mut guard: CellGuard<'_, A>,
-        call: &mut dyn Posted<A>,
+        turn: AnyTurn<A>,
         room_waker: Option<&Waker>,
-    ) -> Result<(), CallError> {
-        let message_context = call.message_context();
+    ) -> Result<(), NotPosted<A>> {
+        let message_context = turn.message_context();
+        let message_context = message_context.expect("a turn that has not started has its message context");
         let one_way = message_context.one_way();
         if !one_way
             && let Some(chain) = message_context.chain()
             && let Some(cold) = guard.cold_if_any()
             && cold.belongs(chain)
         {
-            return self.push_into_cycle(guard, call);
+            return self.push_into_cycle(guard, turn);
         }
         let cold = guard.cold();
         if cold.mailbox.len() >= self.runtime.settings.mailbox_max {
@@ -56,9 +61,9 @@ impl<A: Handlers> ActorCell<A> {
                 cold.room_waiters.push(room_waker.clone());
             }
             self.runtime.overloads.fetch_add(1, Ordering::Relaxed);
-            return Err(CallError::Overloaded(Overloaded::Actor));
+            return Err((CallError::Overloaded(Overloaded::Actor), turn));
         }
-        cold.mailbox.push(call);
+        cold.mailbox.push(turn);
         let queued = cold.mailbox.len();
         // If there were messages before, the holder of the instance knows already.
         if self.attention() & MESSAGES == 0 {
@@ -104,15 +109,10 @@ impl<A: Handlers> ActorCell<A> {
         }
     }
 
-    /// Sends a turn's reply and returns the turn. While the node is fenced the reply is deferred.
+    /// Sends a turn's reply. While the node is fenced the reply is deferred.
     #[inline]
-    pub(super) fn reply(&self, mut turn: AnyTurn<A>) -> Option<AnyTurn<A>> {
-        if self.runtime.scheduler.is_fenced() {
-            self.runtime.when_unfenced(move || turn.as_mut().reply());
-            return None;
-        }
-        turn.as_mut().reply();
-        Some(turn)
+    pub(super) fn reply(&self, turn: AnyTurn<A>) {
+        self.runtime.when_unfenced(move || turn.reply());
     }
 
     /// Enqueues an inbound message for the local activation with this epoch.
@@ -145,10 +145,7 @@ impl<A: Handlers> ActorCell<A> {
                 None => Ok(()),
             };
         }
-        let mut made = Made::new(turn);
-        if let Err(error) = self.push(guard, &mut made, None)
-            && let Some(mut turn) = made.into_turn()
-        {
+        if let Err((error, mut turn)) = self.push(guard, turn, None) {
             turn.as_mut().fail(error);
         }
         Ok(())

@@ -68,8 +68,6 @@ impl<A: Handlers> Turn<A> for HookTurn<A> {
         })
     }
 
-    fn reply(self: Pin<&mut Self>) {}
-
     fn fail(self: Pin<&mut Self>, _error: CallError) {}
 
     fn encode(self: Pin<Box<Self>>, _target: &ActorId, _host: &dyn Host) -> Option<(Message, Option<ReplySender>)> {

@@ -70,11 +70,7 @@ impl<A: Handlers> ActorCell<A> {
             TurnOutcome::Done(instance, turn) if !(saves_each_turn::<A>() && instance.changed) => {
                 match self.finish(instance) {
                     Finished::Lost => self.fail_lost(turn),
-                    _ => {
-                        if let Some(over) = self.reply(turn) {
-                            over.keep();
-                        }
-                    }
+                    _ => self.reply(turn),
                 }
             }
             outcome => self.settle_turn(self.lock(), outcome, Vec::new()),

@@ -104,7 +104,7 @@ impl<A: Handlers> ActorCell<A> {
         }
         for turn in turns {
             match result {
-                Ok(()) => drop(self.reply(turn)),
+                Ok(()) => self.reply(turn),
                 Err(_) => self.fail_unsaved(turn),
             }
         }
@@ -144,7 +144,7 @@ impl<A: Handlers> ActorCell<A> {
             Ok(()) => {
                 instance.changed = false;
                 self.settle(guard, instance);
-                turns.into_iter().for_each(|turn| drop(self.reply(turn)));
+                turns.into_iter().for_each(|turn| self.reply(turn));
             }
             Err(error) if turns.is_empty() && error != SaveError::Superseded => {
                 tracing::warn!(actor = ?self.actor(), %error, "saving an idle actor failed: it stays active and is saved later");

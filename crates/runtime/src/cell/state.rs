@@ -322,8 +322,8 @@ impl<A> ColdState<A> {
 }
 
 /// Whether an earlier message has the same sender.
-fn has_earlier<A>(turn: &AnyTurn<A>, earlier: &[AnyTurn<A>]) -> bool {
+pub(crate) fn has_earlier<'a, A: 'a>(turn: &AnyTurn<A>, earlier: impl IntoIterator<Item = &'a AnyTurn<A>>) -> bool {
     let caller = turn.message_context().map(|message_context| message_context.caller());
     let same = |other: &AnyTurn<A>| other.message_context().map(|message_context| message_context.caller()) == caller;
-    earlier.iter().any(same)
+    earlier.into_iter().any(same)
 }

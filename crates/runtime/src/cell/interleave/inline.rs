@@ -10,14 +10,14 @@
 //!   exclusive again: settle
 //! ```
 
-use elastin_actor::{Handlers, Posted, Scope, SharedInstance};
+use elastin_actor::{Handlers, NotPosted, Scope, SharedInstance};
 use elastin_types::CallError;
 
 use crate::cell::interleave::state::{Interleaved, InterleavedTurn, Unfinished};
 use crate::cell::lifecycle::{FREEZE, Flag, REPORT};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::run::saves_each_turn;
-use crate::cell::state::CellGuard;
+use crate::cell::state::{CellGuard, has_earlier};
 use crate::cell::{ActorCell, drop_contained};
 use crate::scheduler::WakeMode;
 
@@ -49,22 +49,17 @@ impl<A: Handlers> ActorCell<A> {
     pub(in crate::cell) fn push_into_cycle(
         &self,
         mut guard: CellGuard<'_, A>,
-        call: &mut dyn Posted<A>,
-    ) -> Result<(), CallError> {
+        turn: AnyTurn<A>,
+    ) -> Result<(), NotPosted<A>> {
         let cold = guard.cold();
-        let caller = call.message_context().caller();
-        let is_earlier = |turn: &AnyTurn<A>| {
-            turn.message_context()
-                .is_some_and(|message_context| message_context.caller() == caller)
-        };
-        let may_join = call.shared() && !cold.mailbox.iter().any(is_earlier);
+        let may_join = turn.shared() && !has_earlier(&turn, cold.mailbox.iter());
         match &mut cold.interleaved {
             Some(interleaved) if may_join && interleaved.has_room() => {
-                interleaved.join(call.boxed());
+                interleaved.join(turn);
                 self.poll_interleaved(guard);
                 Ok(())
             }
-            _ => Err(CallError::CallCycle),
+            _ => Err((CallError::CallCycle, turn)),
         }
     }
 

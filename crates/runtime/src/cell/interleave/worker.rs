@@ -71,7 +71,7 @@ impl<A: Handlers> ActorCell<A> {
         interleaved.polled = true;
         let shared = interleaved.shared.clone();
         let mut run = BatchRun::default();
-        let (mut begun, mut spare) = (0, None);
+        let mut begun = 0;
         while let Some((slot, step)) = self.next_step(&mut guard) {
             drop(guard);
             begun += u64::from(matches!(step, Step::Begin(..)));
@@ -86,14 +86,11 @@ impl<A: Handlers> ActorCell<A> {
             if over.is_some() || !refused.is_empty() {
                 drop(guard);
                 fail_cycles(refused);
-                spare = over.and_then(|turn| self.reply(turn));
+                over.into_iter().for_each(|turn| self.reply(turn));
                 guard = self.lock();
                 if guard.is_orphaned() {
                     return self.drop_shared(guard, shared);
                 }
-            }
-            if let Some(spare) = spare.take() {
-                guard.cold().mailbox.keep(spare);
             }
             if run.is_long(|| self.runtime.clock.now()) && self.runtime.scheduler.has_other_work() {
                 break;
