@@ -28,8 +28,6 @@ pub(crate) enum Destination<R> {
     Local(Arc<ReplyCell<R>>),
     /// Boxed, because it is large and rare in comparison.
     Remote(Box<ReplySender>),
-    /// The reply was sent through this cell. The next call can reuse the cell once its caller has dropped it.
-    Sent(Arc<ReplyCell<R>>),
 }
 
 impl<R> Destination<R> {
@@ -41,7 +39,7 @@ impl<R> Destination<R> {
     /// Sends an error instead of a reply.
     fn fail(self, error: CallError) {
         match self {
-            Destination::None | Destination::Sent(_) => {}
+            Destination::None => {}
             Destination::Local(reply_cell) => reply_cell.complete(Err(error)),
             Destination::Remote(to) => to.complete(Err(error)),
         }
@@ -186,12 +184,8 @@ where
     }
 
     fn reply_to_cell(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<ReplyCell<F::Reply>> {
-        let destination = self.project().destination;
-        let reply_cell = match destination.take() {
-            Destination::Sent(reply_cell) => ReplyCell::reuse(reply_cell, caller),
-            _ => ReplyCell::new(caller),
-        };
-        *destination = Destination::Local(reply_cell.clone());
+        let reply_cell = ReplyCell::new(caller);
+        *self.project().destination = Destination::Local(reply_cell.clone());
         reply_cell
     }
 }
@@ -287,11 +281,8 @@ where
         let Some(reply) = reply.take() else { return };
         match this.destination.take() {
             // The drop of an unused reply is application code.
-            Destination::None | Destination::Sent(_) => drop_contained(reply),
-            Destination::Local(reply_cell) => {
-                reply_cell.complete(Ok(reply));
-                *this.destination = Destination::Sent(reply_cell);
-            }
+            Destination::None => drop_contained(reply),
+            Destination::Local(reply_cell) => reply_cell.complete(Ok(reply)),
             Destination::Remote(to) => {
                 to.complete(codec::encode(&reply, "the reply", F::NAME).map_err(CallError::Rejected));
             }
@@ -323,7 +314,7 @@ where
         let message_context = message_context.expect("a turn that was not opened has its message context");
         let header = message_context.into_header(host);
         let reply = match this.destination.take() {
-            Destination::None | Destination::Sent(_) => None,
+            Destination::None => None,
             Destination::Local(reply_cell) => Some(ReplySender::decoding::<F>(reply_cell, header.call)),
             Destination::Remote(to) => to.pass_on(),
         };

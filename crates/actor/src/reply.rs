@@ -32,25 +32,12 @@ enum State<R> {
 impl<R> ReplyCell<R> {
     /// An empty cell. `caller` is woken by the reply.
     pub(crate) fn new(caller: Option<&Waker>) -> Arc<Self> {
-        Arc::new(Self::waiting(caller))
-    }
-
-    fn waiting(caller: Option<&Waker>) -> Self {
-        Self {
+        Arc::new(Self {
             state: Mutex::new(State::Waiting {
                 waker: caller.cloned(),
                 sent_as: None,
             }),
-        }
-    }
-
-    /// Reuses the cell of a finished call if it is not shared, else allocates one.
-    pub(crate) fn reuse(mut reply_cell: Arc<Self>, caller: Option<&Waker>) -> Arc<Self> {
-        match Arc::get_mut(&mut reply_cell) {
-            Some(own) => *own = Self::waiting(caller),
-            None => reply_cell = Self::new(caller),
-        }
-        reply_cell
+        })
     }
 
     /// Identifies the caller that waits on this cell.

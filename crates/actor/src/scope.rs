@@ -31,8 +31,6 @@ pub struct Scope {
     origin: Option<Origin>,
     /// Boxed, because most turns are not measured.
     measure: Option<Box<Measure>>,
-    /// The turn was woken during the current poll by the polling thread.
-    woken: bool,
     outer: Option<Box<Scope>>,
 }
 
@@ -167,31 +165,10 @@ impl Scope {
     /// Re-enters a suspended turn.
     #[inline]
     pub fn resume(mut self: Box<Self>) {
-        self.woken = false;
         if self.measure.as_deref_mut().is_some_and(Measure::poll_is_due) {
             self.start_clock();
         }
         stack::enter(self);
-    }
-
-    /// Records a wake-up of an actor whose exclusive turn this thread is polling, so that [`is_woken`](Scope::is_woken)
-    /// reports it after the poll. Returns `false` if the wake-up has to be delivered otherwise.
-    #[inline]
-    pub fn note_wake<S>(cell: &Arc<S>) -> bool {
-        with_current(|scope| {
-            let own = scope.filter(|scope| std::ptr::addr_eq(Arc::as_ptr(scope.cell()), Arc::as_ptr(cell)));
-            let Some(scope) = own.filter(|scope| !scope.shared) else {
-                return false;
-            };
-            scope.woken = true;
-            true
-        })
-    }
-
-    /// Whether the turn was woken during its last poll by the polling thread.
-    #[inline]
-    pub fn is_woken(&self) -> bool {
-        self.woken
     }
 
     /// Leaves this thread's current turn after a poll.

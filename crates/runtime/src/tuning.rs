@@ -22,12 +22,8 @@ pub(crate) const COST_ESTABLISHED: u8 = 4;
 /// The cost counters saturate here, so that one turn interrupted by the system does not reset the estimate.
 pub(crate) const COST_COUNT_MAX: u8 = 2 * COST_ESTABLISHED;
 
-/// How many spin-loop hints a caller waits for a busy actor: about as long as enqueueing a call and waking its caller
-/// takes.
-pub(crate) const SPINS: u32 = 6;
-
-/// The same if the actor's turns are cheap: long enough for hundreds of them.
-pub(crate) const SPINS_IF_CHEAP: u32 = 1200;
+/// How many spin-loop hints a caller waits for a busy actor with cheap turns: long enough for hundreds of them.
+pub(crate) const SPINS_MAX: u32 = 1200;
 
 /// How many spin-loop hints separate two probes at most.
 pub(crate) const SPINS_PER_PROBE_MAX: u32 = 64;
@@ -51,8 +47,8 @@ pub(crate) const RESUME_TIMEOUT: Duration = Duration::from_millis(10);
 /// Default mailbox capacity; further calls are rejected.
 pub const MAILBOX_MAX: usize = 1024;
 
-/// Backlog at which a one-way message wakes another worker.
-pub(crate) const WAKE_AT_BACKLOG: usize = 16;
+/// Backlog at which an actor is reported in a period even if none of its turns ends.
+pub(crate) const BACKLOG_REPORTED: usize = 16;
 
 /// How long a batch may last while other cells wait. A turn is never interrupted, so it can last longer.
 pub(crate) const BATCH_TIME_MAX: Duration = Duration::from_millis(1);
@@ -71,10 +67,6 @@ pub(crate) const TIMERS_MAX: usize = 1024;
 
 /// How many tasks a worker runs before it polls the injector queue first, so that injected tasks do not starve.
 pub(crate) const INJECTOR_EVERY: u32 = 31;
-
-/// How often an idle worker polls again before it parks: a hand-off between busy actors is quicker than a park, and
-/// longer spinning would take the CPU from other processes.
-pub(crate) const SPINS_BEFORE_PARK: u32 = 32;
 
 /// Polling interval of the watcher: how long work may wait while another worker is idle.
 pub(crate) const WATCH_EVERY: Duration = Duration::from_millis(1);

@@ -166,7 +166,6 @@ impl Scope {
             origin: None,
             shared: false,
             measure: None,
-            woken: false,
             outer: None,
         })
     }
@@ -176,7 +175,6 @@ impl Scope {
     pub(super) fn recycle(mut self: Box<Self>) -> Time {
         let deadline = self.call_context.deadline;
         self.call_context.clear();
-        self.woken = false;
         if self.origin.is_some() {
             self.origin = None;
         }

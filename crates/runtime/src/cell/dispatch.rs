@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | inline | call, tell | the actor is idle; for a tell, its turns are cheap | [`Dispatch::Inline`] |
 //! | inline, activating | call | the actor is inactive and may be activated on this node | [`Dispatch::Inline`] |
-//! | inline, after a spin | call | the actor's turn is about to end | [`Dispatch::Spin`], [`spin_wait`](super::spin_wait) |
+//! | inline, after a spin | call | the actor is busy and its turns are cheap | [`Dispatch::Spin`], [`spin_wait`](super::spin_wait) |
 //! | queued, interleaved | turn that shares the actor | others share it already | [`interleave`](super::interleave) |
 //! | queued | every other message | | [`Dispatch::Queue`], [`enqueue`](super::enqueue), [`batch_run`](super::batch_run) |
 //! | – on the I/O thread | messages from other nodes | it made the cell runnable | [`inline_task`](crate::scheduler::inline_task) |
@@ -47,7 +47,7 @@ impl<A: Handlers> ActorCell<A> {
     /// Chooses how a turn starts whose caller is already `depth` turns deep on this thread.
     #[inline]
     fn dispatch(&self, start: Start, depth: u32) -> Dispatch {
-        let is_wanted = start != Start::Tell || self.idle.turn_cost.is_inline_cheap();
+        let is_wanted = start == Start::Call || self.idle.turn_cost.is_inline_cheap();
         match start {
             _ if !is_wanted || !self.may_run_inline(depth) => Dispatch::Queue,
             Start::Call => Dispatch::Inline { activate: true },

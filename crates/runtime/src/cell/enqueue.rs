@@ -9,12 +9,12 @@ use elastin_types::{ActivationEpoch, CallError, Overloaded};
 
 use super::ActorCell;
 use crate::InboundMessage;
-use crate::cell::lifecycle::{Flag, Lifecycle, MESSAGES};
+use crate::cell::lifecycle::{Lifecycle, MESSAGES};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::CellGuard;
 use crate::inner::RuntimeInner;
 use crate::scheduler::WakeMode;
-use crate::tuning::WAKE_AT_BACKLOG;
+use crate::tuning::BACKLOG_REPORTED;
 
 impl<A: Handlers> ActorCell<A> {
     pub(super) fn post_turn(&self, turn: AnyTurn<A>, room_waker: Option<&Waker>) -> Result<(), NotPosted<A>> {
@@ -73,31 +73,17 @@ impl<A: Handlers> ActorCell<A> {
                 guard.cold().waiting = Some(instance);
             }
         }
-        // A caller waits for its reply, so its thread can run this actor. The sender of a one-way message carries on:
-        // once a backlog has formed another worker is woken, but not for each message.
-        let reached_backlog = one_way && queued == WAKE_AT_BACKLOG;
-        let is_runnable = guard.is_waiting() || self.may_begin_shared(&mut guard);
-        if is_runnable && !guard.is(Flag::Scheduled) {
-            self.schedule(
-                guard,
-                if reached_backlog {
-                    WakeMode::Now
-                } else {
-                    WakeMode::Later
-                },
-            );
+        // A caller waits for its reply, so its thread can run this actor. The sender of a one-way message carries on.
+        let wake = if one_way { WakeMode::Now } else { WakeMode::Later };
+        if guard.is_waiting() || self.may_begin_shared(&mut guard) {
+            self.schedule(guard, wake);
         } else {
             drop(guard);
         }
-        if reached_backlog {
-            // The backlog is reported even if no turn ends in this period.
+        if queued == BACKLOG_REPORTED {
             self.profile.change(|profile| {
                 profile.tables(|| self.mark_active());
             });
-            // If the actor is running, its current worker sees the messages.
-            if is_runnable {
-                self.runtime.scheduler.wake_one();
-            }
         }
         Ok(())
     }

@@ -70,13 +70,6 @@ pub(crate) struct Suspended<A> {
     pub(crate) resume_by: ResumeBy,
 }
 
-impl<A> Suspended<A> {
-    /// Whether the turn was woken since its last poll began.
-    pub(crate) fn is_woken(&self, guard: &CellGuard<'_, A>) -> bool {
-        self.scope.is_woken() || guard.is(Flag::Woken)
-    }
-}
-
 /// A save in flight, with the finished turns whose replies wait for it. There are no turns if the activation is ending.
 pub(crate) struct Saving<A> {
     pub(crate) instance: Box<Instance<A>>,

@@ -58,8 +58,7 @@ impl<A: Handlers> ActorCell<A> {
         if guard.is_orphaned() {
             return self.reap_suspended(guard, suspended);
         }
-        let is_woken = suspended.is_woken(&guard);
-        guard.set(Flag::Woken, is_woken);
+        let is_woken = guard.is(Flag::Woken);
         guard.set(Flag::Suspended, true);
         let cold = guard.cold();
         cold.suspended = Some(suspended);
@@ -163,15 +162,11 @@ impl<A: Handlers> ActorCell<A> {
 
 impl<A: Handlers> Wake for ActorCell<A> {
     fn wake(self: Arc<Self>) {
-        if !Scope::note_wake(&self) {
-            self.take_wake().notify(|| self);
-        }
+        self.take_wake().notify(|| self);
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !Scope::note_wake(self) {
-            self.take_wake().notify(|| self.clone());
-        }
+        self.take_wake().notify(|| self.clone());
     }
 }
 
