@@ -144,22 +144,16 @@ impl Scope {
         let mut scope = Self::fresh();
         scope.cell = Some(cell);
         scope.shared = shared;
-        scope.receive(message_context, measured, size);
-        stack::enter(scope);
-    }
-
-    /// Takes over the context of a message.
-    #[inline]
-    fn receive(&mut self, message_context: MessageContext, measured: Option<u32>, size: impl FnOnce() -> u64) {
         let (call_context, origin) = message_context.into_call_context();
-        self.call_context = call_context;
-        self.origin = Some(origin);
+        scope.call_context = call_context;
+        scope.origin = Some(origin);
         if let Some(weight) = measured {
-            self.measure_message(weight, size);
+            scope.measure_message(weight, size);
         }
-        if self.call_context.trace().is_some() {
-            self.begin_span();
+        if scope.call_context.trace().is_some() {
+            scope.begin_span();
         }
+        stack::enter(scope);
     }
 
     /// Re-enters a suspended turn.

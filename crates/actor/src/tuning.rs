@@ -5,9 +5,6 @@
 /// Maximum number of request context values: they are copied into every message that leaves the node.
 pub(crate) const VALUES_MAX: usize = 32;
 
-/// Encodings up to this size are copied out of the reused buffer; longer ones take the buffer itself.
-pub(crate) const COPIED_BYTES_MAX: usize = 4 << 10;
-
 /// Slots of a thread's pool of inline turns, one turn each. If two functions map to the same slot, the first one used
 /// owns it.
 pub(crate) const TURN_SLOTS: usize = 64;

@@ -1,6 +1,6 @@
 //! Adaptive backoff for an optimistic fast path.
 //!
-//! A caller spins for a busy actor, a connection reader runs tasks inline, a reader busy-polls before it parks. Each of
+//! A connection reader runs tasks inline, and a reader busy-polls before it parks. Each of
 //! these may fail and waste time; after failures the fast path is skipped for a while.
 
 use crate::tuning::{SKIPS_IF_SEVERE, SKIPS_MAX};

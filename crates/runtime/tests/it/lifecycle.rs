@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use crate::common::slow_store::SlowStore;
 use crate::common::{eventually, within};
+use bytes::Bytes;
 use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_actor::ReplySender;
 use elastin_runtime::{BuildError, Runtime, SaveError, Settings};

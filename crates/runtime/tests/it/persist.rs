@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use crate::common::slow_store::SlowStore;
 use crate::common::{Gate, eventually, within};
+use bytes::Bytes;
 use elastin::{Actor, Ctx, Handlers, Ref, decode_state, handlers};
 use elastin_runtime::{Runtime, SaveDone, SaveError, Settings};
 use elastin_types::{CallError, Unknown};

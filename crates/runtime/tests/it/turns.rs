@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use crate::common::{Gate, within};
+use bytes::Bytes;
 use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_runtime::{Grant, Remote, ReplySender, Runtime, SaveDone};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, Outcome, Unknown};
