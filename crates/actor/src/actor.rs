@@ -1,5 +1,6 @@
 //! The traits of an actor type.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -7,7 +8,6 @@ use elastin_types::{ActorId, ActorSchema, ActorType, FunctionSchema, Message, Me
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::hooks::HookFuture;
 use crate::persist::Persist;
 use crate::reference::RawRef;
 use crate::reply::ReplySender;
@@ -57,6 +57,9 @@ pub trait Handlers: Actor {
         false
     }
 }
+
+/// A running lifecycle hook. Boxed, because hooks are rare and a trait object keeps actor types without hooks small.
+pub type HookFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A lifecycle event of an activation for which an actor may define a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

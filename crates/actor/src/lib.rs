@@ -92,7 +92,6 @@ mod context;
 mod envelope;
 mod error;
 mod function;
-mod hooks;
 mod host;
 mod instance;
 mod invoke;
@@ -111,7 +110,7 @@ mod tuning;
 mod turn;
 mod turn_pool;
 
-pub use actor::{Actor, Handlers, Hook, TypedRef, Undecoded, schema_of};
+pub use actor::{Actor, Handlers, Hook, HookFuture, TypedRef, Undecoded, schema_of};
 pub use call::{Call, CallFuture};
 pub use call_context::MessageContext;
 pub use codec::{StateCodecError, decode_state, encode_state, encoded_state_size};
@@ -119,7 +118,6 @@ pub use context::{Client, Ctx};
 pub use elastin_macros::{Actor, HoldsReferences, handlers};
 pub use error::CallFailed;
 pub use function::Function;
-pub use hooks::HookFuture;
 pub use host::{CellHandle, Finished, Host, Invoke, NotPosted, Start, Ticket, Timer, TimerId, TurnMeasure, WakeId};
 pub use instance::Instance;
 pub use persist::{Persist, SaveDone, SaveError};
@@ -140,13 +138,12 @@ pub mod __private {
         Reminder,
     };
 
-    pub use crate::actor::{Actor, Handlers, Hook, TypedRef, Undecoded};
+    pub use crate::actor::{Actor, Handlers, Hook, HookFuture, TypedRef, Undecoded};
     pub use crate::call::Call;
     pub use crate::context::Ctx;
     pub use crate::envelope::received;
     pub use crate::error::{CallFailed, flatten};
     pub use crate::function::{Function, are_distinct};
-    pub use crate::hooks::HookFuture;
     pub use crate::instance::Instance;
     pub use crate::persist::Persist;
     pub use crate::reference::RawRef;

@@ -141,7 +141,7 @@ impl Builder {
             schema,
             clock: clock.clone(),
             registry: Registry::new(types),
-            active: ActiveSet::new(),
+            active: ActiveSet::default(),
             scheduler: scheduler.clone(),
             watchdog: ResumeWatchdog::new(clock, timers.clone()),
             timers: timers.clone(),

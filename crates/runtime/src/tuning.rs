@@ -86,9 +86,6 @@ pub(crate) const QUOTA_BURST: Duration = Duration::from_millis(10);
 /// that they never all grow at the same time.
 pub(crate) const REGISTRY_SHARDS: usize = 64;
 
-/// Number of shards of the set of active cells, so that threads rarely contend for a lock.
-pub(crate) const ACTIVE_SHARDS: usize = 16;
-
 /// How many call numbers a thread reserves at a time, so that threads rarely contend for the counter.
 pub(crate) const NUMBERS_PER_THREAD: u64 = 1024;
 

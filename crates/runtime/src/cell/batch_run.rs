@@ -21,7 +21,7 @@ pub(super) struct BatchRun {
     since: Option<Time>,
     /// Senders that wait for room in the mailbox. They are woken when the batch ends: they then find the actor idle, and
     /// run cheap turns inline.
-    room_waiters: Vec<Waker>,
+    pub(super) room_waiters: Vec<Waker>,
 }
 
 impl BatchRun {

@@ -18,8 +18,7 @@ pub(super) enum TurnOutcome<A> {
     Done(Box<Instance<A>>, AnyTurn<A>),
     /// Did not run: no caller waits for it any longer.
     Skipped(Box<Instance<A>>),
-    /// Suspended. Its scope is still entered.
-    Pending(AnyTurn<A>, Arc<Waker>, ResumeBy),
+    Pending(Suspended<A>),
     /// Panicked; the state is lost.
     Lost(Option<Hook>),
 }
@@ -43,16 +42,7 @@ impl<A: Handlers> ActorCell<A> {
             }
             TurnOutcome::Skipped(instance) if !unsaved.is_empty() => self.save(guard, instance, unsaved),
             TurnOutcome::Skipped(instance) => self.settle(guard, instance),
-            TurnOutcome::Pending(turn, waker, resume_by) => {
-                let scope = Scope::leave();
-                let suspended = Suspended {
-                    turn,
-                    scope,
-                    waker,
-                    resume_by,
-                };
-                self.suspend_turn(guard, suspended);
-            }
+            TurnOutcome::Pending(suspended) => self.suspend_turn(guard, suspended),
             TurnOutcome::Lost(hook) => {
                 drop(guard);
                 // Their effect is lost with the state.
@@ -133,7 +123,12 @@ impl<A: Handlers> ActorCell<A> {
                 instance.restore_waker(waker);
                 TurnOutcome::Done(instance, turn)
             }
-            Ok(Poll::Pending) => TurnOutcome::Pending(turn, waker, resume_by()),
+            Ok(Poll::Pending) => TurnOutcome::Pending(Suspended {
+                turn,
+                scope: Scope::leave(),
+                waker,
+                resume_by: resume_by(),
+            }),
             Err(_) => self.contain_panic(turn, waker, instance),
         }
     }

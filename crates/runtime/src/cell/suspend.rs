@@ -135,7 +135,7 @@ impl<A: Handlers> ActorCell<A> {
         guard.set(Flag::Suspended, false);
         drop(guard);
         let outcome = self.resume_turn(suspended, Some(caller));
-        let waits = matches!(outcome, TurnOutcome::Pending(_, _, ResumeBy::Caller(_)));
+        let waits = matches!(&outcome, TurnOutcome::Pending(suspended) if suspended.resume_by.is_caller());
         self.settle_resumed(outcome);
         waits
     }

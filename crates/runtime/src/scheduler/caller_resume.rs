@@ -62,6 +62,10 @@ impl ResumeBy {
         Self::Workers
     }
 
+    pub(crate) fn is_caller(&self) -> bool {
+        matches!(self, Self::Caller(_))
+    }
+
     /// The caller with this ticket, if it resumes the turn.
     pub(crate) fn resumed_by(&mut self, ticket: Ticket) -> Option<&mut CallerResume> {
         match self {

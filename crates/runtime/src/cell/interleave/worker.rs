@@ -18,8 +18,7 @@ use crate::scheduler::WakeMode;
 
 /// Next step for the interleaved turns of an actor.
 enum Step<A> {
-    /// Start a turn, and wake senders that wait for room in the mailbox.
-    Begin(AnyTurn<A>, Option<Waker>, Vec<Waker>),
+    Begin(AnyTurn<A>, Option<Waker>),
     /// Resume a woken turn.
     Resume(InterleavedTurn<A>),
 }
@@ -72,7 +71,7 @@ impl<A: Handlers> ActorCell<A> {
         let shared = interleaved.shared.clone();
         let mut run = BatchRun::default();
         let mut begun = 0;
-        while let Some((slot, step)) = self.next_step(&mut guard) {
+        while let Some((slot, step)) = self.next_step(&mut guard, &mut run) {
             drop(guard);
             begun += u64::from(matches!(step, Step::Begin(..)));
             let outcome = self.run_step(&shared, step);
@@ -98,10 +97,11 @@ impl<A: Handlers> ActorCell<A> {
         }
         self.count_turns(begun);
         self.leave_interleaving(guard, shared);
+        run.room_waiters.into_iter().for_each(Waker::wake);
     }
 
     /// The next step, and the slot of its turn.
-    fn next_step(&self, guard: &mut CellGuard<'_, A>) -> Option<(usize, Step<A>)> {
+    fn next_step(&self, guard: &mut CellGuard<'_, A>, run: &mut BatchRun) -> Option<(usize, Step<A>)> {
         if self.runtime.scheduler.is_fenced_now() {
             return None;
         }
@@ -119,7 +119,7 @@ impl<A: Handlers> ActorCell<A> {
         }
         if let Some(turn) = interleaved.next_joining() {
             let (slot, waker) = self.reserve(interleaved);
-            return Some((slot, Step::Begin(turn, waker, Vec::new())));
+            return Some((slot, Step::Begin(turn, waker)));
         }
         if let Some((slot, mut interleaved_turn)) = interleaved.next_woken() {
             if interleaved_turn.waker.is_none() {
@@ -132,9 +132,9 @@ impl<A: Handlers> ActorCell<A> {
             return None;
         }
         let turn = cold.mailbox.pop_front().expect("the mailbox was just checked");
-        let room_waiters = std::mem::take(&mut cold.room_waiters);
+        run.room_waiters.append(&mut cold.room_waiters);
         let (slot, waker) = self.reserve(interleaved);
-        Some((slot, Step::Begin(turn, waker, room_waiters)))
+        Some((slot, Step::Begin(turn, waker)))
     }
 
     /// A slot and a waker for a turn that is about to start.
@@ -151,8 +151,7 @@ impl<A: Handlers> ActorCell<A> {
     fn run_step(&self, shared: &SharedInstance, step: Step<A>) -> StepOutcome<A> {
         let actor_waker = shared.instance::<A>().waker();
         let (mut turn, waker, polled) = match step {
-            Step::Begin(mut turn, waker, room_waiters) => {
-                room_waiters.into_iter().for_each(Waker::wake);
+            Step::Begin(mut turn, waker) => {
                 let Some(message_context) = self.open(&mut turn) else {
                     return StepOutcome::Gone(waker);
                 };
