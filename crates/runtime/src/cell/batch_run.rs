@@ -14,9 +14,10 @@ use crate::cell::state::CellGuard;
 use crate::tuning::{BATCH_TIME_MAX, CLOCK_EVERY};
 
 /// Progress of a batch run.
-#[derive(Default)]
 pub(super) struct BatchRun {
     pub(super) turns: u32,
+    /// The batch began with a single turn, which is not worth a clock read.
+    single: bool,
     /// When the worker first read the clock.
     since: Option<Time>,
     /// Senders that wait for room in the mailbox. They are woken when the batch ends: they then find the actor idle, and
@@ -25,16 +26,32 @@ pub(super) struct BatchRun {
 }
 
 impl BatchRun {
-    /// Whether the batch has reached its limit. Reads the clock after the second, fourth, eighth, … turn: a batch lasts
-    /// at most twice its limit, and clock reads stay rare. A single turn is not worth one.
+    /// Begins a batch of this many turns.
+    pub(super) fn begin(turns: usize) -> Self {
+        Self {
+            turns: 0,
+            single: turns <= 1,
+            since: None,
+            room_waiters: Vec::new(),
+        }
+    }
+
+    /// Whether the batch has reached its limit. Reads the clock after the first, second, fourth, … turn: a batch lasts
+    /// at most twice its limit, and clock reads stay rare.
     #[inline]
     pub(super) fn is_long(&mut self, now: impl FnOnce() -> Time) -> bool {
         let reads_clock = self.turns.is_power_of_two() || self.turns.is_multiple_of(CLOCK_EVERY);
-        if !reads_clock || self.turns == 1 {
+        if !reads_clock || (self.single && self.turns == 1) {
             return false;
         }
         let now = now();
         now.since(*self.since.get_or_insert(now)) >= BATCH_TIME_MAX
+    }
+}
+
+impl Drop for BatchRun {
+    fn drop(&mut self) {
+        self.room_waiters.drain(..).for_each(Waker::wake);
     }
 }
 
@@ -67,12 +84,9 @@ impl<A: Handlers> ActorCell<A> {
         let Some(instance) = guard.take_waiting() else { return };
         let cold = guard.cold();
         let batch = cold.mailbox.take_batch();
-        let room_waiters = std::mem::take(&mut cold.room_waiters);
+        let mut run = BatchRun::begin(batch.len());
+        run.room_waiters.append(&mut cold.room_waiters);
         drop(guard);
-        let run = BatchRun {
-            room_waiters,
-            ..BatchRun::default()
-        };
         self.run_batch(instance, batch, run);
     }
 
@@ -121,7 +135,6 @@ impl<A: Handlers> ActorCell<A> {
         self.count_turns(u64::from(run.turns));
         let guard = locked.unwrap_or_else(|| self.lock());
         self.end_batch(guard, outcome, batch, unsaved);
-        run.room_waiters.into_iter().for_each(Waker::wake);
     }
 
     /// Takes the messages that arrived since the last drain. Returns the lock if there are none, so that none arrives

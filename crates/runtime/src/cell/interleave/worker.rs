@@ -69,7 +69,7 @@ impl<A: Handlers> ActorCell<A> {
         let Some(interleaved) = guard.unpolled() else { return };
         interleaved.polled = true;
         let shared = interleaved.shared.clone();
-        let mut run = BatchRun::default();
+        let mut run = BatchRun::begin(usize::MAX);
         let mut begun = 0;
         while let Some((slot, step)) = self.next_step(&mut guard, &mut run) {
             drop(guard);
@@ -97,7 +97,6 @@ impl<A: Handlers> ActorCell<A> {
         }
         self.count_turns(begun);
         self.leave_interleaving(guard, shared);
-        run.room_waiters.into_iter().for_each(Waker::wake);
     }
 
     /// The next step, and the slot of its turn.
