@@ -10,7 +10,7 @@ use elastin_types::CallError;
 use super::{ActorCell, drop_contained};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::{CellGuard, Suspended};
-use crate::scheduler::caller_resume::ResumeBy;
+use crate::scheduler::caller_resume::CallerResume;
 
 /// Result of polling a turn.
 pub(super) enum TurnOutcome<A> {
@@ -79,7 +79,7 @@ impl<A: Handlers> ActorCell<A> {
         let mut cx = Context::from_waker(&waker);
         let mut returned = Some(instance);
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(&mut returned, &mut cx)));
-        self.leave_turn(turn, waker, returned, polled, || ResumeBy::Workers)
+        self.leave_turn(turn, waker, returned, polled, || None)
     }
 
     /// Takes the message context of a turn that is about to run; `None` if no caller waits for it any longer.
@@ -98,13 +98,13 @@ impl<A: Handlers> ActorCell<A> {
             mut turn,
             scope,
             waker,
-            resume_by,
+            caller: resumed_by,
         } = suspended;
         scope.resume();
         let mut cx = Context::from_waker(&waker);
         let mut returned = None;
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut returned, &mut cx)));
-        self.leave_turn(turn, waker, returned, polled, || resume_by.next(caller))
+        self.leave_turn(turn, waker, returned, polled, || resumed_by?.again(caller))
     }
 
     #[inline]
@@ -114,7 +114,7 @@ impl<A: Handlers> ActorCell<A> {
         waker: Arc<Waker>,
         instance: Option<Box<Instance<A>>>,
         polled: std::thread::Result<Poll<()>>,
-        resume_by: impl FnOnce() -> ResumeBy,
+        resumed_by: impl FnOnce() -> Option<CallerResume>,
     ) -> TurnOutcome<A> {
         match polled {
             Ok(Poll::Ready(())) => {
@@ -127,7 +127,7 @@ impl<A: Handlers> ActorCell<A> {
                 turn,
                 scope: Scope::leave(),
                 waker,
-                resume_by: resume_by(),
+                caller: resumed_by(),
             }),
             Err(_) => self.contain_panic(turn, waker, instance),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use elastin_actor::{Instance, SaveDone, Scope, Timer, TimerId, WakeId};
+use elastin_actor::{Instance, SaveDone, Scope, Ticket, Timer, TimerId, WakeId};
 use elastin_types::{ActivationEpoch, ChainId, Time};
 use parking_lot::MutexGuard;
 
@@ -14,7 +14,7 @@ use crate::cell::idle_slot::IdleSlot;
 use crate::cell::interleave::state::Interleaved;
 use crate::cell::lifecycle::{Event, Flag, Lifecycle, MESSAGES, ORPHAN, REPORT};
 use crate::cell::mailbox::{AnyTurn, Mailbox};
-use crate::scheduler::caller_resume::ResumeBy;
+use crate::scheduler::caller_resume::CallerResume;
 
 /// Activation state, accessed while holding the cell's lock.
 ///
@@ -67,7 +67,8 @@ pub(crate) struct Suspended<A> {
     pub(crate) turn: AnyTurn<A>,
     pub(crate) scope: Box<Scope>,
     pub(crate) waker: Arc<Waker>,
-    pub(crate) resume_by: ResumeBy,
+    /// The caller that resumes it; without one, a worker does.
+    pub(crate) caller: Option<CallerResume>,
 }
 
 /// A save in flight, with the finished turns whose replies wait for it. There are no turns if the activation is ending.
@@ -208,9 +209,10 @@ impl<'s, A> CellGuard<'s, A> {
         self.state.cold.as_mut()?.waiting.take()
     }
 
-    /// The suspended turn, if there is one.
-    pub(crate) fn suspended(&mut self) -> Option<&mut Suspended<A>> {
-        self.state.cold.as_mut()?.suspended.as_mut()
+    /// The suspended turn, if the caller with this ticket resumes it.
+    pub(crate) fn suspended_for(&mut self, ticket: Ticket) -> Option<&mut Suspended<A>> {
+        let suspended = self.state.cold.as_mut()?.suspended.as_mut()?;
+        (suspended.caller.as_ref()?.ticket == ticket).then_some(suspended)
     }
 
     /// The interleaved turns of a shared actor.
@@ -234,8 +236,8 @@ impl<'s, A> CellGuard<'s, A> {
         let Some(cold) = self.state.cold.as_deref() else {
             return false;
         };
-        let resume_by = cold.suspended.as_ref().map(|suspended| &suspended.resume_by);
-        let caller_resumes = matches!(resume_by, Some(ResumeBy::Caller(caller)) if caller.is_woken());
+        let caller = cold.suspended.as_ref().and_then(|suspended| suspended.caller.as_ref());
+        let caller_resumes = caller.is_some_and(|caller| caller.waker.is_none());
         let waits = self.can_be_woken() || cold.saving.is_some() || cold.frozen.is_some();
         waits && !caller_resumes
     }

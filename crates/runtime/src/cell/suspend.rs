@@ -11,7 +11,7 @@ use crate::cell::lifecycle::Flag;
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::run::TurnOutcome;
 use crate::cell::state::{CellGuard, Suspended};
-use crate::scheduler::caller_resume::{ResumeBy, ResumesTurns};
+use crate::scheduler::caller_resume::{CallerResume, ResumesTurns};
 use crate::scheduler::{Scheduler, WakeMode};
 
 /// Recipient of the notification that a turn was woken.
@@ -47,7 +47,7 @@ impl<A: Handlers> ActorCell<A> {
             turn,
             scope,
             waker,
-            resume_by: caller.map_or(ResumeBy::Workers, |(ticket, caller)| ResumeBy::caller(ticket, caller)),
+            caller: caller.map(|(ticket, caller)| CallerResume::new(ticket, caller)),
         };
         self.suspend_turn(self.lock(), suspended);
     }
@@ -90,9 +90,9 @@ impl<A: Handlers> ActorCell<A> {
     fn wake_suspended(&self, guard: &mut CellGuard<'_, A>) -> WakeTarget {
         if let Some(cold) = guard.cold_if_any()
             && let Some(suspended) = &mut cold.suspended
-            && let ResumeBy::Caller(caller) = &mut suspended.resume_by
+            && let Some(caller) = &mut suspended.caller
         {
-            let waker = caller.take_waker();
+            let waker = caller.waker.take();
             if !std::mem::replace(&mut cold.watched, true) {
                 self.runtime.watchdog.add(self.me.clone());
             }
@@ -109,20 +109,17 @@ impl<A: Handlers> ActorCell<A> {
     pub(super) fn resume_by_caller(&self, depth: u32, ticket: Ticket, caller: &Waker) -> bool {
         let mut guard = self.lock();
         let was_woken = guard.is(Flag::Woken);
-        let Some(suspended) = guard.suspended() else {
-            return false;
-        };
-        let Some(caller_resume) = suspended.resume_by.resumed_by(ticket) else {
+        let Some(suspended) = guard.suspended_for(ticket) else {
             return false;
         };
         if !was_woken {
-            let before = caller_resume.set_waker(caller);
+            let before = suspended.caller.as_mut().and_then(|known| known.set_waker(caller));
             drop(guard);
             drop(before);
             return true;
         }
         if !self.may_run_inline(depth) {
-            suspended.resume_by = ResumeBy::Workers;
+            suspended.caller = None;
             self.schedule(guard, WakeMode::Later);
             return false;
         }
@@ -135,7 +132,7 @@ impl<A: Handlers> ActorCell<A> {
         guard.set(Flag::Suspended, false);
         drop(guard);
         let outcome = self.resume_turn(suspended, Some(caller));
-        let waits = matches!(&outcome, TurnOutcome::Pending(suspended) if suspended.resume_by.is_caller());
+        let waits = matches!(&outcome, TurnOutcome::Pending(suspended) if suspended.caller.is_some());
         self.settle_resumed(outcome);
         waits
     }
@@ -144,12 +141,10 @@ impl<A: Handlers> ActorCell<A> {
     pub(super) fn leave_to_workers(&self, ticket: Ticket) {
         let mut guard = self.lock();
         let was_woken = guard.is(Flag::Woken);
-        let Some(suspended) = guard.suspended() else { return };
-        let Some(caller) = suspended.resume_by.resumed_by(ticket) else {
+        let Some(suspended) = guard.suspended_for(ticket) else {
             return;
         };
-        let waker = caller.take_waker();
-        suspended.resume_by = ResumeBy::Workers;
+        let waker = suspended.caller.take().and_then(|mut caller| caller.waker.take());
         if was_woken {
             self.schedule(guard, WakeMode::Later);
         } else {
@@ -184,14 +179,14 @@ impl<A: Handlers> ResumesTurns for ActorCell<A> {
         let Some(suspended) = &mut cold.suspended else {
             return false;
         };
-        let ResumeBy::Caller(caller) = &mut suspended.resume_by else {
+        let Some(caller) = &mut suspended.caller else {
             return false;
         };
-        if !caller.note_overdue() {
+        if !std::mem::replace(&mut caller.overdue, true) {
             cold.watched = true;
             return true;
         }
-        suspended.resume_by = ResumeBy::Workers;
+        suspended.caller = None;
         self.schedule(guard, WakeMode::Later);
         false
     }
