@@ -1,7 +1,7 @@
 //! The turn of one function.
 //!
 //! One allocation holds a call through all its stages: the arguments while it is in a mailbox, then the handler's
-//! future, then the reply. Afterwards it goes to the turn pool, for the next inline call of the same function.
+//! future, then the reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,6 @@ use crate::invoke::drop_contained;
 use crate::reply::{ReplyCell, ReplySender};
 use crate::shared_instance::{Held, SharedInstance};
 use crate::turn::Turn;
-use crate::turn_pool::{self, InlineTurnBox};
 
 /// The destination of a reply.
 pub(crate) enum Destination<R> {
@@ -75,16 +74,8 @@ pin_project! {
 /// An inline turn, with its handler started.
 #[inline]
 pub(crate) fn running<F: Function>(held: F::Held, arguments: F::Arguments) -> InlineTurnBox<F> {
-    match turn_pool::take::<F>() {
-        Some(mut spare) => {
-            spare.as_mut().restart(held, arguments);
-            spare
-        }
-        None => {
-            let future = F::run(held, arguments);
-            envelope::<F, _, _>(F::run, Stage::Running { future }, Destination::None)
-        }
-    }
+    let future = F::run(held, arguments);
+    envelope::<F, _, _>(F::run, Stage::Running { future }, Destination::None)
 }
 
 /// A turn that has ended and whose reply can't be sent yet.
@@ -148,11 +139,11 @@ where
     })
 }
 
+/// A turn that runs on its caller's thread.
+type InlineTurnBox<F> = Pin<Box<dyn InlineTurn<F>>>;
+
 /// The typed interface of an inline turn to its caller.
 pub(crate) trait InlineTurn<F: Function>: Turn<F::Actor> {
-    /// Reuses a turn that has ended for another call, and starts its handler.
-    fn restart(self: Pin<&mut Self>, held: F::Held, arguments: F::Arguments);
-
     /// Takes the handler's reply.
     fn take_reply(self: Pin<&mut Self>) -> F::Reply;
 
@@ -166,13 +157,6 @@ where
     Start: Fn(F::Held, F::Arguments) -> Running + Send + 'static,
     Running: Future<Output = (F::Held, F::Reply)> + Send + 'static,
 {
-    #[inline]
-    fn restart(self: Pin<&mut Self>, held: F::Held, arguments: F::Arguments) {
-        let mut this = self.project();
-        let future = (this.start)(held, arguments);
-        this.stage.set(Stage::Running { future });
-    }
-
     #[inline]
     fn take_reply(self: Pin<&mut Self>) -> F::Reply {
         match self.project().stage.project() {
@@ -273,8 +257,8 @@ where
         poll_stage::<F, _>(self.project().stage, instance, cx)
     }
 
-    fn reply(mut self: Pin<Box<Self>>) {
-        let this = self.as_mut().project();
+    fn reply(self: Pin<&mut Self>) {
+        let this = self.project();
         let StageProjection::Finished { reply } = this.stage.project() else {
             return;
         };
@@ -287,7 +271,6 @@ where
                 to.complete(codec::encode(&reply, "the reply", F::NAME).map_err(CallError::Rejected));
             }
         }
-        turn_pool::keep::<F>(self);
     }
 
     fn fail(self: Pin<&mut Self>, error: CallError) {

@@ -21,7 +21,6 @@ use crate::reply::{ReplyCell, ReplySender};
 use crate::scope::{self, Inside, Scope, TurnOwner};
 use crate::shared_instance::{Held, SharedInstance};
 use crate::turn::Turn;
-use crate::turn_pool;
 
 /// Result of the first poll of a call.
 pub(crate) enum FirstPoll<R> {
@@ -125,7 +124,6 @@ fn run_inline<F: Function>(
     let deadline = Scope::end(&mut instance, || F::METHOD);
     instance.restore_waker(own_waker);
     let reply = turn.as_mut().take_reply();
-    turn_pool::keep(turn);
     conclude::<F>(cell, instance, reply, deadline, waker)
 }
 
@@ -149,7 +147,6 @@ fn run_shared<F: Function>(
         Ok(Poll::Ready(())) => {
             let deadline = Scope::end_shared(&shared, || F::METHOD);
             let reply = turn.as_mut().take_reply();
-            turn_pool::keep(turn);
             conclude::<F>(cell, unshare(shared), reply, deadline, waker)
         }
         Ok(Poll::Pending) => {
@@ -236,7 +233,7 @@ pub(crate) fn run_pending_tell<F: Function>(
     }
     Scope::end(&mut instance, || F::METHOD);
     cell.finish(instance);
-    turn.reply();
+    turn.as_mut().reply();
 }
 
 /// Enters the scope of an inline turn; returns the arguments.

@@ -108,7 +108,6 @@ mod span;
 mod tell;
 mod tuning;
 mod turn;
-mod turn_pool;
 
 pub use actor::{Actor, Handlers, Hook, HookFuture, TypedRef, Undecoded, schema_of};
 pub use call::{Call, CallFuture};

@@ -5,10 +5,6 @@
 /// Maximum number of request context values: they are copied into every message that leaves the node.
 pub(crate) const VALUES_MAX: usize = 32;
 
-/// Slots of a thread's pool of inline turns, one turn each. If two functions map to the same slot, the first one used
-/// owns it.
-pub(crate) const TURN_SLOTS: usize = 64;
-
 /// Scopes that a thread keeps in its pool: inline calls rarely nest deeper than this.
 pub(crate) const POOLED_SCOPES_MAX: u32 = 64;
 

@@ -67,8 +67,8 @@ pub trait Turn<A>: Send {
     /// Polls the handler. An exclusive turn puts its instance back when it ends.
     fn poll(self: Pin<&mut Self>, instance: &mut Option<Box<Instance<A>>>, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Sends the handler's reply. The turn may be returned to the turn pool, so that a later call needs no allocation.
-    fn reply(self: Pin<Box<Self>>) {}
+    /// Sends the handler's reply.
+    fn reply(self: Pin<&mut Self>) {}
 
     /// Sends an error instead of a reply.
     fn fail(self: Pin<&mut Self>, error: CallError);

@@ -97,8 +97,8 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Sends a turn's reply. While the node is fenced the reply is deferred.
     #[inline]
-    pub(super) fn reply(&self, turn: AnyTurn<A>) {
-        self.runtime.when_unfenced(move || turn.reply());
+    pub(super) fn reply(&self, mut turn: AnyTurn<A>) {
+        self.runtime.when_unfenced(move || turn.as_mut().reply());
     }
 
     /// Enqueues an inbound message for the local activation with this epoch.
