@@ -20,7 +20,7 @@
 //!    in the [`mailbox`]. An inactive actor is activated first ([`activation`]), or the message goes to
 //!    [`Remote::send`](crate::Remote::send).
 //! 3. **Scheduled.** `ActorCell::schedule` puts the cell into a run queue of the [`scheduler`](crate::scheduler), at most
-//!    once ([`Flag::Scheduled`]).
+//!    once ([`Flag::Scheduled`](lifecycle::Flag::Scheduled)).
 //! 4. **Run.** A worker calls `ActorCell::run_scheduled` ([`batch_run`]), which drains the mailbox; [`run`] polls each turn.
 //! 5. **Suspended.** A pending turn waits in the cell. A wake reschedules the cell, or wakes the caller that resumes the
 //!    turn ([`suspend`]). Turns of `&self` handlers run [interleaved](interleave).

@@ -71,11 +71,11 @@ impl<A: Handlers> ActorCell<A> {
             return self.fail_lost(turn);
         }
         let mut interleaved = Box::new(Interleaved::new(shared.clone(), true));
-        let slot = interleaved.reserve();
+        let number = interleaved.begin();
         guard.cold().interleaved = Some(interleaved);
         // It was polled with the actor's own waker.
         let waker = None;
-        let refused = self.put_interleaved(&mut guard, slot, InterleavedTurn { turn, scope, waker });
+        let refused = self.put_interleaved(&mut guard, number, InterleavedTurn { turn, scope, waker });
         self.leave_interleaving(guard, shared);
         fail_cycles(refused);
     }
@@ -84,11 +84,11 @@ impl<A: Handlers> ActorCell<A> {
     pub(in crate::cell) fn put_interleaved(
         &self,
         guard: &mut CellGuard<'_, A>,
-        slot: usize,
+        number: u64,
         interleaved_turn: InterleavedTurn<A>,
     ) -> Vec<AnyTurn<A>> {
         let chain = interleaved_turn.scope.chain();
-        let is_new = guard.interleaved().put(slot, interleaved_turn);
+        let is_new = guard.interleaved().put(number, interleaved_turn);
         match chain.filter(|_| is_new) {
             Some(chain) => guard.cold().take_cycles(chain),
             None => Vec::new(),

@@ -16,25 +16,26 @@ use crate::cell::state::CellGuard;
 use crate::cell::{ActorCell, drop_contained};
 use crate::scheduler::WakeMode;
 
-/// Next step for the interleaved turns of an actor.
-enum Step<A> {
-    Begin(AnyTurn<A>, Option<Waker>),
-    /// Resume a woken turn.
-    Resume(InterleavedTurn<A>),
+/// A turn to be polled next.
+struct Step<A> {
+    turn: AnyTurn<A>,
+    /// The scope of a turn that was woken; `None` if the turn begins.
+    scope: Option<Box<Scope>>,
+    waker: Waker,
 }
 
 /// Result of polling an interleaved turn.
 enum StepOutcome<A> {
-    Done(AnyTurn<A>, Option<Waker>),
+    Done(AnyTurn<A>),
     Pending(InterleavedTurn<A>),
     /// Did not run, or panicked: nothing is left of it.
-    Gone(Option<Waker>),
+    Gone,
 }
 
 /// Waker of one interleaved turn.
 struct InterleavedWaker<A: Handlers> {
     cell: Arc<ActorCell<A>>,
-    slot: usize,
+    number: u64,
 }
 
 impl<A: Handlers> Wake for InterleavedWaker<A> {
@@ -47,7 +48,7 @@ impl<A: Handlers> Wake for InterleavedWaker<A> {
         let Some(interleaved) = guard.cold_if_any().and_then(|cold| cold.interleaved.as_mut()) else {
             return;
         };
-        interleaved.wake(self.slot);
+        interleaved.wake(self.number);
         if !interleaved.polled {
             self.cell.schedule(guard, WakeMode::Later);
         }
@@ -71,9 +72,9 @@ impl<A: Handlers> ActorCell<A> {
         let shared = interleaved.shared.clone();
         let mut run = BatchRun::begin(usize::MAX);
         let mut begun = 0;
-        while let Some((slot, step)) = self.next_step(&mut guard, &mut run) {
+        while let Some((number, step)) = self.next_step(&mut guard, &mut run) {
             drop(guard);
-            begun += u64::from(matches!(step, Step::Begin(..)));
+            begun += u64::from(step.scope.is_none());
             let outcome = self.run_step(&shared, step);
             run.turns += 1;
             guard = self.lock();
@@ -81,7 +82,7 @@ impl<A: Handlers> ActorCell<A> {
                 self.drop_shared(guard, shared);
                 return self.reap_step(outcome);
             }
-            let (over, refused) = self.settle_step(&mut guard, slot, outcome);
+            let (over, refused) = self.settle_step(&mut guard, number, outcome);
             if over.is_some() || !refused.is_empty() {
                 drop(guard);
                 fail_cycles(refused);
@@ -99,8 +100,8 @@ impl<A: Handlers> ActorCell<A> {
         self.leave_interleaving(guard, shared);
     }
 
-    /// The next step, and the slot of its turn.
-    fn next_step(&self, guard: &mut CellGuard<'_, A>, run: &mut BatchRun) -> Option<(usize, Step<A>)> {
+    /// The next step, and the number of its turn.
+    fn next_step(&self, guard: &mut CellGuard<'_, A>, run: &mut BatchRun) -> Option<(u64, Step<A>)> {
         if self.runtime.scheduler.is_fenced_now() {
             return None;
         }
@@ -116,65 +117,51 @@ impl<A: Handlers> ActorCell<A> {
         if interleaved.lost.is_some() || interleaved.shared.is_broken() {
             return None;
         }
-        if let Some(turn) = interleaved.next_joining() {
-            let (slot, waker) = self.reserve(interleaved);
-            return Some((slot, Step::Begin(turn, waker)));
-        }
-        if let Some((slot, mut interleaved_turn)) = interleaved.next_woken() {
-            if interleaved_turn.waker.is_none() {
-                interleaved_turn.waker = interleaved.waker(slot, || self.interleaved_waker(slot));
-            }
-            return Some((slot, Step::Resume(interleaved_turn)));
+        let mut turn = interleaved.next_joining();
+        if turn.is_none()
+            && let Some((number, InterleavedTurn { turn, scope, waker })) = interleaved.next_woken()
+        {
+            let waker = waker.unwrap_or_else(|| self.interleaved_waker(number));
+            let scope = Some(scope);
+            return Some((number, Step { turn, scope, waker }));
         }
         let may_begin = self.attention() & FREEZE == 0 && interleaved.has_room();
-        if !may_begin || !cold.mailbox.front().is_some_and(|turn| turn.shared()) {
-            return None;
+        if turn.is_none() && may_begin && cold.mailbox.front().is_some_and(|turn| turn.shared()) {
+            turn = cold.mailbox.pop_front();
+            run.room_waiters.append(&mut cold.room_waiters);
         }
-        let turn = cold.mailbox.pop_front().expect("the mailbox was just checked");
-        run.room_waiters.append(&mut cold.room_waiters);
-        let (slot, waker) = self.reserve(interleaved);
-        Some((slot, Step::Begin(turn, waker)))
+        let (turn, number) = (turn?, interleaved.begin());
+        let (scope, waker) = (None, self.interleaved_waker(number));
+        Some((number, Step { turn, scope, waker }))
     }
 
-    /// A slot and a waker for a turn that is about to start.
-    fn reserve(&self, interleaved: &mut Interleaved<A>) -> (usize, Option<Waker>) {
-        let slot = interleaved.reserve();
-        (slot, interleaved.waker(slot, || self.interleaved_waker(slot)))
-    }
-
-    fn interleaved_waker(&self, slot: usize) -> Waker {
+    fn interleaved_waker(&self, number: u64) -> Waker {
         let cell = self.arc();
-        Waker::from(Arc::new(InterleavedWaker { cell, slot }))
+        Waker::from(Arc::new(InterleavedWaker { cell, number }))
     }
 
     fn run_step(&self, shared: &SharedInstance, step: Step<A>) -> StepOutcome<A> {
-        let actor_waker = shared.instance::<A>().waker();
-        let (mut turn, waker, polled) = match step {
-            Step::Begin(mut turn, waker) => {
-                let Some(message_context) = self.open(&mut turn) else {
-                    return StepOutcome::Gone(waker);
-                };
-                Scope::enter_message(TurnOwner::shared::<A>(shared), message_context, || {
-                    turn.arguments_size()
-                });
-                let mut cx = Context::from_waker(waker.as_ref().unwrap_or(actor_waker));
-                let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start_shared(shared, &mut cx)));
-                (turn, waker, polled)
-            }
-            Step::Resume(InterleavedTurn { mut turn, scope, waker }) => {
-                scope.resume();
-                let mut cx = Context::from_waker(waker.as_ref().unwrap_or(actor_waker));
-                let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut None, &mut cx)));
-                (turn, waker, polled)
-            }
+        let Step { mut turn, scope, waker } = step;
+        let mut cx = Context::from_waker(&waker);
+        let polled = if let Some(scope) = scope {
+            scope.resume();
+            catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut None, &mut cx)))
+        } else {
+            let Some(message_context) = self.open(&mut turn) else {
+                return StepOutcome::Gone;
+            };
+            Scope::enter_message(TurnOwner::shared::<A>(shared), message_context, || {
+                turn.arguments_size()
+            });
+            catch_unwind(AssertUnwindSafe(|| turn.as_mut().start_shared(shared, &mut cx)))
         };
         match polled {
             Ok(Poll::Ready(())) => {
                 Scope::end_shared(shared, || turn.method());
-                StepOutcome::Done(turn, waker)
+                StepOutcome::Done(turn)
             }
             Ok(Poll::Pending) => {
-                let scope = Scope::leave();
+                let (scope, waker) = (Scope::leave(), Some(waker));
                 StepOutcome::Pending(InterleavedTurn { turn, scope, waker })
             }
             Err(_) => {
@@ -185,7 +172,7 @@ impl<A: Handlers> ActorCell<A> {
                 turn.as_mut().fail(CallError::Panicked);
                 drop_contained(turn);
                 self.panicked(false);
-                StepOutcome::Gone(waker)
+                StepOutcome::Gone
             }
         }
     }
@@ -194,27 +181,23 @@ impl<A: Handlers> ActorCell<A> {
     fn settle_step(
         &self,
         guard: &mut CellGuard<'_, A>,
-        slot: usize,
+        number: u64,
         outcome: StepOutcome<A>,
     ) -> (Option<AnyTurn<A>>, Vec<AnyTurn<A>>) {
-        let interleaved = guard.interleaved();
+        if let StepOutcome::Pending(interleaved_turn) = outcome {
+            return (None, self.put_interleaved(guard, number, interleaved_turn));
+        }
+        guard.interleaved().end(number);
         match outcome {
-            StepOutcome::Pending(interleaved_turn) => (None, self.put_interleaved(guard, slot, interleaved_turn)),
-            StepOutcome::Gone(waker) => {
-                interleaved.release(slot, waker);
-                (None, Vec::new())
-            }
-            StepOutcome::Done(turn, waker) => {
-                interleaved.release(slot, waker);
-                (self.hold_unsaved(guard, turn), Vec::new())
-            }
+            StepOutcome::Done(turn) => (self.hold_unsaved(guard, turn), Vec::new()),
+            StepOutcome::Gone | StepOutcome::Pending(_) => (None, Vec::new()),
         }
     }
 
     fn reap_step(&self, outcome: StepOutcome<A>) {
         match outcome {
-            StepOutcome::Done(turn, _) | StepOutcome::Pending(InterleavedTurn { turn, .. }) => self.fail_lost(turn),
-            StepOutcome::Gone(_) => {}
+            StepOutcome::Done(turn) | StepOutcome::Pending(InterleavedTurn { turn, .. }) => self.fail_lost(turn),
+            StepOutcome::Gone => {}
         }
     }
 }
