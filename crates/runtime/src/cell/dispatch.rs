@@ -25,7 +25,8 @@ use elastin_actor::{Finished, Handlers, Instance, Invoke, NotPosted, Scope, Shar
 
 use super::ActorCell;
 use crate::cell::lifecycle::{Flag, INACTIVE};
-use crate::cell::state::CellGuard;
+use crate::cell::state::{CellGuard, Suspended};
+use crate::scheduler::caller_resume::CallerResume;
 use crate::scheduler::{Scheduler, WakeMode};
 use crate::tuning::INLINE_DEPTH_MAX;
 
@@ -155,8 +156,15 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
         waker: Arc<Waker>,
         caller: (Ticket, &Waker),
     ) -> bool {
+        let (ticket, caller_waker) = caller;
         let caller_resumes = self.caller_resumes();
-        self.suspend_inline(turn, scope, waker, Some(caller).filter(|_| caller_resumes));
+        let suspended = Suspended {
+            turn,
+            scope,
+            waker,
+            caller: caller_resumes.then(|| CallerResume::new(ticket, caller_waker)),
+        };
+        self.suspend_turn(self.lock(), suspended);
         caller_resumes
     }
 

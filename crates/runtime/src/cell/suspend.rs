@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-use elastin_actor::{Handlers, Scope, Ticket};
+use elastin_actor::{Handlers, Ticket};
 use elastin_types::CallError;
 
 use super::ActorCell;
 use crate::cell::lifecycle::Flag;
-use crate::cell::mailbox::AnyTurn;
 use crate::cell::run::TurnOutcome;
 use crate::cell::state::{CellGuard, Suspended};
-use crate::scheduler::caller_resume::{CallerResume, ResumesTurns};
+use crate::scheduler::caller_resume::ResumesTurns;
 use crate::scheduler::{Scheduler, WakeMode};
 
 /// Recipient of the notification that a turn was woken.
@@ -35,23 +34,6 @@ impl WakeTarget {
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// Suspends a turn that ran inline. With a `caller`, that caller resumes it.
-    pub(super) fn suspend_inline(
-        &self,
-        turn: AnyTurn<A>,
-        scope: Box<Scope>,
-        waker: Arc<Waker>,
-        caller: Option<(Ticket, &Waker)>,
-    ) {
-        let suspended = Suspended {
-            turn,
-            scope,
-            waker,
-            caller: caller.map(|(ticket, caller)| CallerResume::new(ticket, caller)),
-        };
-        self.suspend_turn(self.lock(), suspended);
-    }
-
     /// Stores a suspended turn until it is woken, which may have happened already.
     pub(super) fn suspend_turn(&self, mut guard: CellGuard<'_, A>, suspended: Suspended<A>) {
         let chain = suspended.scope.chain();
