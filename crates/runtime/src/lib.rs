@@ -49,7 +49,6 @@ extern crate elastin_actor as elastin;
 
 mod active_set;
 mod backoff;
-mod call_numbers;
 mod cell;
 mod coarse_instant;
 mod error;

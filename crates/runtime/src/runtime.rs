@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::active_set::ActiveSet;
-use crate::call_numbers::CallNumbers;
 use crate::inner::RuntimeInner;
 use crate::profile::snapshot::Periods;
 use crate::registry::{ErasedCells, Registry, cells_of};
@@ -148,7 +147,7 @@ impl Builder {
             remote,
             held: Mutex::default(),
             stopped: AtomicBool::new(false),
-            calls: CallNumbers::new(),
+            next_call: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             overloads: AtomicU64::new(0),

@@ -53,9 +53,6 @@ pub(crate) const BACKLOG_REPORTED: usize = 16;
 /// How long a batch may last while other cells wait. A turn is never interrupted, so it can last longer.
 pub(crate) const BATCH_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// How many turns a batch runs at most between two reads of the clock, which costs as much as a cheap turn.
-pub(crate) const CLOCK_EVERY: u32 = 128;
-
 /// How many turns of an actor may interleave; the others wait in the mailbox. As many as a mailbox holds: an actor with
 /// more in flight should be several actors.
 pub(crate) const INTERLEAVED_MAX: usize = 1024;
@@ -85,9 +82,6 @@ pub(crate) const QUOTA_BURST: Duration = Duration::from_millis(10);
 /// Number of shards per registry table, so that threads rarely contend for a lock. Their sizes differ on purpose, so
 /// that they never all grow at the same time.
 pub(crate) const REGISTRY_SHARDS: usize = 64;
-
-/// How many call numbers a thread reserves at a time, so that threads rarely contend for the counter.
-pub(crate) const NUMBERS_PER_THREAD: u64 = 1024;
 
 /// How often a shutdown checks whether all actors have finished.
 pub(crate) const SHUTDOWN_POLL: Duration = Duration::from_millis(2);

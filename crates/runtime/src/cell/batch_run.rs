@@ -11,42 +11,17 @@ use crate::cell::lifecycle::{Flag, MESSAGES, REPORT};
 use crate::cell::mailbox::{AnyTurn, Batch};
 use crate::cell::run::{TurnOutcome, saves_each_turn};
 use crate::cell::state::CellGuard;
-use crate::tuning::{BATCH_TIME_MAX, CLOCK_EVERY};
+use crate::tuning::BATCH_TIME_MAX;
 
 /// Progress of a batch run.
+#[derive(Default)]
 pub(super) struct BatchRun {
     pub(super) turns: u32,
-    /// The batch began with a single turn, which is not worth a clock read.
-    single: bool,
-    /// When the worker first read the clock.
-    since: Option<Time>,
+    /// Since when other cells wait for this worker.
+    others_wait_since: Option<Time>,
     /// Senders that wait for room in the mailbox. They are woken when the batch ends: they then find the actor idle, and
     /// run cheap turns inline.
     pub(super) room_waiters: Vec<Waker>,
-}
-
-impl BatchRun {
-    /// Begins a batch of this many turns.
-    pub(super) fn begin(turns: usize) -> Self {
-        Self {
-            turns: 0,
-            single: turns <= 1,
-            since: None,
-            room_waiters: Vec::new(),
-        }
-    }
-
-    /// Whether the batch has reached its limit. Reads the clock after the first, second, fourth, … turn: a batch lasts
-    /// at most twice its limit, and clock reads stay rare.
-    #[inline]
-    pub(super) fn is_long(&mut self, now: impl FnOnce() -> Time) -> bool {
-        let reads_clock = self.turns.is_power_of_two() || self.turns.is_multiple_of(CLOCK_EVERY);
-        if !reads_clock || (self.single && self.turns == 1) {
-            return false;
-        }
-        let now = now();
-        now.since(*self.since.get_or_insert(now)) >= BATCH_TIME_MAX
-    }
 }
 
 impl Drop for BatchRun {
@@ -84,7 +59,7 @@ impl<A: Handlers> ActorCell<A> {
         let Some(instance) = guard.take_waiting() else { return };
         let cold = guard.cold();
         let batch = cold.mailbox.take_batch();
-        let mut run = BatchRun::begin(batch.len());
+        let mut run = BatchRun::default();
         run.room_waiters.append(&mut cold.room_waiters);
         drop(guard);
         self.run_batch(instance, batch, run);
@@ -174,9 +149,16 @@ impl<A: Handlers> ActorCell<A> {
     /// Whether the batch must end before its next turn.
     #[inline]
     fn must_end(&self, run: &mut BatchRun) -> bool {
-        self.attention() & !(MESSAGES | REPORT) != 0
-            || self.runtime.scheduler.is_fenced_now()
-            || (run.is_long(|| self.runtime.clock.now()) && self.runtime.scheduler.has_other_work())
+        self.attention() & !(MESSAGES | REPORT) != 0 || self.runtime.scheduler.is_fenced_now() || self.is_long(run)
+    }
+
+    /// Whether other cells have waited long enough for this worker. The clock is only read while any waits.
+    pub(super) fn is_long(&self, run: &mut BatchRun) -> bool {
+        if !self.runtime.scheduler.has_other_work() {
+            return false;
+        }
+        let now = self.runtime.clock.now();
+        now.since(*run.others_wait_since.get_or_insert(now)) >= BATCH_TIME_MAX
     }
 
     pub(super) fn count_turns(&self, turns: u64) {

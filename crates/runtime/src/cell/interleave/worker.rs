@@ -70,13 +70,12 @@ impl<A: Handlers> ActorCell<A> {
         let Some(interleaved) = guard.unpolled() else { return };
         interleaved.polled = true;
         let shared = interleaved.shared.clone();
-        let mut run = BatchRun::begin(usize::MAX);
+        let mut run = BatchRun::default();
         let mut begun = 0;
         while let Some((number, step)) = self.next_step(&mut guard, &mut run) {
             drop(guard);
             begun += u64::from(step.scope.is_none());
             let outcome = self.run_step(&shared, step);
-            run.turns += 1;
             guard = self.lock();
             if guard.is_orphaned() {
                 self.drop_shared(guard, shared);
@@ -92,7 +91,7 @@ impl<A: Handlers> ActorCell<A> {
                     return self.drop_shared(guard, shared);
                 }
             }
-            if run.is_long(|| self.runtime.clock.now()) && self.runtime.scheduler.has_other_work() {
+            if self.is_long(&mut run) {
                 break;
             }
         }
