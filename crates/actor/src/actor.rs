@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use elastin_types::{ActorId, ActorSchema, ActorType, FunctionSchema, Message, Method, Property, PropertySchema};
+use elastin_types::{ActorId, ActorSchema, ActorType, FunctionSchema, Message, Property, PropertySchema};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -77,8 +77,6 @@ pub enum Hook {
 /// A message that could not be decoded as a call of this actor type.
 #[derive(Debug)]
 pub struct Undecoded {
-    /// The requested function.
-    pub method: Method,
     /// The reason of the rejection.
     pub why: elastin_types::Rejected,
     /// The destination of the reply, if one is expected.
@@ -89,7 +87,6 @@ impl Undecoded {
     /// The actor type has no such function. Reports the function's id, because messages don't carry names.
     pub fn unknown_method<A: Actor>(message: &Message, reply: Option<Box<ReplySender>>) -> Self {
         Self {
-            method: message.method,
             why: elastin_types::Rejected::UnknownMethod {
                 kind: A::NAME.to_owned(),
                 method: format!("#{:08x}", message.method.number()),

@@ -97,11 +97,7 @@ pub fn received<F: Function>(
             let destination = reply.map_or(Destination::None, Destination::Remote);
             Ok(waiting::<F>(arguments, MessageContext::received(message), destination))
         }
-        Err(why) => Err(crate::Undecoded {
-            method: F::METHOD,
-            why,
-            reply,
-        }),
+        Err(why) => Err(crate::Undecoded { why, reply }),
     }
 }
 

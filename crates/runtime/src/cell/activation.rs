@@ -60,7 +60,7 @@ impl<A: Handlers> ActorCell<A> {
         self.runtime.activations.fetch_add(1, Ordering::Relaxed);
         let refused = self.put_in_front(&mut guard, messages, moved);
         if guard.queued() > 0 {
-            self.raise(MESSAGES);
+            self.idle.raise(MESSAGES);
         }
         if guard.is_orphaned() {
             guard.cold().waiting = Some(instance);

@@ -149,7 +149,7 @@ impl<A: Handlers> ActorCell<A> {
     /// Whether the batch must end before its next turn.
     #[inline]
     fn must_end(&self, run: &mut BatchRun) -> bool {
-        self.attention() & !(MESSAGES | REPORT) != 0 || self.runtime.scheduler.is_fenced_now() || self.is_long(run)
+        self.idle.attention() & !(MESSAGES | REPORT) != 0 || self.runtime.scheduler.is_fenced_now() || self.is_long(run)
     }
 
     /// Whether other cells have waited long enough for this worker. The clock is only read while any waits.

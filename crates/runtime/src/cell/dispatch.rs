@@ -84,7 +84,7 @@ impl<A: Handlers> ActorCell<A> {
     /// Takes the instance of an actor that only needs to be activated.
     #[cold]
     fn begin_inactive(&self) -> Option<Box<Instance<A>>> {
-        match self.attention() & INACTIVE != 0 && self.activate_here() == Ok(true) {
+        match self.idle.attention() & INACTIVE != 0 && self.activate_here() == Ok(true) {
             true => self.idle.take(),
             false => None,
         }
@@ -117,7 +117,7 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
             Dispatch::Spin => self.spin_for_instance(),
             Dispatch::Queue => None,
         }?;
-        if self.attention() != 0 {
+        if self.idle.attention() != 0 {
             self.settle(self.lock(), instance);
             return None;
         }
@@ -126,7 +126,7 @@ impl<A: Handlers> Invoke<A> for ActorCell<A> {
 
     fn finish(&self, instance: Box<Instance<A>>) -> Finished {
         self.idle.put(instance);
-        if self.attention() != 0 && !self.recheck() {
+        if self.idle.attention() != 0 && !self.recheck() {
             return Finished::Lost;
         }
         if self.runtime.scheduler.is_fenced() {

@@ -66,9 +66,9 @@ impl<A: Handlers> ActorCell<A> {
         cold.mailbox.push(turn);
         let queued = cold.mailbox.len();
         // If there were messages before, the holder of the instance knows already.
-        if self.attention() & MESSAGES == 0 {
+        if self.idle.attention() & MESSAGES == 0 {
             // Under the lock: a later inline call of the same sender must see that an earlier message is queued.
-            self.raise(MESSAGES);
+            self.idle.raise(MESSAGES);
             if let Some(instance) = self.take_idle(&guard) {
                 guard.cold().waiting = Some(instance);
             }

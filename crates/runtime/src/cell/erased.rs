@@ -117,7 +117,7 @@ impl<A: Handlers> ErasedCell for ActorCell<A> {
         if !guard.lifecycle().has_activation() {
             return guard.lifecycle() == Lifecycle::Inactive;
         }
-        if guard.queued() > 0 || self.attention() & (MESSAGES | END | FREEZE) != 0 {
+        if guard.queued() > 0 || self.idle.attention() & (MESSAGES | END | FREEZE) != 0 {
             return false;
         }
         self.is_idle(guard)

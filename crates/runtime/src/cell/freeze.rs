@@ -109,7 +109,7 @@ impl<A: Handlers> Movable for ActorCell<A> {
         let is_polled = interleaved.as_ref().is_none_or(|interleaved| interleaved.polled);
         // If the instance is in none of these places, a turn is running, of this activation or of an earlier one.
         if instance.is_none() && suspended.is_none() && is_polled {
-            self.raise(ORPHAN);
+            self.idle.raise(ORPHAN);
         }
         drop(guard);
         drop_contained(instance);

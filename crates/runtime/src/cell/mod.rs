@@ -103,26 +103,14 @@ impl<A: Handlers> ActorCell<A> {
         CellGuard::new(self.state.lock(), &self.idle)
     }
 
-    fn attention(&self) -> u8 {
-        self.idle.attention()
-    }
-
-    fn raise(&self, bits: u8) {
-        self.idle.raise(bits);
-    }
-
-    fn lower(&self, bits: u8) {
-        self.idle.lower(bits);
-    }
-
     /// Decides what an actor does between two turns: freeze, run queued messages, end, or become idle.
     fn settle(&self, mut guard: CellGuard<'_, A>, mut instance: Box<Instance<A>>) {
         if guard.is_orphaned() {
             return self.reap_orphan(guard, instance);
         }
-        let attention = self.attention();
+        let attention = self.idle.attention();
         if attention & REPORT != 0 {
-            self.lower(REPORT);
+            self.idle.lower(REPORT);
             self.note_state(&mut instance);
         }
         if attention & FREEZE != 0 {
@@ -135,7 +123,7 @@ impl<A: Handlers> ActorCell<A> {
         if attention & END != 0 {
             return self.end(guard, instance);
         }
-        self.lower(MESSAGES);
+        self.idle.lower(MESSAGES);
         self.idle.put(instance);
     }
 
@@ -162,7 +150,7 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Records that the last turn of a discarded activation has ended. An activation that waited for it may then run.
     fn clear_orphan(&self, mut guard: CellGuard<'_, A>) {
-        self.lower(ORPHAN);
+        self.idle.lower(ORPHAN);
         match guard.take_waiting() {
             Some(next) => self.settle(guard, next),
             None => drop(guard),

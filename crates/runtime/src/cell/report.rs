@@ -111,7 +111,7 @@ impl<A: Handlers> ActorCell<A> {
                 Some(interleaved) => self.note(&interleaved.shared.instance::<A>().state),
                 None => match guard.cold_if_any().and_then(|cold| cold.waiting.as_mut()) {
                     Some(instance) => self.note_state(instance),
-                    None => self.raise(REPORT),
+                    None => self.idle.raise(REPORT),
                 },
             },
         }

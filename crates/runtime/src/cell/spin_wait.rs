@@ -27,7 +27,7 @@ impl<A: Handlers> ActorCell<A> {
     /// Spins for the instance of a busy actor.
     pub(super) fn spin_for_instance(&self) -> Option<Box<Instance<A>>> {
         for spins in spins() {
-            let attention = self.attention();
+            let attention = self.idle.attention();
             let waits_for_worker = attention == MESSAGES && self.is_worker_draining();
             if (attention != 0 && !waits_for_worker) || self.idle.flags.has(Flag::Suspended) {
                 return None;

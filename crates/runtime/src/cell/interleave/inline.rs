@@ -25,7 +25,7 @@ impl<A: Handlers> ActorCell<A> {
     /// Whether the next message in the mailbox may start interleaved, and no thread is polling the turns already.
     #[inline]
     pub(in crate::cell) fn may_begin_shared(&self, guard: &mut CellGuard<'_, A>) -> bool {
-        if !A::SHARES || self.attention() & FREEZE != 0 {
+        if !A::SHARES || self.idle.attention() & FREEZE != 0 {
             return false;
         }
         let has_room = guard.unpolled().is_some_and(|interleaved| interleaved.has_room());
@@ -116,8 +116,8 @@ impl<A: Handlers> ActorCell<A> {
         if interleaved.lost.is_some() || shared.is_broken() {
             return self.lose_shared(guard, shared);
         }
-        if self.attention() & REPORT != 0 {
-            self.lower(REPORT);
+        if self.idle.attention() & REPORT != 0 {
+            self.idle.lower(REPORT);
             self.note(&shared.instance::<A>().state);
         }
         if interleaved.is_over() {

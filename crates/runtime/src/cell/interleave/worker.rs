@@ -124,7 +124,7 @@ impl<A: Handlers> ActorCell<A> {
             let scope = Some(scope);
             return Some((number, Step { turn, scope, waker }));
         }
-        let may_begin = self.attention() & FREEZE == 0 && interleaved.has_room();
+        let may_begin = self.idle.attention() & FREEZE == 0 && interleaved.has_room();
         if turn.is_none() && may_begin && cold.mailbox.front().is_some_and(|turn| turn.shared()) {
             turn = cold.mailbox.pop_front();
             run.room_waiters.append(&mut cold.room_waiters);
