@@ -1,16 +1,16 @@
 //! The traits of an actor type.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use elastin_types::{ActorId, ActorSchema, ActorType, FunctionSchema, Message, Method, Property, PropertySchema};
+use elastin_types::{ActorId, ActorSchema, ActorType, FunctionSchema, Message, Property, PropertySchema};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::hooks::HookFuture;
 use crate::persist::Persist;
 use crate::reference::RawRef;
-use crate::reply::ReplyTo;
+use crate::reply::ReplySender;
 use crate::turn::Turn;
 
 /// An actor type. Derived with `#[derive(Actor)]` on the struct that holds the actor's state.
@@ -44,7 +44,7 @@ pub trait Handlers: Actor {
 
     /// Decodes a message from another process into a turn. Fails if the function is unknown or its arguments can't be
     /// decoded.
-    fn decode(message: Arc<Message>, reply: Option<Box<ReplyTo>>) -> Result<Pin<Box<dyn Turn<Self>>>, Undecoded>;
+    fn decode(message: Arc<Message>, reply: Option<Box<ReplySender>>) -> Result<Pin<Box<dyn Turn<Self>>>, Undecoded>;
 
     /// Runs a lifecycle hook; `None` if the actor does not implement it.
     fn hook(&mut self, hook: Hook) -> Option<HookFuture<'_>>;
@@ -57,6 +57,9 @@ pub trait Handlers: Actor {
         false
     }
 }
+
+/// A running lifecycle hook. Boxed, because hooks are rare and a trait object keeps actor types without hooks small.
+pub type HookFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A lifecycle event of an activation for which an actor may define a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,19 +77,16 @@ pub enum Hook {
 /// A message that could not be decoded as a call of this actor type.
 #[derive(Debug)]
 pub struct Undecoded {
-    /// The requested function.
-    pub method: Method,
     /// The reason of the rejection.
     pub why: elastin_types::Rejected,
     /// The destination of the reply, if one is expected.
-    pub reply: Option<Box<ReplyTo>>,
+    pub reply: Option<Box<ReplySender>>,
 }
 
 impl Undecoded {
     /// The actor type has no such function. Reports the function's id, because messages don't carry names.
-    pub fn unknown_method<A: Actor>(message: &Message, reply: Option<Box<ReplyTo>>) -> Self {
+    pub fn unknown_method<A: Actor>(message: &Message, reply: Option<Box<ReplySender>>) -> Self {
         Self {
-            method: message.method,
             why: elastin_types::Rejected::UnknownMethod {
                 kind: A::NAME.to_owned(),
                 method: format!("#{:08x}", message.method.number()),

@@ -203,7 +203,7 @@ impl<F: Function> PendingCall<'_, F> {
     fn resume(&self, waker: &Waker) -> bool {
         let Some(cell) = self.target.target() else { return false };
         scope::count_inline_call();
-        scope::without_timing(|| cell.resume(scope::depth(), (self.reply_cell.ticket(), waker)))
+        scope::without_timing(|| cell.resume(self.reply_cell.ticket(), Some((scope::depth(), waker))))
     }
 
     fn poll_deadline(&mut self, waker: &Waker) -> Poll<Result<F::Reply, CallError>> {
@@ -223,7 +223,7 @@ impl<F: Function> PendingCall<'_, F> {
         if self.caller_resume
             && let Some(cell) = self.target.target()
         {
-            cell.detach(self.reply_cell.ticket());
+            cell.resume(self.reply_cell.ticket(), None);
         }
         if let Some(call) = self.reply_cell.close() {
             self.target.bound().give_up(call);

@@ -9,9 +9,7 @@ use bytes::Bytes;
 use elastin_types::{CallId, Caller, ChainId, Header, Message, NodeId, RequestContext, TenantId, Time, TraceContext};
 
 use crate::host::Host;
-
-/// Maximum number of request context values: they are copied into every message that leaves the node.
-const VALUES_MAX: usize = 32;
+use crate::tuning::VALUES_MAX;
 
 /// The deadline of a call that has none.
 pub(crate) const NEVER: Time = Time(u64::MAX);
@@ -28,23 +26,18 @@ pub(crate) struct Added {
     pub(crate) trace: Option<TraceContext>,
 }
 
-/// A chain of nested calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Chain(ChainId);
-
-impl Chain {
-    /// A chain without an id. INVARIANT: it gets one before any of its calls waits off the calling turn's stack, so
-    /// turns that could wait for each other always have one.
-    const NEW: Self = Self(ChainId(CallId {
-        origin: NodeId(u64::MAX),
-        sequence: u64::MAX,
-    }));
-}
+/// The chain of a call context without an id. INVARIANT: a chain gets an id before any of its calls waits off the calling
+/// turn's stack, so turns that could wait for each other always have one.
+const NEW_CHAIN: ChainId = ChainId(CallId {
+    origin: NodeId(u64::MAX),
+    sequence: u64::MAX,
+});
 
 /// The context that a turn passes on to the calls it makes.
 #[derive(Clone, Debug)]
 pub(crate) struct CallContext {
-    chain: Chain,
+    /// [`NEW_CHAIN`] if it has no id.
+    chain: ChainId,
     /// [`NEVER`] if there is none.
     pub(crate) deadline: Time,
     pub(crate) tenant: TenantId,
@@ -63,7 +56,7 @@ impl CallContext {
     /// The context of a call outside any turn.
     pub(crate) const fn new(tenant: TenantId) -> Self {
         Self {
-            chain: Chain::NEW,
+            chain: NEW_CHAIN,
             deadline: NEVER,
             tenant,
             extras: None,
@@ -73,12 +66,12 @@ impl CallContext {
     /// The chain's id, if it has one.
     #[inline]
     pub(crate) fn chain(&self) -> Option<ChainId> {
-        (self.chain != Chain::NEW).then_some(self.chain.0)
+        (self.chain != NEW_CHAIN).then_some(self.chain)
     }
 
     /// Sets the chain's id.
     pub(crate) fn set_chain(&mut self, chain: ChainId) {
-        self.chain = Chain(chain);
+        self.chain = chain;
     }
 
     /// The context of a tell: a new chain and no deadline. Its sender does not wait, so it can't close a cycle and may
@@ -145,7 +138,7 @@ impl CallContext {
             })
         });
         let call_context = Self {
-            chain: Chain(header.chain),
+            chain: header.chain,
             deadline: header.deadline.unwrap_or(NEVER),
             tenant: header.tenant,
             extras,

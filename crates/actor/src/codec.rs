@@ -3,7 +3,6 @@
 //! Arguments and replies are encoded by position (postcard), since caller and callee are built from the same source.
 //! State is encoded by field name (MessagePack), so that a field may be added between two versions of an application.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
@@ -95,27 +94,12 @@ fn explain<A: Actor>(bytes: &[u8]) -> String {
     }
 }
 
-/// Encodings up to this size are copied out of the reused buffer; longer ones take the buffer itself.
-const COPIED_BYTES_MAX: usize = 4 << 10;
-
-thread_local! {
-    /// Reused encoding buffer: it is rarely grown, and the copies have no spare capacity.
-    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
 /// Encodes the arguments or the reply of a function.
 pub(crate) fn encode<T: Serialize>(value: &T, subject: &str, method: &str) -> Result<Bytes, Rejected> {
-    let buffer = BUFFER.take();
-    match contained(|| postcard::to_extend(value, buffer)) {
-        Ok(encoded) if encoded.len() > COPIED_BYTES_MAX => Ok(encoded.into()),
-        Ok(mut encoded) => {
-            let bytes = Bytes::copy_from_slice(&encoded);
-            encoded.clear();
-            BUFFER.set(encoded);
-            Ok(bytes)
-        }
-        Err(why) => Err(undecodable(subject, method, why)),
-    }
+    let encoded = contained(|| postcard::to_extend(value, Vec::new()));
+    encoded
+        .map(Bytes::from)
+        .map_err(|why| undecodable(subject, method, why))
 }
 
 /// Decodes the arguments or the reply of a function.

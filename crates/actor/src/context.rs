@@ -34,7 +34,7 @@ impl Ctx {
 
     /// The actor with this key, of this turn's tenant.
     pub fn actor<A: Actor>(&self, key: impl Into<Key>) -> Ref<A> {
-        let (host, tenant) = with_scope(|scope| (scope.cell().host(), scope.tenant()));
+        let (host, tenant) = with_scope(|scope| (scope.cell().host(), scope.call_context.tenant));
         Ref::bound(host, tenant, key)
     }
 
@@ -71,7 +71,7 @@ impl Ctx {
 
     /// The tenant that this turn runs for.
     pub fn tenant(&self) -> TenantId {
-        with_scope(|scope| scope.tenant())
+        with_scope(|scope| scope.call_context.tenant)
     }
 
     /// The time on this process's clock.
@@ -92,7 +92,7 @@ impl Ctx {
     /// A value of the request context, which propagates from caller to callee.
     pub fn request_value(&self, name: &str) -> Option<String> {
         with_scope(|scope| {
-            let mut values = scope.values()?.iter();
+            let mut values = scope.call_context.values()?.iter();
             let (_, value) = values.find(|(known, _)| **known == *name)?;
             Some(value.to_string())
         })
@@ -101,7 +101,7 @@ impl Ctx {
     /// This turn's trace context, if its call belongs to a trace. Send it as `traceparent` with requests to other
     /// systems.
     pub fn trace(&self) -> Option<TraceContext> {
-        with_scope(|scope| scope.trace())
+        with_scope(|scope| scope.call_context.trace())
     }
 
     /// Ends this activation after the turn, as if the actor had been idle.
@@ -235,7 +235,7 @@ impl Ctx {
 
 /// The deadline of a turn, if it has one.
 fn deadline(scope: &Scope) -> Option<Time> {
-    Some(scope.deadline()).filter(|deadline| *deadline != NEVER)
+    Some(scope.call_context.deadline).filter(|deadline| *deadline != NEVER)
 }
 
 /// The cell of this turn's actor, cloned because its methods may run arbitrary code.

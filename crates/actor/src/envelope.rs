@@ -1,11 +1,9 @@
 //! The turn of one function.
 //!
 //! One allocation holds a call through all its stages: the arguments while it is in a mailbox, then the handler's
-//! future, then the reply. Afterwards it is reused for the next call of the same function.
+//! future, then the reply.
 
-use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -19,20 +17,16 @@ use crate::function::Function;
 use crate::host::Host;
 use crate::instance::Instance;
 use crate::invoke::drop_contained;
-use crate::reply::{ReplyCell, ReplySender, ReplyTo};
-use crate::scope::Scope;
+use crate::reply::{ReplyCell, ReplySender};
 use crate::shared_instance::{Held, SharedInstance};
-use crate::turn::{AtOnce, Posted, Turn};
-use crate::turn_pool::{self, InlineTurnBox};
+use crate::turn::Turn;
 
 /// The destination of a reply.
 pub(crate) enum Destination<R> {
     None,
     Local(Arc<ReplyCell<R>>),
     /// Boxed, because it is large and rare in comparison.
-    Remote(Box<ReplyTo>),
-    /// The reply was sent through this cell. The next call can reuse the cell once its caller has dropped it.
-    Sent(Arc<ReplyCell<R>>),
+    Remote(Box<ReplySender>),
 }
 
 impl<R> Destination<R> {
@@ -44,7 +38,7 @@ impl<R> Destination<R> {
     /// Sends an error instead of a reply.
     fn fail(self, error: CallError) {
         match self {
-            Destination::None | Destination::Sent(_) => {}
+            Destination::None => {}
             Destination::Local(reply_cell) => reply_cell.complete(Err(error)),
             Destination::Remote(to) => to.complete(Err(error)),
         }
@@ -54,51 +48,6 @@ impl<R> Destination<R> {
     #[inline]
     fn is_abandoned(&self) -> bool {
         matches!(self, Destination::Local(reply_cell) if Arc::strong_count(reply_cell) == 1)
-    }
-}
-
-/// A call of one function that becomes a turn.
-pub(crate) struct Payload<F: Function> {
-    pub(crate) arguments: F::Arguments,
-    pub(crate) message_context: MessageContext,
-    pub(crate) destination: Destination<F::Reply>,
-}
-
-/// A call to be enqueued in a mailbox; empty once it is there.
-pub(crate) struct PostedCall<F: Function>(pub(crate) Option<Payload<F>>);
-
-impl<F: Function> PostedCall<F> {
-    /// Takes the call, to run it inline.
-    ///
-    /// # Panics
-    /// If it has become a turn already.
-    pub(crate) fn take(&mut self) -> Payload<F> {
-        self.0.take().expect("a call becomes a turn once")
-    }
-}
-
-impl<F: Function> Posted<F::Actor> for PostedCall<F> {
-    #[inline]
-    fn message_context(&self) -> &MessageContext {
-        &self
-            .0
-            .as_ref()
-            .expect("the call has not become a turn yet")
-            .message_context
-    }
-
-    fn shared(&self) -> bool {
-        F::SHARED
-    }
-
-    #[inline]
-    fn boxed(&mut self) -> Pin<Box<dyn Turn<F::Actor>>> {
-        boxed::<F>(self.take())
-    }
-
-    #[inline]
-    fn put_into(&mut self, spare: Pin<&mut dyn Turn<F::Actor>>) -> bool {
-        spare.refill(&mut self.0)
     }
 }
 
@@ -125,29 +74,8 @@ pin_project! {
 /// An inline turn, with its handler started.
 #[inline]
 pub(crate) fn running<F: Function>(held: F::Held, arguments: F::Arguments) -> InlineTurnBox<F> {
-    match turn_pool::take::<F>() {
-        Some(mut spare) => {
-            spare.as_mut().restart(held, arguments);
-            spare
-        }
-        None => newly_running::<F, _, _>(F::run, held, arguments),
-    }
-}
-
-/// The type parameters infer the unnameable future of the function's `run`.
-#[cold]
-fn newly_running<F, Start, Running>(start: Start, held: F::Held, arguments: F::Arguments) -> InlineTurnBox<F>
-where
-    F: Function,
-    Start: Fn(F::Held, F::Arguments) -> Running + Send + 'static,
-    Running: Future<Output = (F::Held, F::Reply)> + Send + 'static,
-{
-    let future = start(held, arguments);
-    Box::pin(Envelope::<F, Start, Running> {
-        stage: Stage::Running { future },
-        start,
-        destination: Destination::None,
-    })
+    let future = F::run(held, arguments);
+    envelope::<F, _, _>(F::run, Stage::Running { future }, Destination::None)
 }
 
 /// A turn that has ended and whose reply can't be sent yet.
@@ -162,38 +90,30 @@ pub(crate) fn finished<F: Function>(
 /// The turn of a message received from another process.
 pub fn received<F: Function>(
     message: Arc<Message>,
-    reply: Option<Box<ReplyTo>>,
+    reply: Option<Box<ReplySender>>,
 ) -> Result<Pin<Box<dyn Turn<F::Actor>>>, crate::Undecoded> {
     match codec::decode::<F::Arguments>(&message.body, "the arguments", F::NAME) {
-        Ok(arguments) => Ok(boxed::<F>(Payload {
-            arguments,
-            message_context: MessageContext::received(message),
-            destination: reply.map_or(Destination::None, Destination::Remote),
-        })),
-        Err(why) => Err(crate::Undecoded {
-            method: F::METHOD,
-            why,
-            reply,
-        }),
+        Ok(arguments) => {
+            let destination = reply.map_or(Destination::None, Destination::Remote);
+            Ok(waiting::<F>(arguments, MessageContext::received(message), destination))
+        }
+        Err(why) => Err(crate::Undecoded { why, reply }),
     }
 }
 
+/// The turn of a call or tell that has not started.
 #[inline]
-fn boxed<F: Function>(payload: Payload<F>) -> Pin<Box<dyn Turn<F::Actor>>> {
-    let Payload {
+pub(crate) fn waiting<F: Function>(
+    arguments: F::Arguments,
+    message_context: MessageContext,
+    destination: Destination<F::Reply>,
+) -> Pin<Box<dyn Turn<F::Actor>>> {
+    let message_context = Some(message_context);
+    let stage = Stage::Waiting {
         arguments,
         message_context,
-        destination,
-    } = payload;
-    let message_context = Some(message_context);
-    envelope::<F, _, _>(
-        F::run,
-        Stage::Waiting {
-            arguments,
-            message_context,
-        },
-        destination,
-    )
+    };
+    envelope::<F, _, _>(F::run, stage, destination)
 }
 
 /// The type parameters infer the unnameable future of the function's `run`.
@@ -202,7 +122,7 @@ fn envelope<F, Start, Running>(
     start: Start,
     stage: Stage<F::Arguments, Running, F::Reply>,
     destination: Destination<F::Reply>,
-) -> Pin<Box<dyn Turn<F::Actor>>>
+) -> InlineTurnBox<F>
 where
     F: Function,
     Start: Fn(F::Held, F::Arguments) -> Running + Send + 'static,
@@ -215,11 +135,11 @@ where
     })
 }
 
+/// A turn that runs on its caller's thread.
+type InlineTurnBox<F> = Pin<Box<dyn InlineTurn<F>>>;
+
 /// The typed interface of an inline turn to its caller.
 pub(crate) trait InlineTurn<F: Function>: Turn<F::Actor> {
-    /// Reuses a turn that has ended for another call, and starts its handler.
-    fn restart(self: Pin<&mut Self>, held: F::Held, arguments: F::Arguments);
-
     /// Takes the handler's reply.
     fn take_reply(self: Pin<&mut Self>) -> F::Reply;
 
@@ -234,13 +154,6 @@ where
     Running: Future<Output = (F::Held, F::Reply)> + Send + 'static,
 {
     #[inline]
-    fn restart(self: Pin<&mut Self>, held: F::Held, arguments: F::Arguments) {
-        let mut this = self.project();
-        let future = (this.start)(held, arguments);
-        this.stage.set(Stage::Running { future });
-    }
-
-    #[inline]
     fn take_reply(self: Pin<&mut Self>) -> F::Reply {
         match self.project().stage.project() {
             StageProjection::Finished { reply } => reply.take().expect("the reply is taken once"),
@@ -251,12 +164,8 @@ where
     }
 
     fn reply_to_cell(self: Pin<&mut Self>, caller: Option<&Waker>) -> Arc<ReplyCell<F::Reply>> {
-        let destination = self.project().destination;
-        let reply_cell = match destination.take() {
-            Destination::Sent(reply_cell) => ReplyCell::reuse(reply_cell, caller),
-            _ => ReplyCell::new(caller),
-        };
-        *destination = Destination::Local(reply_cell.clone());
+        let reply_cell = ReplyCell::new(caller);
+        *self.project().destination = Destination::Local(reply_cell.clone());
         reply_cell
     }
 }
@@ -311,44 +220,6 @@ where
         }
     }
 
-    fn run_at_once(self: Pin<&mut Self>, instance: &mut Instance<F::Actor>) -> AtOnce {
-        if F::MAY_WAIT {
-            return AtOnce::MayWait;
-        }
-        let mut this = self.project();
-        if this.destination.is_abandoned() {
-            return AtOnce::Skipped;
-        }
-        let nothing = Stage::Finished { reply: None };
-        let StageOwned::Waiting {
-            arguments,
-            message_context,
-        } = this.stage.as_mut().project_replace(nothing)
-        else {
-            unreachable!("a turn starts once")
-        };
-        let message_context = message_context.expect("a turn that was not opened has its message context");
-        if message_context.has_expired(Scope::now) {
-            drop_contained(arguments);
-            this.destination.take().fail(CallError::DeadlineExceeded);
-            return AtOnce::Skipped;
-        }
-        let one_way = matches!(this.destination, Destination::None);
-        Scope::begin_in_batch(instance, message_context, || codec::encoded_size(&arguments));
-        // An unused reply is dropped inside `catch_unwind`, because its drop is application code too.
-        let run = || Some(F::run_plain(&mut instance.state, arguments)).filter(|_| !one_way);
-        let Ok(reply) = catch_unwind(AssertUnwindSafe(run)) else {
-            return AtOnce::Panicked;
-        };
-        Scope::end_in_batch(instance, || F::METHOD);
-        instance.changed |= !F::READ_ONLY;
-        if one_way {
-            return AtOnce::OneWay;
-        }
-        this.stage.set(Stage::Finished { reply });
-        AtOnce::Replies
-    }
-
     fn start(self: Pin<&mut Self>, instance: &mut Option<Box<Instance<F::Actor>>>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         let arguments = take_arguments(this.stage.as_mut());
@@ -389,11 +260,9 @@ where
         };
         let Some(reply) = reply.take() else { return };
         match this.destination.take() {
-            Destination::None | Destination::Sent(_) => {}
-            Destination::Local(reply_cell) => {
-                reply_cell.complete(Ok(reply));
-                *this.destination = Destination::Sent(reply_cell);
-            }
+            // The drop of an unused reply is application code.
+            Destination::None => drop_contained(reply),
+            Destination::Local(reply_cell) => reply_cell.complete(Ok(reply)),
             Destination::Remote(to) => {
                 to.complete(codec::encode(&reply, "the reply", F::NAME).map_err(CallError::Rejected));
             }
@@ -424,7 +293,7 @@ where
         let message_context = message_context.expect("a turn that was not opened has its message context");
         let header = message_context.into_header(host);
         let reply = match this.destination.take() {
-            Destination::None | Destination::Sent(_) => None,
+            Destination::None => None,
             Destination::Local(reply_cell) => Some(ReplySender::decoding::<F>(reply_cell, header.call)),
             Destination::Remote(to) => to.pass_on(),
         };
@@ -436,33 +305,10 @@ where
         };
         Some((message, reply))
     }
-
-    fn keep(self: Pin<Box<Self>>) {
-        turn_pool::keep::<F>(self);
-    }
-
-    fn refill(self: Pin<&mut Self>, payload: &mut dyn Any) -> bool {
-        let Some(payload) = payload.downcast_mut::<Option<Payload<F>>>() else {
-            return false;
-        };
-        let Payload {
-            arguments,
-            message_context,
-            destination,
-        } = payload.take().expect("a call becomes a turn once");
-        let mut this = self.project();
-        let message_context = Some(message_context);
-        this.stage.set(Stage::Waiting {
-            arguments,
-            message_context,
-        });
-        *this.destination = destination;
-        true
-    }
 }
 
 /// Runs a handler that never waits on a shared instance.
-pub(crate) fn read_plain<F: Function>(shared: &SharedInstance, arguments: F::Arguments) -> F::Reply {
+fn read_plain<F: Function>(shared: &SharedInstance, arguments: F::Arguments) -> F::Reply {
     let state = &shared.instance::<F::Actor>().state;
     if F::READ_ONLY {
         return F::read_plain(state, arguments);

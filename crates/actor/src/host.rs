@@ -22,7 +22,7 @@ use crate::reminder::{ReminderDone, ReminderRequest};
 use crate::reply::ReplySender;
 use crate::scope::Scope;
 use crate::shared_instance::SharedInstance;
-use crate::turn::{Posted, Turn};
+use crate::turn::Turn;
 
 /// A process in which references work: a node that hosts actors, or a client.
 pub trait Host: Send + Sync + 'static {
@@ -158,96 +158,63 @@ pub struct TurnMeasure {
 
 /// An actor's cell on this node, as used by callers.
 ///
-/// [`begin`](Invoke::begin) is the fast path: it returns the instance of an idle actor, and the caller runs the turn
-/// inline on its own thread. All other calls are enqueued.
+/// [`begin`](Invoke::begin) is the fast path: it returns the instance, and the caller runs the turn inline on its own
+/// thread. All other calls are enqueued. The implementation decides between the two; nothing here does.
 pub trait Invoke<A: Actor>: CellHandle {
-    /// Takes the instance for an inline turn, if the actor is idle or can be activated immediately. `depth` is the
-    /// nesting depth of inline turns on this thread.
-    fn begin(&self, depth: u32) -> Option<Box<Instance<A>>>;
-
-    /// Like [`begin`](Invoke::begin), but spins briefly while a turn of the actor runs: most turns end before a call
-    /// could be enqueued.
-    fn try_begin_spinning(&self, depth: u32) -> Option<Box<Instance<A>>>;
-
-    /// Takes the instance for an inline tell, if the actor is idle and its turns are so short that enqueueing one would
-    /// cost more than running it.
-    fn try_begin_cheap(&self, depth: u32) -> Option<Box<Instance<A>>>;
+    /// Takes the instance if the turn is to run inline on this thread. `depth` is the nesting depth of inline turns on
+    /// this thread.
+    fn begin(&self, start: Start, depth: u32) -> Option<Box<Instance<A>>>;
 
     /// Returns the instance after a turn that requires no save. The result decides whether the reply may be used.
     fn finish(&self, instance: Box<Instance<A>>) -> Finished;
 
-    /// Returns the instance after a turn whose effect must be saved before the reply is sent.
-    fn finish_saved(&self, instance: Box<Instance<A>>, turn: Pin<Box<dyn Turn<A>>>);
+    /// Sends the reply of a finished turn as soon as it may be used: once the state of `unsaved` is saved, or when the
+    /// node is no longer fenced.
+    fn reply_later(&self, turn: Pin<Box<dyn Turn<A>>>, unsaved: Option<Box<Instance<A>>>);
 
-    /// Whether the caller of a suspended turn resumes it on its own thread.
-    fn caller_resumes(&self) -> bool;
+    /// Counts a turn that panicked. If its state is `lost`, the activation is discarded.
+    fn panicked(&self, lost: bool);
 
-    /// Suspends an inline turn. With a `caller`, the caller is woken when it has to [resume](Invoke::resume) the turn
-    /// or can take the reply. Otherwise this node's workers resume the turn.
+    /// Suspends an inline turn. Returns whether its caller has to [resume](Invoke::resume) it: the caller is woken for
+    /// that, or when it can take the reply. Otherwise this node's workers resume the turn.
     fn suspend(
         &self,
         turn: Pin<Box<dyn Turn<A>>>,
         scope: Box<Scope>,
         waker: Arc<Waker>,
-        caller: Option<(Ticket, &Waker)>,
-    );
+        caller: (Ticket, &Waker),
+    ) -> bool;
 
-    /// Resumes a suspended turn on its caller's thread, if the turn was woken. Returns whether the turn is suspended
-    /// again and its caller may have to resume it. Otherwise the reply has arrived or will arrive without the caller's
-    /// help.
-    fn resume(&self, depth: u32, caller: (Ticket, &Waker)) -> bool;
+    /// Resumes a suspended turn on its caller's thread, at this depth, if the turn was woken. Returns whether it is
+    /// suspended again and its caller may have to resume it. Otherwise the reply has arrived or will arrive without the
+    /// caller's help. Without `on`, the caller detaches, and workers resume the turn from now on.
+    fn resume(&self, ticket: Ticket, on: Option<(u32, &Waker)>) -> bool;
 
-    /// Detaches the caller from a suspended turn: workers resume it from now on.
-    fn detach(&self, ticket: Ticket);
+    /// Enqueues a turn in the mailbox, or sends it to the actor's node. If the mailbox is full, `room` is woken once
+    /// there is room again.
+    fn post(&self, turn: Pin<Box<dyn Turn<A>>>, room: Option<&Waker>) -> Result<(), NotPosted<A>>;
 
-    /// Counts a turn that panicked.
-    fn count_panic(&self);
+    /// Suspends an inline turn that shares the actor from now on. This node's workers resume it.
+    fn suspend_shared(&self, shared: SharedInstance, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>);
+}
 
-    /// Discards the activation: the turn panicked and its state was dropped.
-    fn lost(&self);
+/// A turn that could not be enqueued, and the reason.
+pub type NotPosted<A> = (CallError, Pin<Box<dyn Turn<A>>>);
 
-    /// Holds a finished turn until its reply may be sent.
-    fn hold_reply(&self, turn: Pin<Box<dyn Turn<A>>>);
-
-    /// Enqueues a call in the mailbox, or sends it to the actor's node. If the mailbox is full, `room` is woken once
-    /// there is room again. On failure `call` is unchanged.
-    fn post(&self, call: &mut dyn Posted<A>, room: Option<&Waker>) -> Result<(), CallError>;
-
-    /// Whether a call may run inline on a thread that is already inside a sharing turn of this actor. `sender` is the
-    /// calling actor: the call must not overtake its earlier messages.
-    fn join(&self, depth: u32, sender: &ActorId) -> Join;
-
-    /// Suspends a turn that shares the actor. This node's workers poll it from now on.
-    fn suspend_shared(&self, shared: SharedInstance, turn: Pin<Box<dyn Turn<A>>>, scope: Box<Scope>, share: Share);
-
-    /// Ends a turn that shares the actor with other turns. With `over`, the reply is sent once all state that the turn
-    /// may have seen is saved. Otherwise the result decides whether the reply may be used.
-    fn finish_shared(&self, shared: SharedInstance, over: Option<Pin<Box<dyn Turn<A>>>>, share: Share) -> Finished;
+/// The situation in which a caller asks for the instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// A call.
+    Call,
+    /// The same call, after it found the actor busy.
+    BusyCall,
+    /// A tell, whose sender gains nothing from waiting.
+    Tell,
 }
 
 /// Identifies the caller of a suspended turn; unique among waiting callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub usize);
-
-/// How an inline turn came to share its actor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
-    /// It took the idle actor. While it is polled, no other thread polls a turn of the actor.
-    First,
-    /// It began within the poll of another turn that shares the actor.
-    Joined,
-}
-
-/// Whether a call may interleave with another turn of its actor on the same thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Join {
-    /// Inline, on this thread.
-    Here,
-    /// Through the mailbox, because the inline depth of this thread is exhausted.
-    Queued,
-    /// Not at all.
-    Refused(CallError),
-}
 
 /// Whether the reply of an inline turn may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,6 +225,4 @@ pub enum Finished {
     Hold,
     /// The activation was revoked while the turn ran: its effects must stay invisible.
     Lost,
-    /// Another turn that shared the actor panicked and may have left it in an inconsistent state.
-    Broken,
 }

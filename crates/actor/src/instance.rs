@@ -20,8 +20,10 @@ pub struct Instance<A> {
     pub(crate) sampling: Sampling,
     /// Whether a turn that may have changed the state has run since this was last cleared.
     pub changed: bool,
-    /// Whether a turn has run since each observer's last check.
-    pub used: UsedSince,
+    /// Whether a turn has run since the last sweep for idle actors.
+    pub used_since_sweep: bool,
+    /// Whether a turn has run since the state's size and references were last reported.
+    pub used_since_report: bool,
 }
 
 /// Sampling of turns: one in `stride` is measured.
@@ -53,27 +55,6 @@ impl Sampling {
     }
 }
 
-/// Whether a turn has run since each observer's last check. One byte, so that a turn sets all bits at once.
-#[derive(Clone, Copy, Debug)]
-pub struct UsedSince(u8);
-
-impl UsedSince {
-    /// Since the last sweep for idle actors.
-    pub const SWEEP: u8 = 1;
-    /// Since the state's size and references were last reported.
-    pub const REPORT: u8 = 2;
-
-    /// A turn has run, for all observers.
-    pub(crate) const ALL: Self = Self(Self::SWEEP | Self::REPORT);
-
-    /// Returns and clears the bit of one observer.
-    pub fn take(&mut self, observer: u8) -> bool {
-        let used = self.0 & observer != 0;
-        self.0 &= !observer;
-        used
-    }
-}
-
 impl<A> Instance<A> {
     /// The instance of an actor that is about to be activated.
     pub fn new(state: A, cell: Arc<dyn CellHandle>) -> Box<Self> {
@@ -87,14 +68,22 @@ impl<A> Instance<A> {
                 stride: 1,
             },
             changed: false,
-            used: UsedSince::ALL,
+            used_since_sweep: true,
+            used_since_report: true,
         })
+    }
+
+    /// Records that a turn has run.
+    #[inline]
+    pub(crate) fn mark_used(&mut self) {
+        self.used_since_sweep = true;
+        self.used_since_report = true;
     }
 
     /// The weight of the turn that begins now; `None` if it is not measured.
     #[inline]
     pub(crate) fn measure_next(&mut self) -> Option<u32> {
-        self.used = UsedSince::ALL;
+        self.mark_used();
         self.sampling.next()
     }
 

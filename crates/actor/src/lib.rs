@@ -92,11 +92,9 @@ mod context;
 mod envelope;
 mod error;
 mod function;
-mod hooks;
 mod host;
 mod instance;
 mod invoke;
-mod invoke_shared;
 mod measure;
 mod oneshot;
 mod persist;
@@ -108,29 +106,28 @@ mod scope;
 mod shared_instance;
 mod span;
 mod tell;
+mod tuning;
 mod turn;
-mod turn_pool;
 
-pub use actor::{Actor, Handlers, Hook, TypedRef, Undecoded, schema_of};
+pub use actor::{Actor, Handlers, Hook, HookFuture, TypedRef, Undecoded, schema_of};
 pub use call::{Call, CallFuture};
 pub use call_context::MessageContext;
 pub use codec::{StateCodecError, decode_state, encode_state, encoded_state_size};
 pub use context::{Client, Ctx};
 pub use elastin_macros::{Actor, HoldsReferences, handlers};
 pub use error::CallFailed;
-pub use function::{Answers, Function, Handler};
-pub use hooks::HookFuture;
-pub use host::{CellHandle, Finished, Host, Invoke, Join, Share, Ticket, Timer, TimerId, TurnMeasure, WakeId};
-pub use instance::{Instance, UsedSince};
+pub use function::Function;
+pub use host::{CellHandle, Finished, Host, Invoke, NotPosted, Start, Ticket, Timer, TimerId, TurnMeasure, WakeId};
+pub use instance::Instance;
 pub use persist::{Persist, SaveDone, SaveError};
 pub use reference::{RawRef, Ref};
 pub use references::HoldsReferences;
 pub use reminder::{ReminderDone, ReminderError, ReminderRequest};
-pub use reply::{ReplySender, ReplyTo, RetryHook};
-pub use scope::Scope;
+pub use reply::{ReplySender, RetryHook};
+pub use scope::{Scope, TurnOwner};
 pub use shared_instance::{Held, SharedInstance};
 pub use tell::Tell;
-pub use turn::{AtOnce, Made, Posted, Turn};
+pub use turn::Turn;
 
 /// Items named by macro-generated code. Not part of the public API.
 #[doc(hidden)]
@@ -140,18 +137,17 @@ pub mod __private {
         Reminder,
     };
 
-    pub use crate::actor::{Actor, Handlers, Hook, TypedRef, Undecoded};
+    pub use crate::actor::{Actor, Handlers, Hook, HookFuture, TypedRef, Undecoded};
     pub use crate::call::Call;
     pub use crate::context::Ctx;
     pub use crate::envelope::received;
     pub use crate::error::{CallFailed, flatten};
-    pub use crate::function::{Answers, Handler};
-    pub use crate::hooks::HookFuture;
+    pub use crate::function::{Function, are_distinct};
     pub use crate::instance::Instance;
     pub use crate::persist::Persist;
     pub use crate::reference::RawRef;
     pub use crate::references::{ByNothing, ByReferences, HoldsReferences, Probe, each_of};
-    pub use crate::reply::ReplyTo;
+    pub use crate::reply::ReplySender;
     pub use crate::shared_instance::SharedInstance;
     pub use crate::turn::Turn;
 }

@@ -5,29 +5,9 @@ use std::time::Duration;
 use elastin_types::Time;
 
 use crate::span::TurnSpan;
-
-/// Calls of a measured turn that are recorded individually before sampling starts.
-const EXACT_CALLS: u32 = 64;
-
-/// The same for a turn with a weight above 1: there are many similar turns.
-const EXACT_CALLS_WEIGHTED: u32 = 8;
-
-/// Mean sampling stride of the calls after that. The stride is jittered: with a fixed one, callees in a periodic
-/// pattern would be sampled always or never.
-const CALL_STRIDE: u32 = 16;
-
-/// The same beyond [`MANY_CALLS`], where a sparser sample is as accurate.
-const CALL_STRIDE_SPARSE: u32 = 96;
-
-/// Calls of one turn after which sampling becomes sparser.
-const MANY_CALLS: u32 = 1024;
-
-/// Polls of a measured turn that are timed individually before sampling starts.
-const EXACT_POLLS: u32 = 64;
-
-/// Mean sampling stride of the polls after that: the turn's time is well estimated by then, and a clock read is
-/// expensive compared to a poll.
-const POLL_STRIDE: u32 = 16;
+use crate::tuning::{
+    CALL_STRIDE, CALL_STRIDE_SPARSE, EXACT_CALLS, EXACT_CALLS_WEIGHTED, EXACT_POLLS, MANY_CALLS, POLL_STRIDE,
+};
 
 /// A turn that is being measured.
 pub(crate) struct Measure {

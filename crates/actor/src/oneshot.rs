@@ -2,57 +2,36 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use elastin_types::CallError;
+
+use crate::reply::ReplyCell;
 
 /// Sends the value, once. If it is dropped without one, the receiver resolves to `None`.
-pub(crate) struct Sender<T> {
-    shared: Arc<Mutex<State<T>>>,
-}
+pub(crate) struct Sender<T>(Arc<ReplyCell<T>>);
 
 /// Waits for the value; `None` if the sender was dropped.
-pub(crate) struct Receiver<T> {
-    shared: Arc<Mutex<State<T>>>,
-}
-
-enum State<T> {
-    Waiting(Option<Waker>),
-    Closed(Option<T>),
-}
+pub(crate) struct Receiver<T>(Arc<ReplyCell<T>>);
 
 /// Creates a channel for one value.
 pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let shared = Arc::new(Mutex::new(State::Waiting(None)));
-    (Sender { shared: shared.clone() }, Receiver { shared })
-}
-
-fn lock<T>(shared: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
-    // Nothing that can panic runs under this lock, so poisoning is harmless.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    let reply_cell = ReplyCell::new(None);
+    (Sender(reply_cell.clone()), Receiver(reply_cell))
 }
 
 impl<T> Sender<T> {
     /// Sends the value.
     pub(crate) fn send(self, value: T) {
-        self.close(Some(value));
-    }
-
-    fn close(&self, value: Option<T>) {
-        let mut state = lock(&self.shared);
-        if let State::Waiting(waker) = &mut *state {
-            let waker = waker.take();
-            *state = State::Closed(value);
-            drop(state);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
+        self.0.complete(Ok(value));
     }
 }
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.close(None);
+        // Without effect once the value was sent.
+        self.0.complete(Err(CallError::Cancelled));
     }
 }
 
@@ -60,18 +39,14 @@ impl<T> Future for Receiver<T> {
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        match &mut *lock(&self.shared) {
-            State::Waiting(waker) => {
-                *waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-            State::Closed(value) => Poll::Ready(value.take()),
-        }
+        self.0.poll(cx.waker()).map(Result::ok)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
     fn poll<T>(receiver: &mut Receiver<T>) -> Poll<Option<T>> {

@@ -32,25 +32,12 @@ enum State<R> {
 impl<R> ReplyCell<R> {
     /// An empty cell. `caller` is woken by the reply.
     pub(crate) fn new(caller: Option<&Waker>) -> Arc<Self> {
-        Arc::new(Self::waiting(caller))
-    }
-
-    fn waiting(caller: Option<&Waker>) -> Self {
-        Self {
+        Arc::new(Self {
             state: Mutex::new(State::Waiting {
                 waker: caller.cloned(),
                 sent_as: None,
             }),
-        }
-    }
-
-    /// Reuses the cell of a finished call if it is not shared, else allocates one.
-    pub(crate) fn reuse(mut reply_cell: Arc<Self>, caller: Option<&Waker>) -> Arc<Self> {
-        match Arc::get_mut(&mut reply_cell) {
-            Some(own) => *own = Self::waiting(caller),
-            None => reply_cell = Self::new(caller),
-        }
-        reply_cell
+        })
     }
 
     /// Identifies the caller that waits on this cell.
@@ -124,7 +111,7 @@ impl<R> ReplyCell<R> {
     }
 }
 
-/// Accepts the encoded outcome of a call that was sent out of this process, exactly once.
+/// Accepts the encoded outcome of a call that left or entered this process, exactly once.
 ///
 /// If it is dropped without an outcome, its caller gets [`CallError::Cancelled`].
 pub struct ReplySender {
@@ -148,6 +135,8 @@ enum Receiver {
     Callback(Box<dyn FnOnce(Outcome) + Send>),
     /// The caller's reply cell, and the names for its errors.
     Caller(Arc<dyn DecodeReply>, &'static Names),
+    /// The host, which sends the outcome of the call with this id to another process.
+    Host(Arc<dyn Host>, CallId),
 }
 
 /// A reply cell that accepts an encoded outcome.
@@ -175,10 +164,7 @@ impl<R: DeserializeOwned + Send> DecodeReply for ReplyCell<R> {
 impl ReplySender {
     /// A sender that passes the outcome to `complete`.
     pub fn new(complete: impl FnOnce(Outcome) + Send + 'static) -> Self {
-        Self {
-            receiver: Some(Receiver::Callback(Box::new(complete))),
-            retry: None,
-        }
+        Self::to(Receiver::Callback(Box::new(complete)))
     }
 
     /// If the call was not delivered, `hook` is called instead of failing the call, once.
@@ -215,6 +201,34 @@ impl ReplySender {
                 None
             }
             Receiver::Caller(reply_cell, names) => reply_cell.decode(outcome, names),
+            Receiver::Host(host, call) => {
+                host.reply(call, outcome);
+                None
+            }
+        }
+    }
+
+    /// Sends the outcome of a call from another process through `host`.
+    pub fn host(host: Arc<dyn Host>, call: CallId) -> Self {
+        Self::to(Receiver::Host(host, call))
+    }
+
+    /// Forwards the call: no outcome is sent from here. Returns the sender unless the header of the forwarded message
+    /// identifies the destination.
+    pub(crate) fn pass_on(mut self) -> Option<Self> {
+        match self.receiver {
+            Some(Receiver::Host(..)) => {
+                self.receiver = None;
+                None
+            }
+            _ => Some(self),
+        }
+    }
+
+    fn to(receiver: Receiver) -> Self {
+        Self {
+            receiver: Some(receiver),
+            retry: None,
         }
     }
 
@@ -227,10 +241,7 @@ impl ReplySender {
                 method: F::NAME,
             }
         };
-        Self {
-            receiver: Some(Receiver::Caller(reply_cell, names)),
-            retry: None,
-        }
+        Self::to(Receiver::Caller(reply_cell, names))
     }
 }
 
@@ -260,71 +271,5 @@ impl Drop for ReplySender {
 impl fmt::Debug for ReplySender {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("ReplySender").finish_non_exhaustive()
-    }
-}
-
-/// The destination of the reply to an encoded call: the host, by the call's id, or a reply sender that came with the
-/// call.
-///
-/// If it is dropped without an outcome, the caller gets [`CallError::Cancelled`].
-#[derive(Debug)]
-pub struct ReplyTo {
-    route: Option<Route>,
-}
-
-enum Route {
-    Host(Arc<dyn Host>, CallId),
-    Sender(ReplySender),
-}
-
-impl ReplyTo {
-    /// Sends the reply of `call` through `host`.
-    pub fn host(host: Arc<dyn Host>, call: CallId) -> Self {
-        Self {
-            route: Some(Route::Host(host, call)),
-        }
-    }
-
-    /// Sends the reply through a reply sender.
-    pub fn slot(sender: ReplySender) -> Self {
-        Self {
-            route: Some(Route::Sender(sender)),
-        }
-    }
-
-    /// Sends the outcome.
-    pub fn complete(mut self, outcome: Outcome) {
-        self.send(outcome);
-    }
-
-    /// Forwards the call: no reply is sent from here. Returns the reply sender, if there is one.
-    pub fn pass_on(mut self) -> Option<ReplySender> {
-        match self.route.take() {
-            Some(Route::Sender(sender)) => Some(sender),
-            Some(Route::Host(..)) | None => None,
-        }
-    }
-
-    fn send(&mut self, outcome: Outcome) {
-        match self.route.take() {
-            Some(Route::Host(host, call)) => host.reply(call, outcome),
-            Some(Route::Sender(sender)) => sender.complete(outcome),
-            None => {}
-        }
-    }
-}
-
-impl Drop for ReplyTo {
-    fn drop(&mut self) {
-        self.send(Err(CallError::Cancelled));
-    }
-}
-
-impl fmt::Debug for Route {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Route::Host(_, call) => out.debug_tuple("Host").field(call).finish(),
-            Route::Sender(sender) => sender.fmt(out),
-        }
     }
 }

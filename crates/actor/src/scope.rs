@@ -8,7 +8,7 @@ mod stack;
 
 use std::sync::Arc;
 
-use elastin_types::{ActorId, Caller, ChainId, Method, RequestContext, TenantId, Time, TraceContext};
+use elastin_types::{ActorId, Caller, ChainId, Method, Time};
 
 use crate::Actor;
 use crate::call_context::{AddedValues, CallContext, HERE, MessageContext, NEVER, Origin};
@@ -18,60 +18,48 @@ use crate::measure::Measure;
 use crate::shared_instance::SharedInstance;
 pub(crate) use measuring::without_timing;
 use stack::CurrentScope;
-pub(crate) use stack::{
-    Inside, count_awaited_call, count_inline_call, current_actor, depth, inside, should_yield, with_current,
-};
+pub(crate) use stack::{Inside, count_awaited_call, count_inline_call, depth, inside, should_yield, with_current};
 
 /// The context of a turn: its cell, its call context and its measurements.
 pub struct Scope {
     /// `None` only in the pool.
     cell: Option<Arc<dyn CellHandle>>,
-    call_context: CallContext,
-    /// The instance, if other turns may share it.
-    shared: Option<SharedInstance>,
+    pub(crate) call_context: CallContext,
+    /// Whether other turns may share the actor.
+    shared: bool,
     /// The caller. `None` for an inline call: its caller is the outer scope, or a client in this process.
     origin: Option<Origin>,
     /// Boxed, because most turns are not measured.
     measure: Option<Box<Measure>>,
-    /// The turn was woken during the current poll by the polling thread.
-    woken: bool,
     outer: Option<Box<Scope>>,
 }
 
 /// The actor of a turn that begins, and the turn's sampling weight.
-pub(crate) struct TurnOwner {
+pub struct TurnOwner {
     cell: Arc<dyn CellHandle>,
     measured: Option<u32>,
-    shared: Option<SharedInstance>,
+    shared: bool,
 }
 
 impl TurnOwner {
     /// For an exclusive turn.
     #[inline]
-    pub(crate) fn exclusive<A>(instance: &mut Instance<A>) -> Self {
+    pub fn exclusive<A>(instance: &mut Instance<A>) -> Self {
         Self {
             measured: instance.measure_next(),
             cell: instance.take_cell(),
-            shared: None,
+            shared: false,
         }
     }
 
     /// For a turn that shares its actor.
-    pub(crate) fn shared<A: Actor>(shared: &SharedInstance) -> Self {
+    pub fn shared<A: Actor>(shared: &SharedInstance) -> Self {
         Self {
             measured: shared.measure_next(),
             cell: shared.instance::<A>().cell().clone(),
-            shared: Some(shared.clone()),
+            shared: true,
         }
     }
-}
-
-/// A call or tell whose turn runs inline on the caller's thread.
-pub(crate) struct InlineCall {
-    pub(crate) method: Method,
-    pub(crate) deadline: Time,
-    pub(crate) added: AddedValues,
-    pub(crate) one_way: bool,
 }
 
 /// The message context of a call or tell made by the current turn or outside any. `size` computes the size of the
@@ -113,16 +101,13 @@ impl Scope {
     pub(crate) fn enter_inline<'h>(
         owner: TurnOwner,
         host: impl FnOnce() -> &'h Arc<dyn Host>,
-        call: InlineCall,
+        method: Method,
+        deadline: Time,
+        added: AddedValues,
+        one_way: bool,
         size: impl FnOnce() -> u64,
     ) {
         let TurnOwner { cell, measured, shared } = owner;
-        let InlineCall {
-            method,
-            deadline,
-            added,
-            one_way,
-        } = call;
         let mut scope = Self::fresh();
         let mut current = CurrentScope::take();
         let mut is_due = false;
@@ -152,66 +137,13 @@ impl Scope {
         stack::enter(scope);
     }
 
-    /// Enters an exclusive turn from the mailbox. `size` computes the size of the arguments if the turn is measured.
+    /// Enters a turn from the mailbox. `size` computes the size of the arguments if the turn is measured.
     #[inline]
-    pub fn enter_message<A>(instance: &mut Instance<A>, message_context: MessageContext, size: impl FnOnce() -> u64) {
-        Self::enter_from_mailbox(TurnOwner::exclusive(instance), message_context, size);
-    }
-
-    /// Enters a turn from the mailbox that shares its actor.
-    pub fn enter_shared_message<A: Actor>(
-        shared: &SharedInstance,
-        message_context: MessageContext,
-        size: impl FnOnce() -> u64,
-    ) {
-        Self::enter_from_mailbox(TurnOwner::shared::<A>(shared), message_context, size);
-    }
-
-    #[inline]
-    fn enter_from_mailbox(owner: TurnOwner, message_context: MessageContext, size: impl FnOnce() -> u64) {
+    pub fn enter_message(owner: TurnOwner, message_context: MessageContext, size: impl FnOnce() -> u64) {
         let TurnOwner { cell, measured, shared } = owner;
         let mut scope = Self::fresh();
-        let (call_context, origin) = message_context.into_call_context();
-        scope.call_context = call_context;
-        scope.origin = Some(origin);
         scope.cell = Some(cell);
         scope.shared = shared;
-        if let Some(weight) = measured {
-            scope.measure_message(weight, size);
-        }
-        if scope.call_context.trace().is_some() {
-            scope.begin_span();
-        }
-        stack::enter(scope);
-    }
-
-    /// Enters a worker's batch of turns that never wait, of one actor.
-    pub fn enter_batch<A>(instance: &mut Instance<A>) {
-        let mut scope = Self::fresh();
-        scope.cell = Some(instance.take_cell());
-        stack::enter(scope);
-    }
-
-    /// Leaves the batch and restores the instance's cell.
-    ///
-    /// # Panics
-    /// If this thread is in no batch.
-    pub fn leave_batch<A>(instance: &mut Instance<A>) {
-        let mut scope = stack::leave();
-        instance.restore_cell(scope.cell.take().expect("a batch has its cell"));
-        scope.recycle();
-    }
-
-    /// Begins a turn of the current batch. `size` computes the size of the arguments if the turn is measured.
-    #[inline]
-    pub(crate) fn begin_in_batch<A>(
-        instance: &mut Instance<A>,
-        message_context: MessageContext,
-        size: impl FnOnce() -> u64,
-    ) {
-        let measured = instance.measure_next();
-        let mut current = CurrentScope::take();
-        let scope = current.scope().expect("a batch has been entered");
         let (call_context, origin) = message_context.into_call_context();
         scope.call_context = call_context;
         scope.origin = Some(origin);
@@ -221,63 +153,16 @@ impl Scope {
         if scope.call_context.trace().is_some() {
             scope.begin_span();
         }
-    }
-
-    /// Ends a turn of the current batch and reports its measurements.
-    #[inline]
-    pub fn end_in_batch<A>(instance: &mut Instance<A>, method: impl FnOnce() -> Method) {
-        let is_measured = with_current(|scope| scope.is_some_and(|scope| scope.measure.is_some()));
-        if is_measured {
-            Self::end_measured_in_batch(instance, method());
-        }
-    }
-
-    #[cold]
-    fn end_measured_in_batch<A>(instance: &mut Instance<A>, method: Method) {
-        let mut scope = stack::leave();
-        scope.stop_clock();
-        if let Some(stride) = scope.report(method) {
-            instance.sampling.set_stride(stride);
-        }
         stack::enter(scope);
-    }
-
-    /// The current time.
-    ///
-    /// # Panics
-    /// If this thread is in no turn.
-    pub(crate) fn now() -> Time {
-        with_current(|scope| scope.expect("this thread is in a turn").cell().now())
     }
 
     /// Re-enters a suspended turn.
     #[inline]
     pub fn resume(mut self: Box<Self>) {
-        self.woken = false;
         if self.measure.as_deref_mut().is_some_and(Measure::poll_is_due) {
             self.start_clock();
         }
         stack::enter(self);
-    }
-
-    /// Records a wake-up of an actor whose exclusive turn this thread is polling, so that [`is_woken`](Scope::is_woken)
-    /// reports it after the poll. Returns `false` if the wake-up has to be delivered otherwise.
-    #[inline]
-    pub fn note_wake<S>(cell: &Arc<S>) -> bool {
-        with_current(|scope| {
-            let own = scope.filter(|scope| std::ptr::addr_eq(Arc::as_ptr(scope.cell()), Arc::as_ptr(cell)));
-            let Some(scope) = own.filter(|scope| scope.shared.is_none()) else {
-                return false;
-            };
-            scope.woken = true;
-            true
-        })
-    }
-
-    /// Whether the turn was woken during its last poll by the polling thread.
-    #[inline]
-    pub fn is_woken(&self) -> bool {
-        self.woken
     }
 
     /// Leaves this thread's current turn after a poll.
@@ -300,17 +185,9 @@ impl Scope {
     /// If this thread is in no turn.
     #[inline]
     pub fn end<A>(instance: &mut Instance<A>, method: impl FnOnce() -> Method) -> Time {
-        let mut scope = stack::leave();
-        if scope.measure.is_some() {
-            scope.stop_clock();
-            if let Some(stride) = scope.report(method()) {
-                instance.sampling.set_stride(stride);
-            }
-        }
+        let mut scope = Self::leave_ended(method, |stride| instance.sampling.set_stride(stride));
         instance.restore_cell(scope.cell.take().expect("a turn has its cell"));
-        let deadline = scope.call_context.deadline;
-        scope.recycle();
-        deadline
+        scope.recycle()
     }
 
     /// Ends this thread's current turn, which shares its actor. Returns the deadline.
@@ -318,17 +195,22 @@ impl Scope {
     /// # Panics
     /// If this thread is in no turn.
     pub fn end_shared(shared: &SharedInstance, method: impl FnOnce() -> Method) -> Time {
+        let mut scope = Self::leave_ended(method, |stride| shared.set_stride(stride));
+        scope.cell = None;
+        scope.recycle()
+    }
+
+    /// Leaves a turn that has ended, and reports its measurements.
+    #[inline]
+    fn leave_ended(method: impl FnOnce() -> Method, set_stride: impl FnOnce(u16)) -> Box<Self> {
         let mut scope = stack::leave();
         if scope.measure.is_some() {
             scope.stop_clock();
             if let Some(stride) = scope.report(method()) {
-                shared.set_stride(stride);
+                set_stride(stride);
             }
         }
-        scope.cell = None;
-        let deadline = scope.call_context.deadline;
-        scope.recycle();
-        deadline
+        scope
     }
 
     /// Copies the caller's data into the scope: a suspended inline turn outlives its caller's poll.
@@ -386,27 +268,6 @@ impl Scope {
     /// The call chain's id; `None` while no other turn can belong to the chain.
     pub fn chain(&self) -> Option<ChainId> {
         self.call_context.chain()
-    }
-
-    /// The deadline, or [`NEVER`].
-    #[inline]
-    pub(crate) fn deadline(&self) -> Time {
-        self.call_context.deadline
-    }
-
-    /// The tenant that the turn runs for.
-    pub(crate) fn tenant(&self) -> TenantId {
-        self.call_context.tenant
-    }
-
-    /// The request context values.
-    pub(crate) fn values(&self) -> Option<&RequestContext> {
-        self.call_context.values()
-    }
-
-    /// The trace context.
-    pub(crate) fn trace(&self) -> Option<TraceContext> {
-        self.call_context.trace()
     }
 
     /// The caller.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Actor;
-use crate::instance::{Instance, Sampling, UsedSince};
+use crate::instance::{Instance, Sampling};
 
 /// An instance shared by several turns. Each live turn has a clone; when the last one ends, the instance is
 /// [reclaimed](SharedInstance::give_back).
@@ -59,7 +59,7 @@ impl SharedInstance {
         let mut instance = instance.unwrap_or_else(|_| panic!("a cell shares instances of its own actor type"));
         instance.sampling = shared.sampling.into_inner().unwrap_or_else(PoisonError::into_inner);
         instance.changed = shared.changed.into_inner();
-        instance.used = UsedSince::ALL;
+        instance.mark_used();
         Ok(instance)
     }
 

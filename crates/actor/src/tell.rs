@@ -8,14 +8,15 @@ use elastin_types::{CallError, Overloaded, Time};
 
 use crate::call::Call;
 use crate::call_context::NEVER;
-use crate::envelope::{Destination, Payload, PostedCall};
+use crate::envelope::Destination;
 use crate::function::Function;
-use crate::host::WakeId;
+use crate::host::{Start, WakeId};
 use crate::invoke::{
-    may_run_tell_inline, message_context, run_pending_tell, run_tell_inline, send_remote_tell, waiting_deadline,
+    may_run_tell_inline, run_pending_tell, run_tell_inline, send_remote_tell, waiting, waiting_deadline,
 };
 use crate::reference::RawRef;
 use crate::scope;
+use crate::turn::Turn;
 
 /// The future of a tell. It waits for room in the actor's mailbox.
 #[must_use = "a tell does nothing until it is awaited"]
@@ -29,7 +30,8 @@ pub struct Tell<'a, F: Function> {
 /// A tell that found the mailbox full.
 struct PendingTell<'a, F: Function> {
     target: &'a RawRef<F::Actor>,
-    post: PostedCall<F>,
+    /// `None` once it is enqueued.
+    turn: Option<Pin<Box<dyn Turn<F::Actor>>>>,
     deadline: Time,
     timer: Option<WakeId>,
 }
@@ -58,13 +60,13 @@ impl<'a, F: Function> Tell<'a, F> {
     fn wait(
         &mut self,
         target: &'a RawRef<F::Actor>,
-        post: PostedCall<F>,
+        turn: Pin<Box<dyn Turn<F::Actor>>>,
         deadline: Time,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CallError>> {
         let mut pending = PendingTell {
             target,
-            post,
+            turn: Some(turn),
             deadline: waiting_deadline::<F>(target, deadline),
             timer: None,
         };
@@ -95,20 +97,16 @@ impl<F: Function> Future for Tell<'_, F> {
             return Poll::Ready(send_remote_tell(call, deadline));
         };
         if may_run_tell_inline::<F>()
-            && let Some(instance) = cell.try_begin_cheap(scope::depth())
+            && let Some(instance) = cell.begin(Start::Tell, scope::depth())
         {
             run_tell_inline(&**cell, instance, call, deadline);
             return Poll::Ready(Ok(()));
         }
-        let message_context = message_context::<F>(target, &call.arguments, deadline, call.added, true);
-        let mut post = PostedCall(Some(Payload {
-            arguments: call.arguments,
-            message_context,
-            destination: Destination::None,
-        }));
-        match cell.post(&mut post, Some(cx.waker())) {
-            Err(CallError::Overloaded(_)) => self.wait(target, post, deadline, cx),
-            outcome => Poll::Ready(outcome),
+        let (turn, _) = waiting(call, deadline, Destination::None);
+        match cell.post(turn, Some(cx.waker())) {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err((CallError::Overloaded(_), turn)) => self.wait(target, turn, deadline, cx),
+            Err((error, _)) => Poll::Ready(Err(error)),
         }
     }
 }
@@ -120,16 +118,21 @@ impl<F: Function> PendingTell<'_, F> {
             .target
             .target()
             .expect("only a tell to a local cell waits for room");
+        let turn = self.turn.take().expect("a tell is not polled again after it has ended");
         // Run inline if possible: a queued tell would force all later tells through the mailbox.
         if may_run_tell_inline::<F>()
-            && let Some(instance) = cell.try_begin_cheap(scope::depth())
+            && let Some(instance) = cell.begin(Start::Tell, scope::depth())
         {
-            run_pending_tell(&**cell, instance, self.post.take());
+            run_pending_tell::<F>(&**cell, instance, turn);
             return Poll::Ready(Ok(()));
         }
-        match cell.post(&mut self.post, Some(cx.waker())) {
-            Err(CallError::Overloaded(_)) => self.poll_deadline(cx),
-            outcome => Poll::Ready(outcome),
+        match cell.post(turn, Some(cx.waker())) {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err((CallError::Overloaded(_), turn)) => {
+                self.turn = Some(turn);
+                self.poll_deadline(cx)
+            }
+            Err((error, _)) => Poll::Ready(Err(error)),
         }
     }
 

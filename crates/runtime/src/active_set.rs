@@ -6,36 +6,22 @@ use parking_lot::Mutex;
 
 use crate::cell::erased::ErasedCell;
 
-/// Number of shards, so that threads rarely contend for a lock.
-const SHARDS: usize = 16;
-
 /// The cells to report. A cell registers when the first turn of a period is measured.
-pub(crate) struct ActiveSet {
-    shards: [Mutex<Vec<Weak<dyn ErasedCell>>>; SHARDS],
-}
+#[derive(Default)]
+pub(crate) struct ActiveSet(Mutex<Vec<Weak<dyn ErasedCell>>>);
 
 impl ActiveSet {
-    pub(crate) fn new() -> Self {
-        Self {
-            shards: Default::default(),
-        }
-    }
-
     pub(crate) fn add(&self, cell: Weak<dyn ErasedCell>) {
-        // Cells are allocated individually, so their addresses spread over the shards.
-        let shard = (cell.as_ptr().cast::<()>() as usize >> 8) % SHARDS;
-        self.shards[shard].lock().push(cell);
+        self.0.lock().push(cell);
     }
 
-    /// Takes all cells, without holding a lock while they are processed.
-    pub(crate) fn drain(&self) -> impl Iterator<Item = Weak<dyn ErasedCell>> {
-        self.shards.iter().flat_map(|shard| std::mem::take(&mut *shard.lock()))
+    /// Takes all cells.
+    pub(crate) fn drain(&self) -> Vec<Weak<dyn ErasedCell>> {
+        std::mem::take(&mut *self.0.lock())
     }
 
     /// Removes dropped cells, in case no snapshots are taken.
     pub(crate) fn sweep(&self) {
-        for shard in &self.shards {
-            shard.lock().retain(|cell| cell.strong_count() > 0);
-        }
+        self.0.lock().retain(|cell| cell.strong_count() > 0);
     }
 }

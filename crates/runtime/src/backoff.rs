@@ -1,14 +1,9 @@
 //! Adaptive backoff for an optimistic fast path.
 //!
-//! A caller spins for a busy actor, a connection reader runs tasks inline, a reader busy-polls before it parks. Each of
+//! A connection reader runs tasks inline, and a reader busy-polls before it parks. Each of
 //! these may fail and waste time; after failures the fast path is skipped for a while.
 
-/// How many attempts are skipped at most after a failure. It starts at one and doubles with each failure in a row: a
-/// single one may only be due to a busy machine.
-const SKIPS_MAX: u32 = 64;
-
-/// How many attempts are skipped after the first failure that slowed down others; quadruples with each one in a row.
-const SKIPS_IF_SEVERE: u32 = 8;
+use crate::tuning::{SKIPS_IF_SEVERE, SKIPS_MAX};
 
 /// Adaptive backoff: decides whether the next attempt is skipped.
 #[derive(Debug, Default)]

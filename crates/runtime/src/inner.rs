@@ -12,7 +12,6 @@ use elastin_types::{ActorId, CallError, CallId, Message, NodeId, NotDelivered, O
 use parking_lot::Mutex;
 
 use crate::active_set::ActiveSet;
-use crate::call_numbers::CallNumbers;
 use crate::cell::erased::ErasedCell;
 use crate::registry::Registry;
 use crate::scheduler::Scheduler;
@@ -35,7 +34,8 @@ pub(crate) struct RuntimeInner {
     /// Replies deferred until the fence is lifted.
     pub(crate) held: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     pub(crate) stopped: AtomicBool,
-    pub(crate) calls: CallNumbers,
+    /// The number of the next call.
+    pub(crate) next_call: AtomicU64,
     pub(crate) turns: AtomicU64,
     pub(crate) panics: AtomicU64,
     /// Calls and one-way messages that found a mailbox full.
@@ -98,7 +98,7 @@ impl Host for RuntimeInner {
     fn next_call(&self) -> CallId {
         CallId {
             origin: self.settings.node,
-            sequence: self.calls.next(),
+            sequence: self.next_call.fetch_add(1, Ordering::Relaxed),
         }
     }
 

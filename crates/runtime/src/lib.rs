@@ -5,7 +5,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `runtime`, `settings` | public handle, builder and settings |
+//! | `runtime`, `settings`, `tuning` | public handle, builder, settings; constants with their reasons |
 //! | `registry` | all cells of the node, by actor |
 //! | `cell` | an actor's activation: enqueueing, running and answering messages, lifecycle, freezing, saving |
 //! | `scheduler` | worker threads, run queues, work stealing, CPU quota, fence |
@@ -49,7 +49,6 @@ extern crate elastin_actor as elastin;
 
 mod active_set;
 mod backoff;
-mod call_numbers;
 mod cell;
 mod coarse_instant;
 mod error;
@@ -62,6 +61,7 @@ mod scheduler;
 mod settings;
 mod sync;
 mod timers;
+mod tuning;
 
 pub use backoff::AdaptiveBackoff;
 pub use elastin_actor::{ReminderDone, ReminderError, ReminderRequest, ReplySender, SaveDone, SaveError};
@@ -70,4 +70,5 @@ pub use profile::{Interest, NodeSnapshot, Stats, TypeTotals};
 pub use remote::{Grant, InboundMessage, LocalOnly, Remote, StateImage};
 pub use runtime::{Builder, FreezeDone, Runtime};
 pub use scheduler::inline_task::InlineTask;
-pub use settings::{INLINE_DEPTH_MAX, MAILBOX_MAX, Settings};
+pub use settings::Settings;
+pub use tuning::{INLINE_DEPTH_MAX, MAILBOX_MAX};

@@ -13,10 +13,7 @@ use parking_lot::RwLock;
 use crate::cell::ActorCell;
 use crate::cell::erased::ErasedCell;
 use crate::inner::RuntimeInner;
-
-/// Number of shards per table, so that threads rarely contend for a lock. Their sizes differ on purpose, so that they
-/// never all grow at the same time.
-const SHARDS: usize = 64;
+use crate::tuning::REGISTRY_SHARDS;
 
 /// All cells of a node. Each actor type has its own table, whose thin pointers take half the room of pointers to
 /// type-erased cells.
@@ -47,7 +44,7 @@ struct Cells<A: Handlers> {
 
 /// Creates the table of an actor type.
 pub(crate) fn cells_of<A: Handlers>() -> Box<dyn ErasedCells> {
-    let shards = (0..SHARDS).map(|_| RwLock::new(HashTable::new())).collect();
+    let shards = (0..REGISTRY_SHARDS).map(|_| RwLock::new(HashTable::new())).collect();
     Box::new(Cells::<A> { shards })
 }
 
@@ -59,7 +56,7 @@ fn hash(actor: &ActorId) -> u64 {
 fn shard_of(hash: u64) -> usize {
     // The hash tables themselves use the top seven bits and the low ones.
     let (one, other, selector) = (hash >> 32, hash >> 38, hash >> 44);
-    let (one, other) = (one as usize % SHARDS, other as usize % SHARDS);
+    let (one, other) = (one as usize % REGISTRY_SHARDS, other as usize % REGISTRY_SHARDS);
     match selector % 3 {
         0 => one.max(other),
         _ => one,
@@ -156,11 +153,11 @@ mod tests {
 
     #[test]
     fn shard_sizes_differ_by_up_to_a_factor_of_two() {
-        let mut sizes = [0_u32; SHARDS];
+        let mut sizes = [0_u32; REGISTRY_SHARDS];
         for key in 0..1_000_000_u64 {
             sizes[shard_of(hash(&ActorId::new(ActorType::of("Folder"), key)))] += 1;
         }
-        assert!(sizes[0] * 19 / 10 < sizes[SHARDS - 1], "{sizes:?}");
-        assert!(sizes[SHARDS - 1] < sizes[0] * 21 / 10, "{sizes:?}");
+        assert!(sizes[0] * 19 / 10 < sizes[REGISTRY_SHARDS - 1], "{sizes:?}");
+        assert!(sizes[REGISTRY_SHARDS - 1] < sizes[0] * 21 / 10, "{sizes:?}");
     }
 }

@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::active_set::ActiveSet;
-use crate::call_numbers::CallNumbers;
 use crate::inner::RuntimeInner;
 use crate::profile::snapshot::Periods;
 use crate::registry::{ErasedCells, Registry, cells_of};
@@ -26,11 +25,7 @@ use crate::{
     StateImage, Stats, TypeTotals, Undeliverable,
 };
 
-/// How often a shutdown checks whether all actors have finished.
-const SHUTDOWN_POLL: Duration = Duration::from_millis(2);
-
-/// How often empty cells are removed where no actors are passivated.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+use crate::tuning::{SHUTDOWN_POLL, SWEEP_EVERY};
 
 /// Called once with the result of a freeze.
 pub type FreezeDone = Box<dyn FnOnce(Result<StateImage, FreezeError>) + Send>;
@@ -145,14 +140,14 @@ impl Builder {
             schema,
             clock: clock.clone(),
             registry: Registry::new(types),
-            active: ActiveSet::new(),
+            active: ActiveSet::default(),
             scheduler: scheduler.clone(),
             watchdog: ResumeWatchdog::new(clock, timers.clone()),
             timers: timers.clone(),
             remote,
             held: Mutex::default(),
             stopped: AtomicBool::new(false),
-            calls: CallNumbers::new(),
+            next_call: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             overloads: AtomicU64::new(0),

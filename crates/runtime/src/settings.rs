@@ -4,17 +4,7 @@ use std::time::Duration;
 
 use elastin_types::NodeId;
 
-/// Default mailbox capacity; further calls are rejected.
-pub const MAILBOX_MAX: usize = 1024;
-
-/// How deep inline calls nest before a call is enqueued instead: each level uses stack of the caller's thread.
-pub const INLINE_DEPTH_MAX: u32 = 64;
-
-/// Default of [`Settings::inline_turn_max`]: about as long as handing a message over to another thread takes.
-const BRIEF_MAX: Duration = Duration::from_nanos(250);
-
-/// Default of [`Settings::resume_turn_max`]: less than waking a parked thread and another one in return takes.
-const SHORT_MAX: Duration = Duration::from_micros(10);
+use crate::tuning::{INLINE_TURN_MAX, MAILBOX_MAX, RESUME_TURN_MAX};
 
 /// Settings of a runtime.
 #[derive(Clone, Debug)]
@@ -50,8 +40,8 @@ impl Default for Settings {
             mailbox_max: MAILBOX_MAX,
             idle_max: None,
             default_deadline: None,
-            inline_turn_max: BRIEF_MAX,
-            resume_turn_max: SHORT_MAX,
+            inline_turn_max: INLINE_TURN_MAX,
+            resume_turn_max: RESUME_TURN_MAX,
             profiling: true,
         }
     }

@@ -3,24 +3,11 @@
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 
-use elastin_types::{ActorId, TenantId};
+use elastin_types::{ActorId, TenantId, Time};
 
 use super::Scope;
 use crate::call_context::CallContext;
-use crate::shared_instance::SharedInstance;
-
-/// Scopes that a thread keeps in its pool: inline calls rarely nest deeper than this.
-const POOLED_MAX: u32 = 64;
-
-/// Inline calls within turns before the thread yields, so that a turn which only calls idle actors does not starve its
-/// worker.
-const INLINE_CALLS_MAX: u32 = 1024;
-
-/// The same for threads outside any turn, which have other tasks to run.
-const INLINE_CALLS_OUTSIDE_MAX: u32 = 128;
-
-/// The number of inline calls that one call counts as if the thread busy-polled for its remote reply.
-const AWAITED_CALL_WEIGHT: u32 = 16;
+use crate::tuning::{AWAITED_CALL_WEIGHT, INLINE_CALLS_MAX, INLINE_CALLS_OUTSIDE_MAX, POOLED_SCOPES_MAX};
 
 /// A linked list of scopes, each in `outer` of the previous one.
 type List = Cell<ManuallyDrop<Option<Box<Scope>>>>;
@@ -134,7 +121,7 @@ pub(crate) enum Inside {
     /// In an exclusive turn.
     Exclusive,
     /// In a turn that shares the actor.
-    Interleaved(SharedInstance),
+    Shared,
 }
 
 /// Whether this thread is inside a turn of `actor`.
@@ -144,17 +131,16 @@ pub(crate) fn inside(actor: &ActorId) -> Inside {
         while let Some(inner) = scope {
             if inner.cell().is_of(actor) {
                 // Outer turns of the same actor share it as well, or this one could not have started.
-                return inner.shared.clone().map_or(Inside::Exclusive, Inside::Interleaved);
+                return if inner.shared {
+                    Inside::Shared
+                } else {
+                    Inside::Exclusive
+                };
             }
             scope = inner.outer.as_deref();
         }
         Inside::No
     })
-}
-
-/// The actor of this thread's current turn.
-pub(crate) fn current_actor() -> Option<ActorId> {
-    with_current(|scope| Some(scope?.cell().id()))
 }
 
 impl Scope {
@@ -178,31 +164,28 @@ impl Scope {
             cell: None,
             call_context: CallContext::new(TenantId(0)),
             origin: None,
-            shared: None,
+            shared: false,
             measure: None,
-            woken: false,
             outer: None,
         })
     }
 
-    /// Clears the scope and returns it to the pool.
+    /// Clears the scope and returns it to the pool. Returns the turn's deadline.
     #[inline]
-    pub(super) fn recycle(mut self: Box<Self>) {
+    pub(super) fn recycle(mut self: Box<Self>) -> Time {
+        let deadline = self.call_context.deadline;
         self.call_context.clear();
-        self.woken = false;
-        if self.shared.is_some() {
-            self.shared = None;
-        }
         if self.origin.is_some() {
             self.origin = None;
         }
         if self.measure.is_some() {
             self.measure = None;
         }
-        if POOLED.get() < POOLED_MAX {
+        if POOLED.get() < POOLED_SCOPES_MAX {
             self.outer = ManuallyDrop::into_inner(POOL.take());
             POOL.set(ManuallyDrop::new(Some(self)));
             POOLED.set(POOLED.get() + 1);
         }
+        deadline
     }
 }

@@ -44,18 +44,26 @@ pub(super) fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> To
     let mut reference = actor.clone();
     let last = reference.segments.last_mut().expect("a path has a segment");
     last.ident = format_ident!("{}Ref", last.ident);
-    let functions: Vec<_> = handlers.iter().map(|handler| function_type(actor, handler)).collect();
+    let functions = handlers.iter().map(|handler| function_type(actor, handler));
+    let markers: Vec<_> = handlers.iter().map(|handler| marker(actor, handler)).collect();
     let callable = || handlers.iter().filter(|handler| !handler.reminded);
     let methods = callable().map(|handler| reference_method(actor, handler));
     let schemas = callable().map(function_schema);
     let reminded = handlers.iter().find(|handler| handler.reminded).map(takes_reminders);
-    let numbers: Vec<_> = handlers.iter().map(number).collect();
     let hook_arms = hooks.iter().map(hook_arm);
     let moments = hooks.iter().map(|hook| &hook.moment);
     let shares = handlers.iter().any(|handler| handler.shared && handler.may_wait());
     quote! {
         const _: () = {
+            #[allow(unused_imports)]
+            use ::elastin::__private::Function as _;
+
             #(#functions)*
+
+            const _: () = ::core::assert!(
+                ::elastin::__private::are_distinct(&[#(<#markers>::METHOD),*]),
+                "two handlers have names with the same hash: rename one of them",
+            );
 
             impl #reference {
                 #(#methods)*
@@ -71,16 +79,14 @@ pub(super) fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> To
 
                 fn decode(
                     message: ::std::sync::Arc<::elastin::__private::Message>,
-                    reply: ::core::option::Option<::std::boxed::Box<::elastin::__private::ReplyTo>>,
+                    reply: ::core::option::Option<::std::boxed::Box<::elastin::__private::ReplySender>>,
                 ) -> ::core::result::Result<
                     ::core::pin::Pin<::std::boxed::Box<dyn ::elastin::__private::Turn<Self>>>,
                     ::elastin::__private::Undecoded,
                 > {
                     #(
-                        if message.method.number() == #numbers {
-                            return ::elastin::__private::received::<::elastin::__private::Handler<#actor, #numbers>>(
-                                message, reply,
-                            );
+                        if message.method.number() == <#markers>::METHOD.number() {
+                            return ::elastin::__private::received::<#markers>(message, reply);
                         }
                     )*
                     ::core::result::Result::Err(::elastin::__private::Undecoded::unknown_method::<Self>(&message, reply))
@@ -107,10 +113,15 @@ pub(super) fn glue(actor: &Path, handlers: &[Handler<'_>], hooks: &[Hook]) -> To
     }
 }
 
-/// The method number that identifies a handler in types.
-fn number(handler: &Handler<'_>) -> TokenStream {
-    let name = handler.name();
-    quote!({ ::elastin::__private::Method::of(#name).number() })
+/// The type that stands for a handler. Its name can't be that of a type which the handlers mention. The actor is a
+/// parameter, so that the type is not more visible than the actor.
+fn marker(actor: &Path, handler: &Handler<'_>) -> TokenStream {
+    let name = marker_name(handler);
+    quote!(#name<#actor>)
+}
+
+fn marker_name(handler: &Handler<'_>) -> Ident {
+    format_ident!("__{}", handler.function.sig.ident)
 }
 
 /// A name as written by callers and policies.
@@ -120,7 +131,7 @@ pub(super) fn bare_name(identifier: &Ident) -> String {
 }
 
 fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
-    let number = number(handler);
+    let (marker_name, marker) = (marker_name(handler), marker(actor, handler));
     let function = &handler.function.sig.ident;
     let name = handler.name();
     let reply = &handler.reply;
@@ -142,8 +153,13 @@ fn function_type(actor: &Path, handler: &Handler<'_>) -> TokenStream {
     let arguments = quote_spanned! { arguments_span => (#(#kinds,)*) };
     let reply_type = quote_spanned! { reply.span() => #reply };
     quote! {
+        #[doc(hidden)]
+        #[allow(dead_code, non_camel_case_types)]
+        pub struct #marker_name<A>(::core::marker::PhantomData<A>);
+
         #[automatically_derived]
-        impl ::elastin::__private::Answers<#number> for #actor {
+        impl ::elastin::__private::Function for #marker {
+            type Actor = #actor;
             type Arguments = #arguments;
             type Reply = #reply_type;
             type Output = #output;
@@ -177,15 +193,15 @@ fn run_function(actor: &Path, handler: &Handler<'_>) -> (TokenStream, TokenStrea
     let state = Ident::new("state", Span::mixed_site());
     let owned = quote!(::std::boxed::Box<::elastin::__private::Instance<#actor>>);
     if !handler.may_wait() {
-        let (name, borrow) = if handler.shared {
-            (quote!(read_plain), quote!(&))
+        let (name, borrowed) = if handler.shared {
+            (quote!(read_plain), quote!(&#actor))
         } else {
-            (quote!(run_plain), quote!(&mut))
+            (quote!(run_plain), quote!(&mut #actor))
         };
         let call = quote_spanned! { function.span() => #actor::#function(#state, #context #(#names),*) };
         let run = quote! {
             #[inline]
-            fn #name(#state: #borrow Self, (#(#names,)*): Self::Arguments) -> Self::Reply {
+            fn #name(#state: #borrowed, (#(#names,)*): Self::Arguments) -> Self::Reply {
                 #call
             }
         };
@@ -220,7 +236,7 @@ fn run_function(actor: &Path, handler: &Handler<'_>) -> (TokenStream, TokenStrea
 }
 
 fn reference_method(actor: &Path, handler: &Handler<'_>) -> TokenStream {
-    let number = number(handler);
+    let marker = marker(actor, handler);
     let function = &handler.function.sig.ident;
     let docs = &handler.docs;
     let names: Vec<_> = handler.parameters.iter().map(|(name, _)| name).collect();
@@ -233,7 +249,7 @@ fn reference_method(actor: &Path, handler: &Handler<'_>) -> TokenStream {
         #(#docs)*
         #fallback
         #[allow(dead_code, clippy::too_many_arguments)]
-        pub fn #function(&self, #(#names: #kinds),*) -> ::elastin::__private::Call<'_, ::elastin::__private::Handler<#actor, #number>> {
+        pub fn #function(&self, #(#names: #kinds),*) -> ::elastin::__private::Call<'_, #marker> {
             ::elastin::__private::Call::new(&self.0, (#(#names,)*))
         }
     }

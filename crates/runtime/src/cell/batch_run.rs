@@ -1,92 +1,43 @@
 //! A worker's run of a batch: several turns of one actor, bounded so that other actors get their share.
 
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
-use std::time::Duration;
 
-use elastin_actor::{AtOnce, Handlers, Instance, Invoke, Scope};
+use elastin_actor::{Handlers, Instance};
 use elastin_types::{CallError, NotDelivered, Time};
 
-use super::{ActorCell, END, FREEZE, INACTIVE, ORPHAN, drop_contained};
-use crate::cell::flags::Flag;
+use super::ActorCell;
+use crate::cell::lifecycle::{Flag, MESSAGES, REPORT};
 use crate::cell::mailbox::{AnyTurn, Batch};
 use crate::cell::run::{TurnOutcome, saves_each_turn};
 use crate::cell::state::CellGuard;
-use crate::cell::suspend::WakeTarget;
-
-/// How many turns a worker runs in one batch while other cells wait: a full mailbox. The actor drains its mailbox that
-/// way and returns to inline calls.
-const TURNS_PER_BATCH: u32 = 1024;
-
-/// The same while senders wait for room in the mailbox: recently sent messages are still in the CPU cache. Also the
-/// interval at which the clock is read.
-const TURNS_FOR_ROOM: u32 = 128;
-
-/// How long a batch may last while other cells wait. A turn is never interrupted, so it can last longer.
-const BATCH_TIME_MAX: Duration = Duration::from_millis(1);
-
-/// How long a worker spins for more one-way messages after it drained them. The sender is likely to send more; every
-/// message that finds the actor idle would cost the sender a wake-up.
-const BATCH_SPIN: Duration = Duration::from_micros(2);
-
-/// If fewer messages arrived, the worker spins before it takes the lock again, because it outruns the senders. Locking
-/// for each message would contend with them.
-const FEW_MESSAGES: usize = 16;
+use crate::tuning::BATCH_TIME_MAX;
 
 /// Progress of a batch run.
+#[derive(Default)]
 pub(super) struct BatchRun {
     pub(super) turns: u32,
-    turns_max: u32,
-    /// The batch began with a single turn, which is not worth a clock read.
-    single: bool,
-    /// How many turns the mailbox held when the worker last drained it.
-    found: usize,
-    /// When the worker first read the clock.
-    since: Option<Time>,
-    /// Whether a one-way message ran since the worker last spun for more.
-    ran_tell: bool,
-    /// Senders to wake when the batch ends.
-    room_waiters: Vec<Waker>,
+    /// Since when other cells wait for this worker.
+    others_wait_since: Option<Time>,
+    /// Senders that wait for room in the mailbox. They are woken when the batch ends: they then find the actor idle, and
+    /// run cheap turns inline.
+    pub(super) room_waiters: Vec<Waker>,
 }
 
-impl BatchRun {
-    /// Begins a batch of this many turns. Cheap turns run until the mailbox is empty, within the time limit, so that
-    /// calls can run inline again.
-    pub(super) fn begin(turns: usize, is_inline_cheap: bool) -> Self {
-        Self {
-            turns: 0,
-            turns_max: if is_inline_cheap { u32::MAX } else { TURNS_PER_BATCH },
-            single: turns <= 1,
-            found: turns,
-            since: None,
-            ran_tell: false,
-            room_waiters: Vec::new(),
-        }
-    }
-
-    /// Whether the batch has reached its limit. Reads the clock after the first, second, fourth, … turn: a batch lasts
-    /// at most twice its limit, and clock reads stay rare.
-    #[inline]
-    pub(super) fn is_long(&mut self, now: impl FnOnce() -> Time) -> bool {
-        let reads_clock = self.turns.is_power_of_two() || self.turns.is_multiple_of(TURNS_FOR_ROOM);
-        if !reads_clock || (self.single && self.turns == 1) {
-            return false;
-        }
-        let now = now();
-        self.turns >= self.turns_max || now.since(*self.since.get_or_insert(now)) >= BATCH_TIME_MAX
+impl Drop for BatchRun {
+    fn drop(&mut self) {
+        self.room_waiters.drain(..).for_each(Waker::wake);
     }
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// Runs a scheduled cell: polls the suspended turn, or runs turns out of the mailbox. Returns the target to notify if a
-    /// suspended turn was woken meanwhile.
-    pub(super) fn run_scheduled(&self) -> WakeTarget {
+    /// Runs a scheduled cell: polls the suspended turn, or runs turns out of the mailbox.
+    pub(super) fn run_scheduled(&self) {
         let mut guard = self.lock();
         guard.set(Flag::Scheduled, false);
-        if guard.is(Flag::Orphan) {
+        if guard.is_orphaned() {
             // The cell was scheduled for a discarded activation. Its last turn schedules the next activation.
-            return WakeTarget::None;
+            return;
         }
         if let Some(suspended) = guard.cold_if_any().and_then(|cold| cold.suspended.take()) {
             guard.set(Flag::Woken, false);
@@ -98,33 +49,28 @@ impl<A: Handlers> ActorCell<A> {
         if A::SHARES {
             let cold = guard.cold_if_any();
             if cold.is_some_and(|cold| cold.interleaved.is_some()) {
-                self.run_interleaved(guard);
-                return WakeTarget::None;
+                return self.run_interleaved(guard);
             }
             let front = guard.cold_if_any().and_then(|cold| cold.mailbox.front());
             if front.is_some_and(begins_interleaving) && guard.is_waiting() {
-                self.begin_interleaving(guard);
-                return WakeTarget::None;
+                return self.begin_interleaving(guard);
             }
         }
-        let Some(instance) = guard.take_waiting() else {
-            return WakeTarget::None;
-        };
+        let Some(instance) = guard.take_waiting() else { return };
         let cold = guard.cold();
         let batch = cold.mailbox.take_batch();
-        let room_waiters = std::mem::take(&mut cold.room_waiters);
+        let mut run = BatchRun::default();
+        run.room_waiters.append(&mut cold.room_waiters);
         drop(guard);
-        let mut run = BatchRun::begin(batch.waiting(), self.idle.turn_cost.is_inline_cheap());
-        self.wake_room_waiters(&mut run, room_waiters);
-        self.run_batch(instance, batch, run)
+        self.run_batch(instance, batch, run);
     }
 
-    fn run_batch(&self, mut instance: Box<Instance<A>>, mut batch: Batch<A>, mut run: BatchRun) -> WakeTarget {
+    fn run_batch(&self, mut instance: Box<Instance<A>>, mut batch: Batch<A>, mut run: BatchRun) {
         // Finished turns that are not saved yet: one save covers them all.
         let mut unsaved = Vec::new();
         let mut locked = None;
         let outcome = loop {
-            let Some(turn) = batch.next() else {
+            let Some(turn) = batch.pop_front() else {
                 // Messages that arrived meanwhile belong to the batch, unless a save comes first.
                 if unsaved.is_empty() {
                     locked = self.take_more(&mut batch, &mut run);
@@ -135,21 +81,14 @@ impl<A: Handlers> ActorCell<A> {
                 break TurnOutcome::Skipped(instance);
             };
             if A::SHARES && begins_interleaving(&turn) {
-                batch.put_back(turn);
+                batch.push_front(turn);
                 break TurnOutcome::Skipped(instance);
             }
             // A suspended turn holds the instance, so nothing could be saved meanwhile. It might even wait for a caller
             // that one of the unsaved replies would resume.
             if !unsaved.is_empty() && turn.may_wait() {
-                batch.put_back(turn);
+                batch.push_front(turn);
                 break TurnOutcome::Skipped(instance);
-            }
-            if !saves_each_turn::<A>() && !turn.may_wait() {
-                match self.run_plain_turns(instance, turn, &mut batch, &mut run) {
-                    ControlFlow::Continue(next) => instance = next,
-                    ControlFlow::Break(outcome) => break outcome,
-                }
-                continue;
             }
             run.turns += 1;
             match self.run_turn(instance, turn) {
@@ -157,8 +96,8 @@ impl<A: Handlers> ActorCell<A> {
                     instance = next;
                     if saves_each_turn::<A>() && instance.changed {
                         unsaved.push(turn);
-                    } else if let Some(over) = self.reply(turn) {
-                        batch.keep(over);
+                    } else {
+                        self.reply(turn);
                     }
                 }
                 TurnOutcome::Skipped(next) => instance = next,
@@ -170,67 +109,20 @@ impl<A: Handlers> ActorCell<A> {
         };
         self.count_turns(u64::from(run.turns));
         let guard = locked.unwrap_or_else(|| self.lock());
-        let woken = self.end_batch(guard, outcome, batch, unsaved);
-        run.room_waiters.into_iter().for_each(Waker::wake);
-        woken
+        self.end_batch(guard, outcome, batch, unsaved);
     }
 
     /// Takes the messages that arrived since the last drain. Returns the lock if there are none, so that none arrives
     /// before the batch ends.
     fn take_more(&self, batch: &mut Batch<A>, run: &mut BatchRun) -> Option<CellGuard<'_, A>> {
-        if run.found < FEW_MESSAGES && self.may_spin_for_more(run) && !self.spin_for_more(run) {
-            return Some(self.lock());
+        let mut guard = self.lock();
+        if guard.is_orphaned() || guard.queued() == 0 {
+            return Some(guard);
         }
-        loop {
-            let mut guard = self.lock();
-            if !guard.is(Flag::Orphan) && guard.queued() > 0 {
-                let cold = guard.cold();
-                cold.mailbox.exchange(batch);
-                run.found = batch.waiting();
-                let room_waiters = std::mem::take(&mut cold.room_waiters);
-                drop(guard);
-                self.wake_room_waiters(run, room_waiters);
-                return None;
-            }
-            if !self.may_spin_for_more(run) {
-                return Some(guard);
-            }
-            drop(guard);
-            if !self.spin_for_more(run) {
-                return Some(self.lock());
-            }
-        }
-    }
-
-    /// Wakes senders that wait for room, before the batch runs, so that they refill the mailbox meanwhile. Where turns
-    /// are cheap they are woken at the end of the batch: they then find the actor idle and run inline.
-    fn wake_room_waiters(&self, run: &mut BatchRun, waiting: Vec<Waker>) {
-        if self.idle.turn_cost.is_inline_cheap() {
-            run.room_waiters.extend(waiting);
-            return;
-        }
-        if waiting.is_empty() {
-            return;
-        }
-        run.turns_max = TURNS_FOR_ROOM;
-        waiting.into_iter().for_each(Waker::wake);
-        // The woken tasks are in the run queue of this worker, which has a batch to run first.
-        self.runtime.scheduler.wake_one();
-    }
-
-    /// Whether spinning for more one-way messages is worthwhile. Senders run cheap turns inline.
-    fn may_spin_for_more(&self, run: &BatchRun) -> bool {
-        run.ran_tell && !self.idle.turn_cost.is_inline_cheap() && !self.runtime.scheduler.has_other_work()
-    }
-
-    /// Spins for more one-way messages. Returns whether the batch may continue.
-    fn spin_for_more(&self, run: &mut BatchRun) -> bool {
-        run.ran_tell = false;
-        let end = self.runtime.clock.now() + BATCH_SPIN;
-        while self.runtime.clock.now() < end {
-            std::hint::spin_loop();
-        }
-        !self.must_end(run)
+        let cold = guard.cold();
+        cold.mailbox.exchange(batch);
+        run.room_waiters.append(&mut cold.room_waiters);
+        None
     }
 
     /// Ends a batch. Turns that did not run return to the front of the mailbox. This happens under the lock that makes the
@@ -241,94 +133,32 @@ impl<A: Handlers> ActorCell<A> {
         outcome: TurnOutcome<A>,
         batch: Batch<A>,
         unsaved: Vec<AnyTurn<A>>,
-    ) -> WakeTarget {
-        if guard.is(Flag::Orphan) || guard.epoch().is_none() {
+    ) {
+        if guard.is_orphaned() || guard.epoch().is_none() {
             // The activation was discarded during the batch; turns that did not run are rejected.
-            let woken = self.settle_turn(guard, outcome, unsaved);
-            for mut turn in batch.into_waiting() {
+            self.settle_turn(guard, outcome, unsaved);
+            for mut turn in batch {
                 turn.as_mut().fail(CallError::NotDelivered(NotDelivered::NotHere));
             }
-            return woken;
+            return;
         }
         guard.cold().mailbox.give_back(batch);
-        self.settle_turn(guard, outcome, unsaved)
-    }
-
-    /// Runs turns that never suspend, starting with the given one, in a single scope: entering a scope per turn would
-    /// cost more than most of these turns. Breaks when the batch ends.
-    fn run_plain_turns(
-        &self,
-        mut instance: Box<Instance<A>>,
-        mut turn: AnyTurn<A>,
-        batch: &mut Batch<A>,
-        run: &mut BatchRun,
-    ) -> ControlFlow<TurnOutcome<A>, Box<Instance<A>>> {
-        Scope::enter_batch(&mut instance);
-        loop {
-            match turn.as_mut().run_at_once(&mut instance) {
-                AtOnce::OneWay => {
-                    run.ran_tell = true;
-                    batch.keep(turn);
-                }
-                AtOnce::Replies => {
-                    if let Some(over) = self.reply(turn) {
-                        batch.keep(over);
-                    }
-                }
-                AtOnce::Skipped => drop_contained(turn),
-                AtOnce::MayWait => {
-                    batch.put_back(turn);
-                    Scope::leave_batch(&mut instance);
-                    return ControlFlow::Continue(instance);
-                }
-                AtOnce::Panicked => {
-                    run.turns += 1;
-                    return self.contain_plain_panic(instance, turn);
-                }
-            }
-            run.turns += 1;
-            if self.must_end(run) {
-                Scope::leave_batch(&mut instance);
-                return ControlFlow::Break(TurnOutcome::Skipped(instance));
-            }
-            match batch.next() {
-                Some(next) => turn = next,
-                None => {
-                    Scope::leave_batch(&mut instance);
-                    return ControlFlow::Continue(instance);
-                }
-            }
-        }
-    }
-
-    /// Contains the panic of a turn that never suspends. An actor that the turn only read survives.
-    #[cold]
-    fn contain_plain_panic(
-        &self,
-        mut instance: Box<Instance<A>>,
-        mut turn: AnyTurn<A>,
-    ) -> ControlFlow<TurnOutcome<A>, Box<Instance<A>>> {
-        self.count_panic();
-        let then = if turn.read_only() {
-            Scope::end_in_batch(&mut instance, || turn.method());
-            Scope::leave_batch(&mut instance);
-            ControlFlow::Continue(instance)
-        } else {
-            drop(Scope::leave());
-            drop_contained(instance);
-            ControlFlow::Break(TurnOutcome::Lost(None))
-        };
-        turn.as_mut().fail(CallError::Panicked);
-        drop_contained(turn);
-        then
+        self.settle_turn(guard, outcome, unsaved);
     }
 
     /// Whether the batch must end before its next turn.
     #[inline]
     fn must_end(&self, run: &mut BatchRun) -> bool {
-        self.attention() & (FREEZE | END | INACTIVE | ORPHAN) != 0
-            || self.runtime.scheduler.is_fenced_now()
-            || (run.is_long(|| self.runtime.clock.now()) && self.runtime.scheduler.has_other_work())
+        self.idle.attention() & !(MESSAGES | REPORT) != 0 || self.runtime.scheduler.is_fenced_now() || self.is_long(run)
+    }
+
+    /// Whether other cells have waited long enough for this worker. The clock is only read while any waits.
+    pub(super) fn is_long(&self, run: &mut BatchRun) -> bool {
+        if !self.runtime.scheduler.has_other_work() {
+            return false;
+        }
+        let now = self.runtime.clock.now();
+        now.since(*run.others_wait_since.get_or_insert(now)) >= BATCH_TIME_MAX
     }
 
     pub(super) fn count_turns(&self, turns: u64) {

@@ -4,61 +4,54 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use elastin_actor::{Handlers, Host, Made, Posted, ReplyTo};
-use elastin_types::{ActivationEpoch, CallError, NotDelivered, Overloaded};
+use elastin_actor::{Handlers, Host, NotPosted, ReplySender};
+use elastin_types::{ActivationEpoch, CallError, Overloaded};
 
-use super::{ActorCell, MESSAGES};
-use crate::cell::flags::Flag;
+use super::ActorCell;
+use crate::InboundMessage;
+use crate::cell::lifecycle::{Lifecycle, MESSAGES};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::CellGuard;
 use crate::inner::RuntimeInner;
 use crate::scheduler::WakeMode;
-use crate::{ActivateError, InboundMessage};
-
-/// Backlog at which a one-way message wakes another worker.
-const WAKE_AT_BACKLOG: usize = 16;
+use crate::tuning::BACKLOG_REPORTED;
 
 impl<A: Handlers> ActorCell<A> {
-    pub(super) fn post_call(&self, call: &mut dyn Posted<A>, room_waker: Option<&Waker>) -> Result<(), CallError> {
+    pub(super) fn post_turn(&self, turn: AnyTurn<A>, room_waker: Option<&Waker>) -> Result<(), NotPosted<A>> {
         loop {
             let guard = self.lock();
-            if guard.epoch().is_some() || guard.is(Flag::Rerouting) {
-                return self.push(guard, call, room_waker);
+            if guard.lifecycle() != Lifecycle::Inactive {
+                return self.push(guard, turn, room_waker);
             }
             drop(guard);
-            if self.runtime.is_stopped() {
-                return Err(CallError::NotDelivered(NotDelivered::ShuttingDown));
-            }
-            let Some(grant) = self.runtime.remote.may_activate_here(&self.actor()) else {
-                self.send_remote(call.boxed());
-                return Ok(());
-            };
-            match self.activate_from(grant.epoch, grant.image, Vec::new()) {
-                Ok(()) | Err((ActivateError::AlreadyActive(_), _)) => {}
-                Err((error, _)) => {
-                    tracing::error!(actor = ?self.actor(), %error, "cannot activate the actor");
-                    return Err(CallError::NotDelivered(NotDelivered::StateUnavailable));
+            match self.activate_here() {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.send_remote(turn);
+                    return Ok(());
                 }
+                Err(why) => return Err((CallError::NotDelivered(why), turn)),
             }
         }
     }
 
-    /// Enqueues a call into the mailbox of an active actor.
+    /// Enqueues a turn into the mailbox of an active actor.
     #[inline]
     pub(super) fn push(
         &self,
         mut guard: CellGuard<'_, A>,
-        call: &mut dyn Posted<A>,
+        turn: AnyTurn<A>,
         room_waker: Option<&Waker>,
-    ) -> Result<(), CallError> {
-        let message_context = call.message_context();
+    ) -> Result<(), NotPosted<A>> {
+        let message_context = turn.message_context();
+        let message_context = message_context.expect("a turn that has not started has its message context");
         let one_way = message_context.one_way();
         if !one_way
             && let Some(chain) = message_context.chain()
             && let Some(cold) = guard.cold_if_any()
             && cold.belongs(chain)
         {
-            return self.push_into_cycle(guard, call);
+            return self.push_into_cycle(guard, turn);
         }
         let cold = guard.cold();
         if cold.mailbox.len() >= self.runtime.settings.mailbox_max {
@@ -68,43 +61,29 @@ impl<A: Handlers> ActorCell<A> {
                 cold.room_waiters.push(room_waker.clone());
             }
             self.runtime.overloads.fetch_add(1, Ordering::Relaxed);
-            return Err(CallError::Overloaded(Overloaded::Actor));
+            return Err((CallError::Overloaded(Overloaded::Actor), turn));
         }
-        cold.mailbox.push(call);
+        cold.mailbox.push(turn);
         let queued = cold.mailbox.len();
         // If there were messages before, the holder of the instance knows already.
-        if self.attention() & MESSAGES == 0 {
+        if self.idle.attention() & MESSAGES == 0 {
             // Under the lock: a later inline call of the same sender must see that an earlier message is queued.
-            self.raise(MESSAGES);
+            self.idle.raise(MESSAGES);
             if let Some(instance) = self.take_idle(&guard) {
                 guard.cold().waiting = Some(instance);
             }
         }
-        // A caller waits for its reply, so its thread can run this actor. The sender of a one-way message carries on:
-        // once a backlog has formed another worker is woken, but not for each message.
-        let reached_backlog = one_way && queued == WAKE_AT_BACKLOG;
-        let is_runnable = guard.is_waiting() || self.may_begin_shared(&mut guard);
-        if is_runnable && !guard.is(Flag::Scheduled) {
-            self.schedule(
-                guard,
-                if reached_backlog {
-                    WakeMode::Now
-                } else {
-                    WakeMode::Later
-                },
-            );
+        // A caller waits for its reply, so its thread can run this actor. The sender of a one-way message carries on.
+        let wake = if one_way { WakeMode::Now } else { WakeMode::Later };
+        if guard.is_waiting() || self.may_begin_shared(&mut guard) {
+            self.schedule(guard, wake);
         } else {
             drop(guard);
         }
-        if reached_backlog {
-            // The backlog is reported even if no turn ends in this period.
+        if queued == BACKLOG_REPORTED {
             self.profile.change(|profile| {
                 profile.tables(|| self.mark_active());
             });
-            // If the actor is running, its current worker sees the messages.
-            if is_runnable {
-                self.runtime.scheduler.wake_one();
-            }
         }
         Ok(())
     }
@@ -116,15 +95,10 @@ impl<A: Handlers> ActorCell<A> {
         }
     }
 
-    /// Sends a turn's reply and returns the turn. While the node is fenced the reply is deferred.
+    /// Sends a turn's reply. While the node is fenced the reply is deferred.
     #[inline]
-    pub(super) fn reply(&self, mut turn: AnyTurn<A>) -> Option<AnyTurn<A>> {
-        if self.runtime.scheduler.is_fenced() {
-            self.runtime.when_unfenced(move || turn.as_mut().reply());
-            return None;
-        }
-        turn.as_mut().reply();
-        Some(turn)
+    pub(super) fn reply(&self, mut turn: AnyTurn<A>) {
+        self.runtime.when_unfenced(move || turn.as_mut().reply());
     }
 
     /// Enqueues an inbound message for the local activation with this epoch.
@@ -157,10 +131,7 @@ impl<A: Handlers> ActorCell<A> {
                 None => Ok(()),
             };
         }
-        let mut made = Made::new(turn);
-        if let Err(error) = self.push(guard, &mut made, None)
-            && let Some(mut turn) = made.into_turn()
-        {
+        if let Err((error, mut turn)) = self.push(guard, turn, None) {
             turn.as_mut().fail(error);
         }
         Ok(())
@@ -171,12 +142,10 @@ impl<A: Handlers> ActorCell<A> {
 pub(super) fn decode<A: Handlers>(
     runtime: &Arc<RuntimeInner>,
     inbound: InboundMessage,
-) -> Result<AnyTurn<A>, (Option<Box<ReplyTo>>, CallError)> {
+) -> Result<AnyTurn<A>, (Option<Box<ReplySender>>, CallError)> {
     let InboundMessage { message, reply } = inbound;
-    let reply = match reply {
-        Some(slot) => Some(Box::new(ReplyTo::slot(slot))),
-        None if message.header.one_way => None,
-        None => Some(Box::new(ReplyTo::host(runtime.clone(), message.header.call))),
-    };
+    let header = &message.header;
+    let by_host = || (!header.one_way).then(|| ReplySender::host(runtime.clone(), header.call));
+    let reply = reply.or_else(by_host).map(Box::new);
     A::decode(message, reply).map_err(|undecoded| (undecoded.reply, CallError::Rejected(undecoded.why)))
 }

@@ -2,16 +2,20 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
 
-use elastin_actor::CellHandle;
-use elastin_types::{ActivationEpoch, ActorStats, Time};
+use elastin_actor::{CellHandle, Handlers, Invoke};
+use elastin_types::{ActivationEpoch, CallError, NotDelivered};
 
+use super::ActorCell;
+use crate::cell::freeze::Movable;
+use crate::cell::lifecycle::{END, FREEZE, Flag, Lifecycle, MESSAGES};
+use crate::cell::report::Reports;
+use crate::cell::state::CellGuard;
 use crate::scheduler::Runnable;
-use crate::{ActivateError, FreezeDone, InboundMessage, StateImage};
+use crate::{ActivateError, InboundMessage, StateImage};
 
 /// A cell of any actor type.
-pub(crate) trait ErasedCell: CellHandle + Runnable {
+pub(crate) trait ErasedCell: CellHandle + Runnable + Movable + Reports {
     /// A boxed `Arc<dyn Invoke<A>>`, for references of the actor's own type.
     fn target(self: Arc<Self>) -> Box<dyn Any>;
 
@@ -30,29 +34,19 @@ pub(crate) trait ErasedCell: CellHandle + Runnable {
         messages: Vec<InboundMessage>,
     ) -> Result<(), (ActivateError, Vec<InboundMessage>)>;
 
-    fn freeze(&self, epoch: ActivationEpoch, deadline: Time, done: FreezeDone);
-
-    fn resume(&self, epoch: ActivationEpoch) -> bool;
-
-    fn release(&self, epoch: ActivationEpoch) -> Option<Vec<InboundMessage>>;
-
-    fn discard(&self, epoch: ActivationEpoch) -> Vec<InboundMessage>;
-
     /// Passivates the actor if it has been unused since the last call.
     fn passivate_if_unused(&self);
 
     /// Passivates the actor once its mailbox is empty.
     fn deactivate_when_idle(&self);
 
-    /// Measurements since the last report; `None` without an activation. The second part counts towards the server's
-    /// totals.
-    fn report(&self, listed: bool, period: Period) -> Option<(Option<ActorStats>, Load)>;
-
-    /// Measurements of an activation that was idle in this period; `None` if it has reported already.
-    fn report_idle(&self, period: Period) -> Option<ActorStats>;
-
     /// Tears down the activation at shutdown.
-    fn tear_down(&self);
+    fn tear_down(&self) {
+        let unfinished = self.epoch().map(|epoch| self.discard(epoch));
+        for reply in unfinished.into_iter().flatten().filter_map(|inbound| inbound.reply) {
+            reply.complete(Err(CallError::NotDelivered(NotDelivered::ShuttingDown)));
+        }
+    }
 
     /// Whether no turn of this actor runs or could run right now. A turn may be suspended on an external event.
     fn is_still(&self) -> bool;
@@ -61,20 +55,80 @@ pub(crate) trait ErasedCell: CellHandle + Runnable {
     fn is_at_rest(&self) -> bool;
 }
 
-/// The period of a report.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Period {
-    /// Sequence number of the snapshot.
-    pub(crate) number: u32,
-    pub(crate) seconds: f64,
+impl<A: Handlers> ErasedCell for ActorCell<A> {
+    fn target(self: Arc<Self>) -> Box<dyn Any> {
+        let target: Arc<dyn Invoke<A>> = self;
+        Box::new(target)
+    }
+
+    fn is_empty(&self) -> bool {
+        let guard = self.lock();
+        guard.lifecycle() == Lifecycle::Inactive && !guard.is_orphaned() && !guard.is(Flag::Scheduled)
+    }
+
+    fn epoch(&self) -> Option<ActivationEpoch> {
+        self.lock().epoch()
+    }
+
+    fn deliver(&self, inbound: InboundMessage, epoch: ActivationEpoch) -> Result<(), Box<InboundMessage>> {
+        self.deliver_message(inbound, epoch)
+    }
+
+    fn activate(
+        &self,
+        epoch: ActivationEpoch,
+        image: Option<StateImage>,
+        messages: Vec<InboundMessage>,
+    ) -> Result<(), (ActivateError, Vec<InboundMessage>)> {
+        self.activate_from(epoch, image, messages)
+    }
+
+    fn passivate_if_unused(&self) {
+        let Some(mut instance) = self.idle.take() else { return };
+        instance.forget_waker();
+        if !std::mem::take(&mut instance.used_since_sweep) {
+            self.deactivate();
+            self.lock().shrink();
+        }
+        self.finish(instance);
+    }
+
+    fn deactivate_when_idle(&self) {
+        self.deactivate();
+        if let Some(instance) = self.idle.take() {
+            self.finish(instance);
+        }
+    }
+
+    fn is_still(&self) -> bool {
+        let guard = self.lock();
+        let lifecycle = guard.lifecycle();
+        if guard.is(Flag::Scheduled) || lifecycle == Lifecycle::Rerouting || guard.is_orphaned() {
+            return false;
+        }
+        if lifecycle == Lifecycle::Inactive || guard.waits_externally() {
+            return true;
+        }
+        self.is_idle(guard)
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let guard = self.lock();
+        if !guard.lifecycle().has_activation() {
+            return guard.lifecycle() == Lifecycle::Inactive;
+        }
+        if guard.queued() > 0 || self.idle.attention() & (MESSAGES | END | FREEZE) != 0 {
+            return false;
+        }
+        self.is_idle(guard)
+    }
 }
 
-/// An actor's contribution to its server's load.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Load {
-    pub(crate) turns: u64,
-    /// How long its turns ran.
-    pub(crate) busy: Duration,
-    /// How many messages are queued.
-    pub(crate) backlog: u64,
+impl<A: Handlers> ActorCell<A> {
+    /// Whether the instance is in the idle slot, which means that no thread runs a turn.
+    fn is_idle(&self, guard: CellGuard<'_, A>) -> bool {
+        let instance = self.take_idle(&guard);
+        drop(guard);
+        instance.map(|instance| self.finish(instance)).is_some()
+    }
 }

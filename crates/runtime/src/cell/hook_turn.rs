@@ -1,6 +1,5 @@
 //! A lifecycle hook as a turn, so that it runs exclusively and in order like any other.
 
-use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -27,23 +26,14 @@ impl<A: Handlers> HookTurn<A> {
     }
 }
 
-/// The method under which a hook is profiled.
-pub(crate) fn hook_method(hook: Hook) -> Method {
-    match hook {
-        Hook::Activate => Method::of("on activate"),
-        Hook::Deactivate => Method::of("on deactivate"),
-        Hook::BeforeMove => Method::of("on before_move"),
-        Hook::AfterMove => Method::of("on after_move"),
-    }
-}
-
 impl<A: Handlers> Turn<A> for HookTurn<A> {
     fn method(&self) -> Method {
-        hook_method(self.hook)
-    }
-
-    fn read_only(&self) -> bool {
-        false
+        match self.hook {
+            Hook::Activate => Method::of("on activate"),
+            Hook::Deactivate => Method::of("on deactivate"),
+            Hook::BeforeMove => Method::of("on before_move"),
+            Hook::AfterMove => Method::of("on after_move"),
+        }
     }
 
     fn hook(&self) -> Option<Hook> {
@@ -56,10 +46,6 @@ impl<A: Handlers> Turn<A> for HookTurn<A> {
 
     fn open(mut self: Pin<&mut Self>) -> Option<MessageContext> {
         self.message_context.take()
-    }
-
-    fn arguments_size(&self) -> u64 {
-        0
     }
 
     fn start(mut self: Pin<&mut Self>, instance: &mut Option<Box<Instance<A>>>, cx: &mut Context<'_>) -> Poll<()> {
@@ -82,16 +68,10 @@ impl<A: Handlers> Turn<A> for HookTurn<A> {
         })
     }
 
-    fn reply(self: Pin<&mut Self>) {}
-
     fn fail(self: Pin<&mut Self>, _error: CallError) {}
 
     fn encode(self: Pin<Box<Self>>, _target: &ActorId, _host: &dyn Host) -> Option<(Message, Option<ReplySender>)> {
         // A hook belongs to its activation and does not move.
         None
-    }
-
-    fn refill(self: Pin<&mut Self>, _payload: &mut dyn Any) -> bool {
-        false
     }
 }

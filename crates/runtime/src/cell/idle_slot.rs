@@ -1,6 +1,6 @@
 //! The slot that holds an idle actor's instance, and the attention bits to check before its next turn.
 
-use crate::cell::flags::Flags;
+use crate::cell::lifecycle::Flags;
 use crate::cell::turn_cost::TurnCost;
 use crate::coarse_instant::CoarseInstant;
 use crate::sync::{AtomicU8, BoxCell, Ordering};
@@ -72,9 +72,8 @@ mod models {
     use loom::thread;
 
     use super::*;
+    use crate::cell::lifecycle::{FREEZE, MESSAGES};
     use crate::sync::Mutex;
-
-    const MESSAGES: u8 = 1;
 
     /// A cell reduced to its mailbox: messages are numbers, and the instance records those that it has run.
     struct ModelCell {
@@ -86,6 +85,7 @@ mod models {
     struct ModelState {
         mailbox: VecDeque<u32>,
         waiting: Option<Box<Vec<u32>>>,
+        frozen: Option<Box<Vec<u32>>>,
     }
 
     impl ModelCell {
@@ -121,8 +121,19 @@ mod models {
             }
         }
 
+        /// The first step of a move.
+        fn freeze(&self) {
+            let mut guard = self.state.lock();
+            self.idle.raise(FREEZE);
+            guard.frozen = self.idle.take().or_else(|| guard.waiting.take());
+        }
+
         fn settle(&self, instance: Box<Vec<u32>>) {
             let mut guard = self.state.lock();
+            if self.idle.attention() & FREEZE != 0 {
+                guard.frozen = Some(instance);
+                return;
+            }
             if !guard.mailbox.is_empty() {
                 guard.waiting = Some(instance);
                 return;
@@ -172,6 +183,27 @@ mod models {
             let mine: Vec<u32> = instance.iter().copied().filter(|message| *message < 10).collect();
             assert_eq!((mine, instance.len()), (vec![1, 2], 3));
             assert!(cell.state.lock().mailbox.is_empty());
+        });
+    }
+
+    #[test]
+    fn a_freeze_is_not_missed() {
+        loom::model(|| {
+            let cell = Arc::new(ModelCell {
+                idle: IdleSlot::new(0),
+                state: Mutex::new(ModelState::default()),
+            });
+            cell.idle.put(Box::default());
+            let caller = thread::spawn({
+                let cell = cell.clone();
+                move || cell.call(1)
+            });
+            cell.freeze();
+            caller.join().expect("the caller does not panic");
+            assert!(cell.idle.take().is_none(), "no turn starts after the freeze");
+            let guard = cell.state.lock();
+            let ran = guard.frozen.as_ref().expect("the actor ends up frozen").len();
+            assert_eq!(ran + guard.mailbox.len(), 1, "the message has run or is queued");
         });
     }
 }

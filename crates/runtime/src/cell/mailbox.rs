@@ -3,13 +3,10 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 
-use elastin_actor::{Posted, Turn};
+use elastin_actor::Turn;
 
 /// A turn of any handler.
 pub(crate) type AnyTurn<A> = Pin<Box<dyn Turn<A>>>;
-
-/// How many finished turns an actor keeps for reuse, so that later messages need no allocation.
-const POOLED_TURNS_MAX: usize = 128;
 
 /// The mailbox of an actor.
 ///
@@ -19,25 +16,16 @@ pub(crate) struct Mailbox<A> {
     /// Older than all of `back`.
     front: VecDeque<AnyTurn<A>>,
     back: VecDeque<AnyTurn<A>>,
-    /// Finished turns whose allocations later messages reuse.
-    turn_pool: Vec<AnyTurn<A>>,
-    /// The empty buffer of the last batch, for the next one.
-    buffer: Vec<AnyTurn<A>>,
 }
 
-/// Turns that a worker took out of a mailbox, and finished ones kept for reuse.
-pub(crate) struct Batch<A> {
-    turns: VecDeque<AnyTurn<A>>,
-    over: Vec<AnyTurn<A>>,
-}
+/// Turns that a worker took out of a mailbox.
+pub(crate) type Batch<A> = VecDeque<AnyTurn<A>>;
 
 impl<A> Mailbox<A> {
     pub(crate) fn new() -> Self {
         Self {
             front: VecDeque::new(),
             back: VecDeque::new(),
-            turn_pool: Vec::new(),
-            buffer: Vec::new(),
         }
     }
 
@@ -46,15 +34,13 @@ impl<A> Mailbox<A> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.front.is_empty() && self.back.is_empty()
+        self.len() == 0
     }
 
-    /// Enqueues a message.
+    /// Enqueues a turn.
     #[inline]
-    pub(crate) fn push(&mut self, message: &mut dyn Posted<A>) {
-        let spare = self.turn_pool.pop();
-        let filled = spare.and_then(|mut spare| message.put_into(spare.as_mut()).then_some(spare));
-        self.back.push_back(filled.unwrap_or_else(|| message.boxed()));
+    pub(crate) fn push(&mut self, turn: AnyTurn<A>) {
+        self.back.push_back(turn);
     }
 
     /// Enqueues a turn in front of all others.
@@ -67,10 +53,7 @@ impl<A> Mailbox<A> {
         if self.front.is_empty() {
             std::mem::swap(&mut self.front, &mut self.back);
         }
-        Batch {
-            turns: std::mem::take(&mut self.front),
-            over: std::mem::take(&mut self.buffer),
-        }
+        std::mem::take(&mut self.front)
     }
 
     /// Takes all turns in exchange for a finished batch.
@@ -80,23 +63,15 @@ impl<A> Mailbox<A> {
     }
 
     /// Takes back the rest of a batch, which is older than all turns that arrived since.
-    pub(crate) fn give_back(&mut self, batch: Batch<A>) {
-        let Batch { mut turns, mut over } = batch;
-        // The shorter one is almost always empty, and then nothing is copied.
-        if self.turn_pool.len() < over.len() {
-            std::mem::swap(&mut self.turn_pool, &mut over);
-        }
-        let room = POOLED_TURNS_MAX - self.turn_pool.len();
-        self.turn_pool.extend(over.drain(..).take(room));
-        self.buffer = over;
+    pub(crate) fn give_back(&mut self, mut batch: Batch<A>) {
         // A hook of an activation that waits for this batch may have been put in front meanwhile.
-        turns.extend(self.front.drain(..));
-        self.front = turns;
+        batch.extend(self.front.drain(..));
+        self.front = batch;
     }
 
     /// The oldest turn.
     pub(crate) fn front(&self) -> Option<&AnyTurn<A>> {
-        self.front.front().or_else(|| self.back.front())
+        self.iter().next()
     }
 
     /// Takes the oldest turn.
@@ -107,13 +82,6 @@ impl<A> Mailbox<A> {
     /// All turns, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &AnyTurn<A>> {
         self.front.iter().chain(&self.back)
-    }
-
-    /// Keeps a finished turn for reuse.
-    pub(crate) fn keep(&mut self, over: AnyTurn<A>) {
-        if self.turn_pool.len() < POOLED_TURNS_MAX {
-            self.turn_pool.push(over);
-        }
     }
 
     /// Takes the turns that match a predicate, which also gets the earlier turns that stay.
@@ -143,36 +111,5 @@ impl<A> IntoIterator for Mailbox<A> {
 
     fn into_iter(self) -> Self::IntoIter {
         self.front.into_iter().chain(self.back)
-    }
-}
-
-impl<A> Batch<A> {
-    /// The next turn to run.
-    #[inline]
-    pub(crate) fn next(&mut self) -> Option<AnyTurn<A>> {
-        self.turns.pop_front()
-    }
-
-    /// Puts back a turn that did not run.
-    pub(crate) fn put_back(&mut self, turn: AnyTurn<A>) {
-        self.turns.push_front(turn);
-    }
-
-    /// Keeps a finished turn for reuse.
-    #[inline]
-    pub(crate) fn keep(&mut self, over: AnyTurn<A>) {
-        if self.over.len() < POOLED_TURNS_MAX {
-            self.over.push(over);
-        }
-    }
-
-    /// How many turns have not run yet.
-    pub(crate) fn waiting(&self) -> usize {
-        self.turns.len()
-    }
-
-    /// The turns that have not run.
-    pub(crate) fn into_waiting(self) -> VecDeque<AnyTurn<A>> {
-        self.turns
     }
 }

@@ -1,11 +1,66 @@
 //! Per-period reports of an activation, for snapshots.
 
-use elastin_actor::{Handlers, Instance, Invoke, UsedSince, encoded_state_size};
+use std::time::Duration;
+
+use elastin_actor::{Handlers, Instance, Invoke, encoded_state_size};
 use elastin_types::{ActorId, ActorStats, Caller, NodeId, PerResource, References, Time};
 
-use super::{ActorCell, REPORT};
-use crate::cell::erased::{ErasedCell, Load, Period};
+use super::ActorCell;
+use crate::cell::erased::ErasedCell;
+use crate::cell::lifecycle::REPORT;
 use crate::profile::table::{Profile, StateNote, Tables};
+
+/// The measurements of an activation.
+pub(crate) trait Reports {
+    /// Measurements since the last report; `None` without an activation. The second part counts towards the server's
+    /// totals.
+    fn report(&self, listed: bool, period: Period) -> Option<(Option<ActorStats>, Load)>;
+
+    /// Measurements of an activation that was idle in this period; `None` if it has reported already.
+    fn report_idle(&self, period: Period) -> Option<ActorStats>;
+}
+
+/// The period of a report.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Period {
+    /// Sequence number of the snapshot.
+    pub(crate) number: u32,
+    pub(crate) seconds: f64,
+}
+
+/// An actor's contribution to its server's load.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) turns: u64,
+    /// How long its turns ran.
+    pub(crate) busy: Duration,
+    /// How many messages are queued.
+    pub(crate) backlog: u64,
+}
+
+impl<A: Handlers> Reports for ActorCell<A> {
+    fn report(&self, listed: bool, period: Period) -> Option<(Option<ActorStats>, Load)> {
+        // A cell that was registered twice has nothing to report the second time.
+        let tables = self.profile.change(Profile::end_period)?;
+        let (since, backlog) = self.observe(listed)?;
+        let load = Load {
+            turns: tables.turns,
+            busy: tables.busy,
+            backlog,
+        };
+        let noted = listed
+            .then(|| self.profile.change(|profile| profile.report_note(period.number)))
+            .flatten();
+        let stats = noted.map(|noted| self.stats(*tables, noted, since, period));
+        Some((stats, load))
+    }
+
+    fn report_idle(&self, period: Period) -> Option<ActorStats> {
+        let (since, _) = self.observe(true)?;
+        let noted = self.profile.change(|profile| profile.report_note(period.number))?;
+        Some(self.stats(Tables::default(), noted, since, period))
+    }
+}
 
 impl<A: Handlers> ActorCell<A> {
     /// Registers the cell for the report at the end of this period.
@@ -16,7 +71,7 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Records the state's size and references between two turns, if a turn has run since the last time.
     pub(super) fn note_state(&self, instance: &mut Instance<A>) {
-        if instance.used.take(UsedSince::REPORT) {
+        if std::mem::take(&mut instance.used_since_report) {
             self.note(&instance.state);
         }
     }
@@ -33,30 +88,6 @@ impl<A: Handlers> ActorCell<A> {
         });
         let state_bytes = encoded_state_size(state);
         self.profile.change(|profile| profile.note(state_bytes, references));
-    }
-
-    /// Reports an activation's work in the period that ends.
-    pub(super) fn make_report(&self, listed: bool, period: Period) -> Option<(Option<ActorStats>, Load)> {
-        // A cell that was registered twice has nothing to report the second time.
-        let tables = self.profile.change(Profile::end_period)?;
-        let (since, backlog) = self.observe(listed)?;
-        let load = Load {
-            turns: tables.turns,
-            busy: tables.busy,
-            backlog,
-        };
-        let noted = listed
-            .then(|| self.profile.change(|profile| profile.report_note(period.number)))
-            .flatten();
-        let stats = noted.map(|noted| self.stats(*tables, noted, since, period));
-        Some((stats, load))
-    }
-
-    /// Reports an activation that did nothing, unless it has reported in this period.
-    pub(super) fn make_idle_report(&self, period: Period) -> Option<ActorStats> {
-        let (since, _) = self.observe(true)?;
-        let noted = self.profile.change(|profile| profile.report_note(period.number))?;
-        Some(self.stats(Tables::default(), noted, since, period))
     }
 
     /// Returns when the activation began and how many messages are queued. On request it also records the state; an
@@ -76,18 +107,13 @@ impl<A: Handlers> ActorCell<A> {
                 self.finish(instance);
             }
             None if !with_state => {}
-            None => {
-                let cold = guard.cold_if_any();
-                let interleaved =
-                    cold.and_then(|cold| cold.interleaved.as_ref().filter(|interleaved| !interleaved.polled));
-                match interleaved {
-                    Some(interleaved) => self.note(&interleaved.shared.instance::<A>().state),
-                    None => match guard.cold_if_any().and_then(|cold| cold.waiting.as_mut()) {
-                        Some(instance) => self.note_state(instance),
-                        None => self.raise(REPORT),
-                    },
-                }
-            }
+            None => match guard.unpolled() {
+                Some(interleaved) => self.note(&interleaved.shared.instance::<A>().state),
+                None => match guard.cold_if_any().and_then(|cold| cold.waiting.as_mut()) {
+                    Some(instance) => self.note_state(instance),
+                    None => self.idle.raise(REPORT),
+                },
+            },
         }
         Some((since, backlog))
     }

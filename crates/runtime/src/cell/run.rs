@@ -4,15 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use elastin_actor::{Actor, Finished, Handlers, Hook, Instance, Invoke, Persist, Scope};
+use elastin_actor::{Actor, Finished, Handlers, Hook, Instance, Invoke, MessageContext, Persist, Scope, TurnOwner};
 use elastin_types::CallError;
 
 use super::{ActorCell, drop_contained};
-use crate::cell::flags::Flag;
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::{CellGuard, Suspended};
-use crate::cell::suspend::WakeTarget;
-use crate::scheduler::caller_resume::ResumeBy;
+use crate::scheduler::caller_resume::CallerResume;
 
 /// Result of polling a turn.
 pub(super) enum TurnOutcome<A> {
@@ -20,28 +18,21 @@ pub(super) enum TurnOutcome<A> {
     Done(Box<Instance<A>>, AnyTurn<A>),
     /// Did not run: no caller waits for it any longer.
     Skipped(Box<Instance<A>>),
-    /// Suspended. Its scope is still entered.
-    Pending(AnyTurn<A>, Arc<Waker>, ResumeBy),
+    Pending(Suspended<A>),
     /// Panicked; the state is lost.
     Lost(Option<Hook>),
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// Settles an actor after one of its turns was polled. Returns the target to notify if the turn was woken meanwhile.
-    /// `unsaved` are earlier turns that finished but are not saved.
-    pub(super) fn settle_turn(
-        &self,
-        guard: CellGuard<'_, A>,
-        outcome: TurnOutcome<A>,
-        mut unsaved: Vec<AnyTurn<A>>,
-    ) -> WakeTarget {
+    /// Settles an actor after one of its turns was polled. `unsaved` are earlier turns that finished but are not saved.
+    pub(super) fn settle_turn(&self, guard: CellGuard<'_, A>, outcome: TurnOutcome<A>, mut unsaved: Vec<AnyTurn<A>>) {
         match outcome {
             TurnOutcome::Done(instance, turn) if saves_each_turn::<A>() && instance.changed => {
                 unsaved.push(turn);
                 self.save(guard, instance, unsaved);
             }
             TurnOutcome::Done(instance, turn) => {
-                let discarded = guard.is(Flag::Orphan);
+                let discarded = guard.is_orphaned();
                 self.settle(guard, instance);
                 if discarded {
                     self.fail_lost(turn);
@@ -51,16 +42,7 @@ impl<A: Handlers> ActorCell<A> {
             }
             TurnOutcome::Skipped(instance) if !unsaved.is_empty() => self.save(guard, instance, unsaved),
             TurnOutcome::Skipped(instance) => self.settle(guard, instance),
-            TurnOutcome::Pending(turn, waker, resume_by) => {
-                let scope = Scope::leave();
-                let suspended = Suspended {
-                    turn,
-                    scope,
-                    waker,
-                    resume_by,
-                };
-                return self.suspend_turn(guard, suspended);
-            }
+            TurnOutcome::Pending(suspended) => self.suspend_turn(guard, suspended),
             TurnOutcome::Lost(hook) => {
                 drop(guard);
                 // Their effect is lost with the state.
@@ -69,43 +51,45 @@ impl<A: Handlers> ActorCell<A> {
                 self.lose(hook.map(|_| CallError::Panicked));
             }
         }
-        WakeTarget::None
     }
 
     /// Settles a suspended turn that was polled again.
-    pub(super) fn settle_resumed(&self, outcome: TurnOutcome<A>) -> WakeTarget {
+    pub(super) fn settle_resumed(&self, outcome: TurnOutcome<A>) {
         match outcome {
             // As if it had never suspended: the lock is only needed if an attention bit is set.
             TurnOutcome::Done(instance, turn) if !(saves_each_turn::<A>() && instance.changed) => {
                 match self.finish(instance) {
                     Finished::Lost => self.fail_lost(turn),
-                    _ => {
-                        if let Some(over) = self.reply(turn) {
-                            over.keep();
-                        }
-                    }
+                    _ => self.reply(turn),
                 }
             }
-            outcome => return self.settle_turn(self.lock(), outcome, Vec::new()),
+            outcome => self.settle_turn(self.lock(), outcome, Vec::new()),
         }
-        WakeTarget::None
     }
 
     /// Runs a turn from the mailbox until it finishes or suspends.
     pub(super) fn run_turn(&self, mut instance: Box<Instance<A>>, mut turn: AnyTurn<A>) -> TurnOutcome<A> {
-        let Some(message_context) = turn.as_mut().open() else {
+        let Some(message_context) = self.open(&mut turn) else {
             return TurnOutcome::Skipped(instance);
         };
-        if message_context.has_expired(|| self.runtime.clock.now()) {
-            turn.as_mut().fail(CallError::DeadlineExceeded);
-            return TurnOutcome::Skipped(instance);
-        }
         let waker = instance.take_waker();
-        Scope::enter_message(&mut instance, message_context, || turn.arguments_size());
+        Scope::enter_message(TurnOwner::exclusive(&mut instance), message_context, || {
+            turn.arguments_size()
+        });
         let mut cx = Context::from_waker(&waker);
         let mut returned = Some(instance);
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start(&mut returned, &mut cx)));
-        self.leave_turn(turn, waker, returned, polled, || ResumeBy::Workers)
+        self.leave_turn(turn, waker, returned, polled, || None)
+    }
+
+    /// Takes the message context of a turn that is about to run; `None` if no caller waits for it any longer.
+    pub(super) fn open(&self, turn: &mut AnyTurn<A>) -> Option<MessageContext> {
+        let message_context = turn.as_mut().open()?;
+        if message_context.has_expired(|| self.runtime.clock.now()) {
+            turn.as_mut().fail(CallError::DeadlineExceeded);
+            return None;
+        }
+        Some(message_context)
     }
 
     /// Polls a suspended turn, on behalf of its caller if `caller` is given, else of a worker.
@@ -114,13 +98,13 @@ impl<A: Handlers> ActorCell<A> {
             mut turn,
             scope,
             waker,
-            resume_by,
+            caller: resumed_by,
         } = suspended;
         scope.resume();
         let mut cx = Context::from_waker(&waker);
         let mut returned = None;
         let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut returned, &mut cx)));
-        self.leave_turn(turn, waker, returned, polled, || resume_by.next(caller))
+        self.leave_turn(turn, waker, returned, polled, || resumed_by?.again(caller))
     }
 
     #[inline]
@@ -130,7 +114,7 @@ impl<A: Handlers> ActorCell<A> {
         waker: Arc<Waker>,
         instance: Option<Box<Instance<A>>>,
         polled: std::thread::Result<Poll<()>>,
-        resume_by: impl FnOnce() -> ResumeBy,
+        resumed_by: impl FnOnce() -> Option<CallerResume>,
     ) -> TurnOutcome<A> {
         match polled {
             Ok(Poll::Ready(())) => {
@@ -139,7 +123,12 @@ impl<A: Handlers> ActorCell<A> {
                 instance.restore_waker(waker);
                 TurnOutcome::Done(instance, turn)
             }
-            Ok(Poll::Pending) => TurnOutcome::Pending(turn, waker, resume_by()),
+            Ok(Poll::Pending) => TurnOutcome::Pending(Suspended {
+                turn,
+                scope: Scope::leave(),
+                waker,
+                caller: resumed_by(),
+            }),
             Err(_) => self.contain_panic(turn, waker, instance),
         }
     }
@@ -151,7 +140,7 @@ impl<A: Handlers> ActorCell<A> {
         waker: Arc<Waker>,
         instance: Option<Box<Instance<A>>>,
     ) -> TurnOutcome<A> {
-        self.count_panic();
+        self.panicked(false);
         let hook = turn.hook();
         let outcome = match instance {
             // A read-only turn cannot have damaged the state.

@@ -1,36 +1,25 @@
 //! Saving the state of persistent actors before a change becomes visible.
 
 use bytes::Bytes;
-use elastin_actor::{Handlers, Instance, SaveDone, SaveError, encode_state};
+use elastin_actor::{Handlers, Instance, SaveDone, SaveError, StateCodecError, encode_state};
 use elastin_types::{ActivationEpoch, CallError, Unknown};
 
-use super::{ActorCell, END, drop_contained};
-use crate::cell::flags::Flag;
+use super::{ActorCell, drop_contained};
+use crate::cell::lifecycle::Event;
 use crate::cell::mailbox::AnyTurn;
-use crate::cell::state::{CellGuard, Ending, SaveRequests, Saving};
+use crate::cell::state::{CellGuard, SaveRequests, Saving};
 
 impl<A: Handlers> ActorCell<A> {
     /// Saves the state after some turns. Their replies are sent, and the next turn starts, once the save completes.
     pub(super) fn save(&self, mut guard: CellGuard<'_, A>, instance: Box<Instance<A>>, turns: Vec<AnyTurn<A>>) {
-        let Some(epoch) = guard.epoch().filter(|_| !guard.is(Flag::Orphan)) else {
+        let Some(epoch) = guard.epoch().filter(|_| !guard.is_orphaned()) else {
             self.reap_orphan(guard, instance);
             return turns.into_iter().for_each(|turn| self.fail_unsaved(turn));
         };
         let state = encode_state(&instance.state);
-        let cold = guard.cold();
-        cold.saves += 1;
-        let number = cold.saves;
-        cold.saving = Some(Saving {
-            number,
-            epoch,
-            instance,
-            turns,
-        });
+        guard.cold().saving = Some(Saving { instance, turns });
         drop(guard);
-        match state {
-            Ok(state) => self.hand_to_store(number, epoch, state),
-            Err(error) => self.saved(number, epoch, Err(error.into())),
-        }
+        self.hand_to_store(epoch, state);
     }
 
     /// Saves a state that a running turn encoded. One save is in flight at a time. Of the requests that arrive
@@ -38,7 +27,7 @@ impl<A: Handlers> ActorCell<A> {
     pub(super) fn save_during_turn(&self, state: Bytes, done: SaveDone) {
         let mut guard = self.lock();
         // While the turn of a discarded activation runs, the epoch may be that of a later activation.
-        let Some(epoch) = guard.epoch().filter(|_| !guard.is(Flag::Orphan)) else {
+        let Some(epoch) = guard.epoch().filter(|_| !guard.is_orphaned()) else {
             drop(guard);
             return done(Err(SaveError::Superseded));
         };
@@ -86,32 +75,22 @@ impl<A: Handlers> ActorCell<A> {
     /// proceed.
     pub(super) fn save_shared(&self, mut guard: CellGuard<'_, A>) {
         let Some(epoch) = guard.epoch() else { return };
-        let cold = guard.cold();
-        let Some(interleaved) = &mut cold.interleaved else {
+        let Some(interleaved) = &mut guard.cold().interleaved else {
             return;
         };
         if interleaved.unsaved.is_empty() || interleaved.saving.is_some() {
             return self.poll_interleaved(guard);
         }
-        cold.saves += 1;
-        let number = cold.saves;
-        interleaved.saving = Some((number, std::mem::take(&mut interleaved.unsaved)));
+        interleaved.saving = Some(std::mem::take(&mut interleaved.unsaved));
         interleaved.shared.clear_changed();
         let state = encode_state(&interleaved.shared.instance::<A>().state);
         self.poll_interleaved(guard);
-        match state {
-            Ok(state) => self.hand_to_store(number, epoch, state),
-            Err(error) => self.saved(number, epoch, Err(error.into())),
-        }
+        self.hand_to_store(epoch, state);
     }
 
     /// Completes a save for interleaved turns.
     fn saved_shared(&self, mut guard: CellGuard<'_, A>, turns: Vec<AnyTurn<A>>, result: Result<(), SaveError>) {
-        let interleaved = guard
-            .cold()
-            .interleaved
-            .as_mut()
-            .expect("the interleaved turns that the save was for");
+        let interleaved = guard.interleaved();
         if let Err(error) = &result {
             tracing::warn!(actor = ?self.actor(), %error, "saving failed: the actor restarts from its last saved state");
             interleaved.lost = Some(CallError::Unknown(Unknown::NotSaved));
@@ -125,52 +104,52 @@ impl<A: Handlers> ActorCell<A> {
         }
         for turn in turns {
             match result {
-                Ok(()) => drop(self.reply(turn)),
+                Ok(()) => self.reply(turn),
                 Err(_) => self.fail_unsaved(turn),
             }
         }
     }
 
-    fn hand_to_store(&self, number: u64, epoch: ActivationEpoch, state: Bytes) {
+    /// Saves an encoded state. At most one such save of an activation is in flight.
+    fn hand_to_store(&self, epoch: ActivationEpoch, state: Result<Bytes, StateCodecError>) {
+        let state = match state {
+            Ok(state) => state,
+            Err(error) => return self.saved(epoch, Err(error.into())),
+        };
         let me = self.me.clone();
         let done = move |result| {
             if let Some(cell) = me.upgrade() {
-                cell.saved(number, epoch, result);
+                cell.saved(epoch, result);
             }
         };
         self.runtime.remote.save(&self.actor(), epoch, state, Box::new(done));
     }
 
-    fn saved(&self, number: u64, epoch: ActivationEpoch, result: Result<(), SaveError>) {
+    fn saved(&self, epoch: ActivationEpoch, result: Result<(), SaveError>) {
         let mut guard = self.lock();
-        if guard.epoch() == Some(epoch)
-            && let Some(cold) = guard.cold_if_any()
-            && let Some(interleaved) = &mut cold.interleaved
-            && let Some((_, turns)) = interleaved.saving.take_if(|(saving, _)| *saving == number)
+        // The activation may have been discarded meanwhile; its callers were notified.
+        let is_current = guard.epoch() == Some(epoch);
+        let Some(cold) = guard.cold_if_any().filter(|_| is_current) else {
+            return;
+        };
+        if let Some(interleaved) = &mut cold.interleaved
+            && let Some(turns) = interleaved.saving.take()
         {
             return self.saved_shared(guard, turns, result);
         }
-        let saving = guard.cold_if_any().and_then(|cold| {
-            cold.saving
-                .take_if(|saving| (saving.number, saving.epoch) == (number, epoch))
-        });
-        // The activation may have been discarded meanwhile; its callers were notified.
-        let Some(Saving {
-            mut instance, turns, ..
-        }) = saving
-        else {
+        let Some(Saving { mut instance, turns }) = cold.saving.take() else {
             return;
         };
         match result {
             Ok(()) => {
                 instance.changed = false;
                 self.settle(guard, instance);
-                turns.into_iter().for_each(|turn| drop(self.reply(turn)));
+                turns.into_iter().for_each(|turn| self.reply(turn));
             }
             Err(error) if turns.is_empty() && error != SaveError::Superseded => {
                 tracing::warn!(actor = ?self.actor(), %error, "saving an idle actor failed: it stays active and is saved later");
-                guard.cold().ending = Ending::No;
-                self.lower(END);
+                guard.cold().end_hook_queued = false;
+                guard.transition(Event::CancelEnd);
                 self.settle(guard, instance);
             }
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Callers that spin briefly for a busy actor, because enqueueing would take longer.
+//! Callers that spin briefly for a busy actor with cheap turns, because enqueueing would take longer.
 //!
 //! Two threads that alternate on an actor bounce its cache lines between their cores, which costs far more than a cheap
 //! turn. So a thread that finds it busy backs off exponentially, and the other one runs turn after turn meanwhile.
@@ -6,34 +6,18 @@
 //! While the mailbox holds messages every call must be enqueued, which costs far more than an inline call. So callers
 //! also spin for a worker that is about to drain the mailbox.
 
-use std::cell::RefCell;
-
 use elastin_actor::{Handlers, Instance};
 
-use super::{ActorCell, MESSAGES};
-use crate::backoff::AdaptiveBackoff;
-use crate::cell::flags::Flag;
+use super::ActorCell;
+use crate::cell::lifecycle::{Flag, MESSAGES};
 use crate::cell::run::saves_each_turn;
+use crate::tuning::{SPINS_MAX, SPINS_PER_PROBE_MAX};
 
-/// How many spin-loop hints a caller waits: about as long as enqueueing a call and waking its caller takes.
-const SPINS: u32 = 6;
-
-/// The same if the actor's turns are cheap: long enough for hundreds of them.
-const SPINS_IF_CHEAP: u32 = 1200;
-
-/// How many spin-loop hints separate two probes at most.
-const SPINS_PER_PROBE_MAX: u32 = 64;
-
-thread_local! {
-    // Backoff for spinning on actors with cheap turns.
-    static BACKOFF: RefCell<AdaptiveBackoff> = const { RefCell::new(AdaptiveBackoff::NEW) };
-}
-
-/// Spins before each probe: one, then doubling, until `max` is reached in total.
-fn spins(max: u32) -> impl Iterator<Item = u32> {
+/// Spins before each probe: one, then doubling, until [`SPINS_MAX`] is reached in total.
+fn spins() -> impl Iterator<Item = u32> {
     let each = std::iter::successors(Some(1), |spins| Some((2 * spins).min(SPINS_PER_PROBE_MAX)));
-    each.scan(0, move |waited, spins| {
-        let continues = *waited < max;
+    each.scan(0, |waited, spins| {
+        let continues = *waited < SPINS_MAX;
         *waited += spins;
         continues.then_some(spins)
     })
@@ -42,26 +26,17 @@ fn spins(max: u32) -> impl Iterator<Item = u32> {
 impl<A: Handlers> ActorCell<A> {
     /// Spins for the instance of a busy actor.
     pub(super) fn spin_for_instance(&self) -> Option<Box<Instance<A>>> {
-        let spins_long =
-            self.idle.turn_cost.is_inline_cheap() && !BACKOFF.with_borrow_mut(AdaptiveBackoff::should_skip);
-        let max = if spins_long { SPINS_IF_CHEAP } else { SPINS };
-        for spins in spins(max) {
-            let attention = self.attention();
-            let waits_for_worker = attention == MESSAGES && spins_long && self.is_worker_draining();
+        for spins in spins() {
+            let attention = self.idle.attention();
+            let waits_for_worker = attention == MESSAGES && self.is_worker_draining();
             if (attention != 0 && !waits_for_worker) || self.idle.flags.has(Flag::Suspended) {
                 return None;
             }
             (0..spins).for_each(|_| std::hint::spin_loop());
             // A probe takes the cache line from the thread that is about to return the instance.
             if !waits_for_worker && let Some(instance) = self.idle.take() {
-                if spins_long {
-                    BACKOFF.with_borrow_mut(AdaptiveBackoff::success);
-                }
                 return Some(instance);
             }
-        }
-        if spins_long {
-            BACKOFF.with_borrow_mut(AdaptiveBackoff::failure);
         }
         None
     }
@@ -78,10 +53,10 @@ mod tests {
 
     #[test]
     fn probes_become_rare_and_end() {
-        assert_eq!(spins(SPINS).collect::<Vec<_>>(), [1, 2, 4]);
-        let probes: Vec<u32> = spins(SPINS_IF_CHEAP).collect();
+        let probes: Vec<u32> = spins().collect();
+        assert_eq!(probes[..3], [1, 2, 4]);
         assert!(probes.is_sorted() && probes.last() == Some(&SPINS_PER_PROBE_MAX));
         let waited: u32 = probes.iter().sum();
-        assert!((SPINS_IF_CHEAP..SPINS_IF_CHEAP + SPINS_PER_PROBE_MAX).contains(&waited));
+        assert!((SPINS_MAX..SPINS_MAX + SPINS_PER_PROBE_MAX).contains(&waited));
     }
 }

@@ -5,24 +5,24 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use elastin_actor::{Instance, SaveDone, Scope, Timer, TimerId, WakeId};
+use elastin_actor::{Instance, SaveDone, Scope, Ticket, Timer, TimerId, WakeId};
 use elastin_types::{ActivationEpoch, ChainId, Time};
 use parking_lot::MutexGuard;
 
 use crate::FreezeDone;
-use crate::cell::flags::Flag;
 use crate::cell::idle_slot::IdleSlot;
 use crate::cell::interleave::state::Interleaved;
+use crate::cell::lifecycle::{Event, Flag, Lifecycle, MESSAGES, ORPHAN, REPORT};
 use crate::cell::mailbox::{AnyTurn, Mailbox};
-use crate::scheduler::caller_resume::ResumeBy;
+use crate::scheduler::caller_resume::CallerResume;
 
 /// Activation state, accessed while holding the cell's lock.
 ///
 /// The actor's instance is in exactly one place: in the cell's idle slot, with the thread that runs a turn, or in one
-/// of `waiting`, `suspended`, `interleaved`, `saving` and `freeze` here.
+/// of `waiting`, `suspended`, `interleaved`, `saving` and `frozen` here.
 ///
-/// INVARIANT: the instance belongs to the current activation, unless [`Flag::Orphan`] is set. In that case the running
-/// turn holds the instance of a discarded activation.
+/// INVARIANT: the instance belongs to the current activation, unless the cell [is orphaned](CellGuard::is_orphaned). In
+/// that case the running turn holds the instance of a discarded activation.
 pub(crate) struct CellGuard<'s, A> {
     state: MutexGuard<'s, CellState<A>>,
     /// Fields that do not fit beside the lock word but change only under the lock.
@@ -31,7 +31,7 @@ pub(crate) struct CellGuard<'s, A> {
 
 /// State stored inside the lock.
 pub(crate) struct CellState<A> {
-    /// The activation's epoch; meaningful only while [`Flag::Active`] is set.
+    /// The activation's epoch; meaningful only while there is an activation.
     epoch: ActivationEpoch,
     /// State that most actors do not need most of the time.
     cold: Option<Box<ColdState<A>>>,
@@ -48,13 +48,16 @@ pub(crate) struct ColdState<A> {
     /// Turns that share the actor. Boxed, because few actors have any.
     pub(crate) interleaved: Option<Box<Interleaved<A>>>,
     pub(crate) saving: Option<Saving<A>>,
-    pub(crate) saves: u64,
     /// Set while a save requested by a turn is in flight.
     pub(crate) save_requests: Option<SaveRequests>,
-    pub(crate) freeze: Freeze<A>,
+    /// The freeze in progress.
+    pub(crate) freeze: Option<FreezeRequest>,
+    /// The instance of a frozen activation.
+    pub(crate) frozen: Option<Box<Instance<A>>>,
     /// Wakers of senders that wait for room in the mailbox.
     pub(crate) room_waiters: Vec<Waker>,
-    pub(crate) ending: Ending,
+    /// The deactivation hook is queued or has run.
+    pub(crate) end_hook_queued: bool,
     pub(crate) timers: BTreeMap<TimerId, ActorTimer>,
     pub(crate) next_timer: u64,
 }
@@ -64,20 +67,12 @@ pub(crate) struct Suspended<A> {
     pub(crate) turn: AnyTurn<A>,
     pub(crate) scope: Box<Scope>,
     pub(crate) waker: Arc<Waker>,
-    pub(crate) resume_by: ResumeBy,
-}
-
-impl<A> Suspended<A> {
-    /// Whether the turn was woken since its last poll began.
-    pub(crate) fn is_woken(&self, guard: &CellGuard<'_, A>) -> bool {
-        self.scope.is_woken() || guard.is(Flag::Woken)
-    }
+    /// The caller that resumes it; without one, a worker does.
+    pub(crate) caller: Option<CallerResume>,
 }
 
 /// A save in flight, with the finished turns whose replies wait for it. There are no turns if the activation is ending.
 pub(crate) struct Saving<A> {
-    pub(crate) number: u64,
-    pub(crate) epoch: ActivationEpoch,
     pub(crate) instance: Box<Instance<A>>,
     pub(crate) turns: Vec<AnyTurn<A>>,
 }
@@ -90,26 +85,13 @@ pub(crate) struct SaveRequests {
     pub(crate) done: Vec<SaveDone>,
 }
 
-/// Progress of a freeze.
-pub(crate) enum Freeze<A> {
-    No,
-    /// The activation freezes at its next turn boundary.
-    Requested {
-        done: FreezeDone,
-        timer: WakeId,
-        /// The before-move hook is queued or has run.
-        hook_queued: bool,
-    },
-    Frozen(Box<Instance<A>>),
-}
-
-/// Whether the activation is to end by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    No,
-    Requested,
-    /// The deactivation hook is queued or has run.
-    HookQueued,
+/// A freeze that was requested and has not reached a turn boundary.
+pub(crate) struct FreezeRequest {
+    pub(crate) done: FreezeDone,
+    /// Cancels the freeze at its deadline.
+    pub(crate) timer: WakeId,
+    /// The before-move hook is queued or has run.
+    pub(crate) hook_queued: bool,
 }
 
 /// A timer of an activation.
@@ -136,7 +118,35 @@ impl<'s, A> CellGuard<'s, A> {
     /// The epoch of the current activation.
     #[inline]
     pub(crate) fn epoch(&self) -> Option<ActivationEpoch> {
-        self.is(Flag::Active).then_some(self.state.epoch)
+        self.lifecycle().has_activation().then_some(self.state.epoch)
+    }
+
+    #[inline]
+    pub(crate) fn lifecycle(&self) -> Lifecycle {
+        self.slot.flags.lifecycle()
+    }
+
+    /// Performs a transition of the lifecycle and derives the attention bits.
+    ///
+    /// # Panics
+    /// If the event is illegal in the current state.
+    pub(crate) fn transition(&mut self, event: Event) {
+        let from = self.lifecycle();
+        let Some(to) = from.after(event) else {
+            panic!("{event:?} is illegal for an activation that is {from:?}");
+        };
+        self.slot.flags.set_lifecycle(to);
+        let kept = match from.has_activation() && to.has_activation() {
+            true => MESSAGES | REPORT | ORPHAN,
+            false => ORPHAN,
+        };
+        self.slot.set_attention(self.slot.attention() & kept | to.attention());
+    }
+
+    /// Whether a turn of a discarded activation still runs.
+    #[inline]
+    pub(crate) fn is_orphaned(&self) -> bool {
+        self.slot.attention() & ORPHAN != 0
     }
 
     /// When the activation began.
@@ -146,14 +156,10 @@ impl<'s, A> CellGuard<'s, A> {
 
     /// Begins an activation.
     pub(crate) fn open(&mut self, epoch: ActivationEpoch, now: Time) {
+        self.transition(Event::Activate);
         self.state.epoch = epoch;
         self.slot.since.set(now);
-        self.set(Flag::Active, true);
-    }
-
-    /// Ends the activation; returns its epoch.
-    pub(crate) fn close(&mut self) -> Option<ActivationEpoch> {
-        self.set(Flag::Active, false).then_some(self.state.epoch)
+        self.set(Flag::Woken, false);
     }
 
     #[inline]
@@ -203,9 +209,25 @@ impl<'s, A> CellGuard<'s, A> {
         self.state.cold.as_mut()?.waiting.take()
     }
 
-    /// The suspended turn, if there is one.
-    pub(crate) fn suspended(&mut self) -> Option<&mut Suspended<A>> {
-        self.state.cold.as_mut()?.suspended.as_mut()
+    /// The suspended turn, if the caller with this ticket resumes it.
+    pub(crate) fn suspended_for(&mut self, ticket: Ticket) -> Option<&mut Suspended<A>> {
+        let suspended = self.state.cold.as_mut()?.suspended.as_mut()?;
+        (suspended.caller.as_ref()?.ticket == ticket).then_some(suspended)
+    }
+
+    /// The interleaved turns of a shared actor.
+    ///
+    /// # Panics
+    /// If the actor is not shared.
+    pub(crate) fn interleaved(&mut self) -> &mut Interleaved<A> {
+        let interleaved = self.cold().interleaved.as_mut();
+        interleaved.expect("a shared actor has interleaved turns")
+    }
+
+    /// The interleaved turns, if no thread is polling them.
+    pub(crate) fn unpolled(&mut self) -> Option<&mut Interleaved<A>> {
+        let interleaved = self.cold_if_any()?.interleaved.as_deref_mut();
+        interleaved.filter(|interleaved| !interleaved.polled)
     }
 
     /// Whether the instance waits for something other than a worker: a suspended turn's event, a save, or the end of a
@@ -214,9 +236,9 @@ impl<'s, A> CellGuard<'s, A> {
         let Some(cold) = self.state.cold.as_deref() else {
             return false;
         };
-        let resume_by = cold.suspended.as_ref().map(|suspended| &suspended.resume_by);
-        let caller_resumes = matches!(resume_by, Some(ResumeBy::Caller(caller)) if caller.is_woken());
-        let waits = self.can_be_woken() || cold.saving.is_some() || matches!(cold.freeze, Freeze::Frozen(_));
+        let caller = cold.suspended.as_ref().and_then(|suspended| suspended.caller.as_ref());
+        let caller_resumes = caller.is_some_and(|caller| caller.waker.is_none());
+        let waits = self.can_be_woken() || cold.saving.is_some() || cold.frozen.is_some();
         waits && !caller_resumes
     }
 
@@ -236,11 +258,11 @@ impl<A> ColdState<A> {
             watched: false,
             interleaved: None,
             saving: None,
-            saves: 0,
             save_requests: None,
-            freeze: Freeze::No,
+            freeze: None,
+            frozen: None,
             room_waiters: Vec::new(),
-            ending: Ending::No,
+            end_hook_queued: false,
             timers: BTreeMap::new(),
             next_timer: 0,
         }
@@ -253,9 +275,10 @@ impl<A> ColdState<A> {
             && self.interleaved.is_none()
             && self.saving.is_none()
             && self.save_requests.is_none()
-            && matches!(self.freeze, Freeze::No)
+            && self.freeze.is_none()
+            && self.frozen.is_none()
             && self.room_waiters.is_empty()
-            && self.ending == Ending::No
+            && !self.end_hook_queued
             && self.timers.is_empty()
     }
 
@@ -294,8 +317,8 @@ impl<A> ColdState<A> {
 }
 
 /// Whether an earlier message has the same sender.
-fn has_earlier<A>(turn: &AnyTurn<A>, earlier: &[AnyTurn<A>]) -> bool {
+pub(crate) fn has_earlier<'a, A: 'a>(turn: &AnyTurn<A>, earlier: impl IntoIterator<Item = &'a AnyTurn<A>>) -> bool {
     let caller = turn.message_context().map(|message_context| message_context.caller());
     let same = |other: &AnyTurn<A>| other.message_context().map(|message_context| message_context.caller()) == caller;
-    earlier.iter().any(same)
+    earlier.into_iter().any(same)
 }

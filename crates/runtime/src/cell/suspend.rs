@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-use elastin_actor::{Handlers, Scope, Ticket};
+use elastin_actor::{Handlers, Ticket};
 use elastin_types::CallError;
 
 use super::ActorCell;
-use crate::cell::flags::Flag;
+use crate::cell::lifecycle::Flag;
 use crate::cell::run::TurnOutcome;
 use crate::cell::state::{CellGuard, Suspended};
-use crate::scheduler::caller_resume::{ResumeBy, ResumesTurns};
+use crate::scheduler::caller_resume::ResumesTurns;
 use crate::scheduler::{Scheduler, WakeMode};
 
 /// Recipient of the notification that a turn was woken.
 #[must_use = "a woken turn resumes only after its target is notified"]
-pub(super) enum WakeTarget {
+enum WakeTarget {
     /// Already notified.
     None,
     Workers,
@@ -24,7 +24,7 @@ pub(super) enum WakeTarget {
 
 impl WakeTarget {
     /// Notifies the recipient. Call without the lock: a waker may run any code.
-    pub(super) fn notify<A: Handlers>(self, cell: impl FnOnce() -> Arc<ActorCell<A>>) {
+    fn notify<A: Handlers>(self, cell: impl FnOnce() -> Arc<ActorCell<A>>) {
         match self {
             WakeTarget::None => {}
             WakeTarget::Workers => Scheduler::schedule(cell(), WakeMode::Later),
@@ -34,15 +34,13 @@ impl WakeTarget {
 }
 
 impl<A: Handlers> ActorCell<A> {
-    /// Stores a suspended turn until it is woken. Returns the target to notify if that has happened already.
-    pub(super) fn suspend_turn(&self, mut guard: CellGuard<'_, A>, suspended: Suspended<A>) -> WakeTarget {
+    /// Stores a suspended turn until it is woken, which may have happened already.
+    pub(super) fn suspend_turn(&self, mut guard: CellGuard<'_, A>, suspended: Suspended<A>) {
         let chain = suspended.scope.chain();
-        if guard.is(Flag::Orphan) {
-            self.reap_suspended(guard, suspended);
-            return WakeTarget::None;
+        if guard.is_orphaned() {
+            return self.reap_suspended(guard, suspended);
         }
-        let is_woken = suspended.is_woken(&guard);
-        guard.set(Flag::Woken, is_woken);
+        let is_woken = guard.is(Flag::Woken);
         guard.set(Flag::Suspended, true);
         let cold = guard.cold();
         cold.suspended = Some(suspended);
@@ -57,7 +55,7 @@ impl<A: Handlers> ActorCell<A> {
         for mut turn in cycles {
             turn.as_mut().fail(CallError::CallCycle);
         }
-        woken
+        woken.notify(|| self.arc());
     }
 
     /// Records a wake; returns the target to notify.
@@ -74,9 +72,9 @@ impl<A: Handlers> ActorCell<A> {
     fn wake_suspended(&self, guard: &mut CellGuard<'_, A>) -> WakeTarget {
         if let Some(cold) = guard.cold_if_any()
             && let Some(suspended) = &mut cold.suspended
-            && let ResumeBy::Caller(caller) = &mut suspended.resume_by
+            && let Some(caller) = &mut suspended.caller
         {
-            let waker = caller.take_waker();
+            let waker = caller.waker.take();
             if !std::mem::replace(&mut cold.watched, true) {
                 self.runtime.watchdog.add(self.me.clone());
             }
@@ -90,23 +88,20 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Polls a suspended turn on its caller's thread, if it was woken. Returns whether it is still suspended and
     /// resumed by its caller.
-    pub(super) fn resume_by_caller(&self, depth: u32, (ticket, caller): (Ticket, &Waker)) -> bool {
+    pub(super) fn resume_by_caller(&self, depth: u32, ticket: Ticket, caller: &Waker) -> bool {
         let mut guard = self.lock();
         let was_woken = guard.is(Flag::Woken);
-        let Some(suspended) = guard.suspended() else {
-            return false;
-        };
-        let Some(caller_resume) = suspended.resume_by.resumed_by(ticket) else {
+        let Some(suspended) = guard.suspended_for(ticket) else {
             return false;
         };
         if !was_woken {
-            let before = caller_resume.set_waker(caller);
+            let before = suspended.caller.as_mut().and_then(|known| known.set_waker(caller));
             drop(guard);
             drop(before);
             return true;
         }
         if !self.may_run_inline(depth) {
-            suspended.resume_by = ResumeBy::Workers;
+            suspended.caller = None;
             self.schedule(guard, WakeMode::Later);
             return false;
         }
@@ -119,8 +114,8 @@ impl<A: Handlers> ActorCell<A> {
         guard.set(Flag::Suspended, false);
         drop(guard);
         let outcome = self.resume_turn(suspended, Some(caller));
-        let waits = matches!(outcome, TurnOutcome::Pending(_, _, ResumeBy::Caller(_)));
-        self.settle_resumed(outcome).notify(|| self.arc());
+        let waits = matches!(&outcome, TurnOutcome::Pending(suspended) if suspended.caller.is_some());
+        self.settle_resumed(outcome);
         waits
     }
 
@@ -128,12 +123,10 @@ impl<A: Handlers> ActorCell<A> {
     pub(super) fn leave_to_workers(&self, ticket: Ticket) {
         let mut guard = self.lock();
         let was_woken = guard.is(Flag::Woken);
-        let Some(suspended) = guard.suspended() else { return };
-        let Some(caller) = suspended.resume_by.resumed_by(ticket) else {
+        let Some(suspended) = guard.suspended_for(ticket) else {
             return;
         };
-        let waker = caller.take_waker();
-        suspended.resume_by = ResumeBy::Workers;
+        let waker = suspended.caller.take().and_then(|mut caller| caller.waker.take());
         if was_woken {
             self.schedule(guard, WakeMode::Later);
         } else {
@@ -146,15 +139,11 @@ impl<A: Handlers> ActorCell<A> {
 
 impl<A: Handlers> Wake for ActorCell<A> {
     fn wake(self: Arc<Self>) {
-        if !Scope::note_wake(&self) {
-            self.take_wake().notify(|| self);
-        }
+        self.take_wake().notify(|| self);
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !Scope::note_wake(self) {
-            self.take_wake().notify(|| self.clone());
-        }
+        self.take_wake().notify(|| self.clone());
     }
 }
 
@@ -172,14 +161,14 @@ impl<A: Handlers> ResumesTurns for ActorCell<A> {
         let Some(suspended) = &mut cold.suspended else {
             return false;
         };
-        let ResumeBy::Caller(caller) = &mut suspended.resume_by else {
+        let Some(caller) = &mut suspended.caller else {
             return false;
         };
-        if !caller.note_overdue() {
+        if !std::mem::replace(&mut caller.overdue, true) {
             cold.watched = true;
             return true;
         }
-        suspended.resume_by = ResumeBy::Workers;
+        suspended.caller = None;
         self.schedule(guard, WakeMode::Later);
         false
     }

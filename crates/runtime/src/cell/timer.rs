@@ -8,9 +8,7 @@ use elastin_types::Time;
 use super::ActorCell;
 use crate::cell::state::ActorTimer;
 use crate::timers::Due;
-
-/// How many timers an activation may have. More of them indicate a bug, and the oldest are stopped.
-const TIMERS_MAX: usize = 1024;
+use crate::tuning::TIMERS_MAX;
 
 impl<A: Handlers> ActorCell<A> {
     pub(super) fn add_timer(&self, timer: Timer) -> TimerId {

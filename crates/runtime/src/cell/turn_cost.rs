@@ -2,11 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How many consecutive measured turns establish an estimate.
-const ESTABLISHED: u8 = 4;
-
-/// The counter saturates at twice that, so that one turn interrupted by the system does not reset the estimate.
-const COUNT_MAX: u8 = 2 * ESTABLISHED;
+use crate::tuning::{COST_COUNT_MAX, COST_ESTABLISHED};
 
 /// Estimated cost of an actor's turns, as a hint. One nibble counts turns cheap enough to run inline, the other turns
 /// cheap enough for their caller to resume.
@@ -17,13 +13,13 @@ impl TurnCost {
     /// Whether turns are cheap enough for the sender of a one-way message to run them inline.
     #[inline]
     pub(crate) fn is_inline_cheap(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & 0xf >= ESTABLISHED
+        self.0.load(Ordering::Relaxed) & 0xf >= COST_ESTABLISHED
     }
 
     /// Whether turns are cheap enough for their caller to resume them.
     #[inline]
     pub(crate) fn is_resume_cheap(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >> 4 >= ESTABLISHED
+        self.0.load(Ordering::Relaxed) >> 4 >= COST_ESTABLISHED
     }
 
     /// Records a measured turn.
@@ -36,8 +32,8 @@ impl TurnCost {
 
 fn counted(before: u8, cheap: bool) -> u8 {
     match cheap {
-        true => (before + 1).min(COUNT_MAX),
-        false => before.saturating_sub(ESTABLISHED),
+        true => (before + 1).min(COST_COUNT_MAX),
+        false => before.saturating_sub(COST_ESTABLISHED),
     }
 }
 
@@ -53,14 +49,14 @@ mod tests {
             turn_cost.is_inline_cheap()
         };
         assert!(!note(0, true));
-        assert!(!note(ESTABLISHED - 1, true));
+        assert!(!note(COST_ESTABLISHED - 1, true));
         assert!(note(1, true));
         assert!(!note(1, false), "a new estimate does not survive an exception");
         assert!(note(u8::MAX, true));
         assert!(note(1, false), "the system may have interrupted one turn");
         assert!(!note(1, false));
         assert!(!note(u8::MAX, false));
-        assert!(note(ESTABLISHED, true));
+        assert!(note(COST_ESTABLISHED, true));
     }
 
     #[test]

@@ -4,8 +4,7 @@
 //! When the table is full, a new key replaces the lightest one and inherits its count. So counts can be too high by at
 //! most the lightest count, and their sum is always exact.
 
-/// Table size: more partners than a rule is likely to distinguish, few enough for a linear search.
-const ENTRIES_MAX: usize = 32;
+use crate::tuning::EDGES_MAX;
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +43,7 @@ impl<K: PartialEq, T> HeavyHitters<K, T> {
             bytes,
             tag,
         };
-        if self.entries.len() < ENTRIES_MAX {
+        if self.entries.len() < EDGES_MAX {
             self.entries.push(new);
             return;
         }
@@ -95,7 +94,7 @@ mod tests {
             length,
             "the sum must be exact"
         );
-        let error_max = length / ENTRIES_MAX as u64;
+        let error_max = length / EDGES_MAX as u64;
         for entry in &entries {
             let exact = exact[&entry.key];
             assert!(entry.count >= exact, "too low: {entry:?}, exact {exact}");

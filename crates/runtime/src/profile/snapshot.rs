@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use elastin_types::{ActorStats, ActorType, PerResource, Schema, ServerState, ServerStats, Time, Usage};
 
-use crate::cell::erased::{Load, Period};
+use crate::cell::report::{Load, Period};
 use crate::inner::RuntimeInner;
 use crate::profile::TypeTotals;
 use crate::scheduler::cpu_clock;
@@ -66,7 +66,7 @@ impl Periods {
     ) -> (Vec<ActorStats>, Load) {
         let mut actors = Vec::new();
         let mut sum = Load::default();
-        for cell in runtime.active.drain().filter_map(|cell| cell.upgrade()) {
+        for cell in runtime.active.drain().iter().filter_map(|cell| cell.upgrade()) {
             let kind = cell.id().kind;
             let Some((stats, load)) = cell.report(interest.covers(kind), period) else {
                 continue;

@@ -6,19 +6,7 @@ use elastin_actor::TurnMeasure;
 use elastin_types::{ActorId, CallIn, CallOut, Caller, FunctionStats, Method, NodeId, References};
 
 use crate::profile::heavy_hitters::HeavyHitters;
-
-/// How many turns of a period are measured individually before sampling starts.
-const EXACT_TURNS: u64 = 64;
-
-/// How many turns a sampled turn stands for on average. The stride varies around it: with a fixed one, callers that
-/// alternate in a pattern would be seen always or never.
-const STRIDE: u16 = 16;
-
-/// The same for actors with many turns, where fewer samples are as accurate.
-const STRIDE_OF_MANY: u16 = 96;
-
-/// How many turns in a period count as many.
-const MANY_TURNS: u64 = 1024;
+use crate::tuning::{EXACT_TURNS, MANY_TURNS, STRIDE, STRIDE_OF_MANY};
 
 /// Measurements of one activation, for snapshots.
 #[derive(Default)]

@@ -10,82 +10,41 @@
 
 use std::sync::{Arc, Weak};
 use std::task::Waker;
-use std::time::Duration;
 
 use elastin_actor::Ticket;
 use elastin_clock::Clock;
 use parking_lot::Mutex;
 
 use crate::timers::{Due, Timers};
+use crate::tuning::{CALLER_RESUMES_MAX, RESUME_TIMEOUT};
 
-/// How often a turn suspends before workers take over: the cost of a wake-up no longer matters for such a long turn.
-const WAITS_MAX: u32 = 16;
-
-/// Minimum time for a woken caller to resume its turn; on average it gets half as long again.
-const RESUME_TIMEOUT: Duration = Duration::from_millis(10);
-
-/// The thread that resumes a suspended turn.
-#[derive(Debug)]
-pub(crate) enum ResumeBy {
-    /// Any worker.
-    Workers,
-    /// The caller.
-    Caller(CallerResume),
-}
-
-/// A caller that resumes its turn.
+/// The caller that resumes a suspended turn.
 #[derive(Debug)]
 pub(crate) struct CallerResume {
-    ticket: Ticket,
-    /// Wakes the caller; `None` once it was woken.
-    waker: Option<Waker>,
+    pub(crate) ticket: Ticket,
+    /// Wakes the caller; `None` once it was woken and is about to resume.
+    pub(crate) waker: Option<Waker>,
     waits_left: u32,
     /// Whether the watchdog has seen that the caller was woken and has not resumed.
-    overdue: bool,
-}
-
-impl ResumeBy {
-    /// The caller with this ticket resumes the turn. Without a waker, another party is about to wake it.
-    pub(crate) fn caller(ticket: Ticket, waker: Option<&Waker>) -> Self {
-        Self::Caller(CallerResume {
-            ticket,
-            waker: waker.cloned(),
-            waits_left: WAITS_MAX,
-            overdue: false,
-        })
-    }
-
-    /// The resumer after another suspension: still the caller if it polled the turn (`polled_by`), else the workers.
-    pub(crate) fn next(mut self, polled_by: Option<&Waker>) -> Self {
-        if let (Self::Caller(caller_resume), Some(waker)) = (&mut self, polled_by)
-            && caller_resume.waits_left > 0
-        {
-            caller_resume.waits_left -= 1;
-            caller_resume.overdue = false;
-            caller_resume.waker = Some(waker.clone());
-            return self;
-        }
-        Self::Workers
-    }
-
-    /// The caller with this ticket, if it resumes the turn.
-    pub(crate) fn resumed_by(&mut self, ticket: Ticket) -> Option<&mut CallerResume> {
-        match self {
-            Self::Caller(caller_resume) if caller_resume.ticket == ticket => Some(caller_resume),
-            Self::Caller(_) | Self::Workers => None,
-        }
-    }
+    pub(crate) overdue: bool,
 }
 
 impl CallerResume {
-    /// Takes the caller's waker; `None` if the caller was woken already.
-    pub(crate) fn take_waker(&mut self) -> Option<Waker> {
-        self.waker.take()
+    pub(crate) fn new(ticket: Ticket, waker: &Waker) -> Self {
+        Self {
+            ticket,
+            waker: Some(waker.clone()),
+            waits_left: CALLER_RESUMES_MAX,
+            overdue: false,
+        }
     }
 
-    /// Whether the caller was woken and is about to resume.
-    pub(crate) fn is_woken(&self) -> bool {
-        self.waker.is_none()
+    /// The caller after another suspension, if it polled the turn itself and still resumes it.
+    pub(crate) fn again(mut self, polled_by: Option<&Waker>) -> Option<Self> {
+        self.waits_left = self.waits_left.checked_sub(1)?;
+        self.overdue = false;
+        self.waker = Some(polled_by?.clone());
+        Some(self)
     }
 
     /// Replaces the caller's waker; returns the previous one.
@@ -95,11 +54,6 @@ impl CallerResume {
             Some(known) if known.will_wake(waker) => None,
             _ => self.waker.replace(waker.clone()),
         }
-    }
-
-    /// Marks a woken turn as overdue; returns whether it was marked before.
-    pub(crate) fn note_overdue(&mut self) -> bool {
-        std::mem::replace(&mut self.overdue, true)
     }
 }
 

@@ -8,14 +8,7 @@ use std::time::Duration;
 use elastin_types::Time;
 use parking_lot::Mutex;
 
-/// Minimum interval between reads of the CPU clock: a read is a system call, and shorter pauses cannot be slept anyway.
-const READ_EVERY: Duration = Duration::from_millis(1);
-
-/// How long a worker pauses at most before it checks again, so that throttling stays smooth.
-const PAUSE_MAX: Duration = Duration::from_millis(10);
-
-/// How much unused CPU time may accumulate, as the time in which it accrues.
-const BURST: Duration = Duration::from_millis(10);
+use crate::tuning::{CPU_READ_EVERY, QUOTA_BURST, QUOTA_PAUSE_MAX};
 
 /// The token bucket.
 #[derive(Debug)]
@@ -61,7 +54,7 @@ impl Bucket {
         let now = self.read.map_or(now, |(at, _)| now.max(at));
         if let Some((at, _)) = self.read
             && self.tokens >= 0.0
-            && now.since(at) < READ_EVERY
+            && now.since(at) < CPU_READ_EVERY
         {
             return None;
         }
@@ -69,7 +62,7 @@ impl Bucket {
         if let Some((at, used_before)) = self.read {
             let income = now.since(at).as_secs_f64() * cores;
             let spent = used.saturating_sub(used_before).as_secs_f64();
-            self.tokens = (self.tokens + income - spent).min(BURST.as_secs_f64() * cores);
+            self.tokens = (self.tokens + income - spent).min(QUOTA_BURST.as_secs_f64() * cores);
         }
         self.read = Some((now, used));
         if self.tokens >= 0.0 {
@@ -77,7 +70,7 @@ impl Bucket {
         }
         let wait = Duration::from_secs_f64(-self.tokens / cores);
         // A pause shorter than the read interval would amount to a busy wait.
-        Some(wait.clamp(READ_EVERY, PAUSE_MAX))
+        Some(wait.clamp(CPU_READ_EVERY, QUOTA_PAUSE_MAX))
     }
 }
 
@@ -126,7 +119,7 @@ mod tests {
             let (used, longest) = run(cores, MS / 10);
             let got = used.as_secs_f64();
             assert!((got - cores).abs() < 0.02, "{cores} cores gave {got}");
-            assert!(longest <= PAUSE_MAX, "{longest:?}");
+            assert!(longest <= QUOTA_PAUSE_MAX, "{longest:?}");
         }
     }
 
@@ -134,7 +127,7 @@ mod tests {
     fn long_turns_are_paid_back() {
         let (used, longest) = run(0.3, MS * 40);
         assert!((used.as_secs_f64() - 0.3).abs() < 0.05, "{used:?}");
-        assert!(longest <= PAUSE_MAX);
+        assert!(longest <= QUOTA_PAUSE_MAX);
     }
 
     #[test]

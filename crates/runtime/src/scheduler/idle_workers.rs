@@ -4,12 +4,8 @@
 //! later, so waking another one for it would cost more than it gains. But a turn may be long: while some workers are
 //! busy and some parked, one parked worker polls for work, the *watcher*.
 
-use std::time::Duration;
-
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, Parker, Unparker, fence};
-
-/// Polling interval of the watcher: how long work may wait while another worker is idle.
-const WATCH_EVERY: Duration = Duration::from_millis(1);
+use crate::tuning::WATCH_EVERY;
 
 /// The parked workers, and counts of parked and searching ones.
 pub(crate) struct IdleWorkers {

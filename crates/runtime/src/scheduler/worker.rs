@@ -9,13 +9,7 @@ use crossbeam_deque::{Steal, Stealer, Worker};
 
 use crate::scheduler::{Scheduler, Task, WakeMode};
 use crate::sync::Parker;
-
-/// How many tasks a worker runs before it polls the injector queue first, so that injected tasks do not starve.
-const INJECTOR_EVERY: u32 = 31;
-
-/// How often an idle worker polls again before it parks: a hand-off between busy actors is quicker than a park, and
-/// longer spinning would take the CPU from other processes.
-const SPINS_BEFORE_PARK: u32 = 32;
+use crate::tuning::INJECTOR_EVERY;
 
 thread_local! {
     // No destructor, because access to a thread-local with one is slower. A worker takes the value out when it ends.
@@ -124,12 +118,7 @@ impl Search {
             self.begun = true;
             scheduler.idle_workers.begin_search();
         }
-        let found = (0..SPINS_BEFORE_PARK).find_map(|spin| {
-            if spin > 0 {
-                std::hint::spin_loop();
-            }
-            self.take_injected(scheduler).or_else(|| self.steal(scheduler))
-        });
+        let found = self.take_injected(scheduler).or_else(|| self.steal(scheduler));
         match found {
             Some(_) => self.found(scheduler),
             None => _ = self.end(scheduler),

@@ -10,37 +10,34 @@
 //!   exclusive again: settle
 //! ```
 
-use elastin_actor::{Finished, Handlers, Join, Posted, Scope, Share, SharedInstance};
-use elastin_types::{ActorId, CallError, Caller};
+use elastin_actor::{Handlers, NotPosted, Scope, SharedInstance};
+use elastin_types::CallError;
 
-use crate::cell::flags::Flag;
 use crate::cell::interleave::state::{Interleaved, InterleavedTurn, Unfinished};
+use crate::cell::lifecycle::{FREEZE, Flag, REPORT};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::run::saves_each_turn;
-use crate::cell::state::CellGuard;
-use crate::cell::{ActorCell, FREEZE, MESSAGES, REPORT, drop_contained};
+use crate::cell::state::{CellGuard, has_earlier};
+use crate::cell::{ActorCell, drop_contained};
 use crate::scheduler::WakeMode;
 
 impl<A: Handlers> ActorCell<A> {
     /// Whether the next message in the mailbox may start interleaved, and no thread is polling the turns already.
     #[inline]
     pub(in crate::cell) fn may_begin_shared(&self, guard: &mut CellGuard<'_, A>) -> bool {
-        if !A::SHARES || self.attention() & FREEZE != 0 {
+        if !A::SHARES || self.idle.attention() & FREEZE != 0 {
             return false;
         }
-        guard.cold_if_any().is_some_and(|cold| {
-            let front = || cold.mailbox.front().is_some_and(|turn| turn.shared());
-            let interleaved = cold.interleaved.as_ref();
-            interleaved.is_some_and(|interleaved| !interleaved.polled && interleaved.has_room() && front())
-        })
+        let has_room = guard.unpolled().is_some_and(|interleaved| interleaved.has_room());
+        has_room && guard.cold().mailbox.front().is_some_and(|turn| turn.shared())
     }
 
     /// Schedules the cell if interleaved turns can make progress.
     pub(in crate::cell) fn poll_interleaved(&self, mut guard: CellGuard<'_, A>) {
         let was_woken = guard.is(Flag::Woken);
-        let interleaved = guard.cold_if_any().and_then(|cold| cold.interleaved.as_ref());
-        let has_work =
-            interleaved.is_some_and(|interleaved| !interleaved.polled && (was_woken || interleaved.has_work()));
+        let has_work = guard
+            .unpolled()
+            .is_some_and(|interleaved| was_woken || interleaved.has_work());
         if has_work || self.may_begin_shared(&mut guard) {
             self.schedule(guard, WakeMode::Later);
         }
@@ -52,129 +49,48 @@ impl<A: Handlers> ActorCell<A> {
     pub(in crate::cell) fn push_into_cycle(
         &self,
         mut guard: CellGuard<'_, A>,
-        call: &mut dyn Posted<A>,
-    ) -> Result<(), CallError> {
+        turn: AnyTurn<A>,
+    ) -> Result<(), NotPosted<A>> {
         let cold = guard.cold();
-        let caller = call.message_context().caller();
-        let is_earlier = |turn: &AnyTurn<A>| {
-            turn.message_context()
-                .is_some_and(|message_context| message_context.caller() == caller)
-        };
-        let may_join = call.shared() && !cold.mailbox.iter().any(is_earlier);
+        let may_join = turn.shared() && !has_earlier(&turn, cold.mailbox.iter());
         match &mut cold.interleaved {
             Some(interleaved) if may_join && interleaved.has_room() => {
-                interleaved.join(call.boxed());
+                interleaved.join(turn);
                 self.poll_interleaved(guard);
                 Ok(())
             }
-            _ => Err(CallError::CallCycle),
+            _ => Err((CallError::CallCycle, turn)),
         }
     }
 
-    /// Whether a call may run inline, inside the poll of an interleaved turn.
-    pub(in crate::cell) fn may_join(&self, depth: u32, sender: &ActorId) -> Join {
-        if self.attention() & MESSAGES != 0 {
-            let mut guard = self.lock();
-            let is_senders = |caller: &Caller| matches!(caller, Caller::Actor(actor) if actor == sender);
-            let is_earlier = |turn: &AnyTurn<A>| {
-                turn.message_context()
-                    .is_some_and(|message_context| is_senders(message_context.caller()))
-            };
-            let cold = guard.cold_if_any();
-            if cold.is_some_and(|cold| cold.mailbox.iter().any(is_earlier)) {
-                return Join::Refused(CallError::CallCycle);
-            }
-        }
-        match self.may_run_inline(depth) {
-            true => Join::Here,
-            false => Join::Queued,
-        }
-    }
-
-    /// Suspends a turn that ran on its caller's thread.
-    pub(in crate::cell) fn suspend_interleaved(
-        &self,
-        shared: SharedInstance,
-        turn: AnyTurn<A>,
-        scope: Box<Scope>,
-        share: Share,
-    ) {
+    /// Suspends a turn that ran on its caller's thread and shares the actor from now on.
+    pub(in crate::cell) fn suspend_interleaved(&self, shared: SharedInstance, turn: AnyTurn<A>, scope: Box<Scope>) {
         let mut guard = self.lock();
-        if guard.is(Flag::Orphan) {
-            match share {
-                Share::First => self.drop_shared(guard, shared),
-                Share::Joined => drop(guard),
-            }
+        if guard.is_orphaned() {
+            self.drop_shared(guard, shared);
             return self.fail_lost(turn);
         }
-        let interleaved = interleaved_or_new(&mut guard, &shared);
-        let slot = interleaved.reserve();
+        let mut interleaved = Box::new(Interleaved::new(shared.clone(), true));
+        let number = interleaved.begin();
+        guard.cold().interleaved = Some(interleaved);
         // It was polled with the actor's own waker.
         let waker = None;
-        let refused = self.put_interleaved(&mut guard, slot, InterleavedTurn { turn, scope, waker });
-        match share {
-            Share::First => self.leave_interleaving(guard, shared),
-            Share::Joined => drop(guard),
-        }
+        let refused = self.put_interleaved(&mut guard, number, InterleavedTurn { turn, scope, waker });
+        self.leave_interleaving(guard, shared);
         fail_cycles(refused);
-    }
-
-    /// Finishes a turn that ran on its caller's thread.
-    pub(in crate::cell) fn finish_interleaved(
-        &self,
-        shared: SharedInstance,
-        over: Option<AnyTurn<A>>,
-        share: Share,
-    ) -> Finished {
-        let mut guard = self.lock();
-        if guard.is(Flag::Orphan) {
-            match share {
-                Share::First => self.drop_shared(guard, shared),
-                Share::Joined => drop(guard),
-            }
-            over.into_iter().for_each(|turn| self.fail_lost(turn));
-            return Finished::Lost;
-        }
-        let is_broken = shared.is_broken();
-        let mut over = over;
-        if !is_broken && let Some(turn) = over.take() {
-            // Even a lone turn is saved the same way as interleaved ones.
-            interleaved_or_new(&mut guard, &shared);
-            over = self.hold_unsaved(&mut guard, turn);
-        }
-        match share {
-            Share::First => self.leave_interleaving(guard, shared),
-            Share::Joined => self.save_shared(guard),
-        }
-        if let Some(mut turn) = over {
-            match is_broken {
-                true => turn.as_mut().fail(CallError::Panicked),
-                false => drop(self.reply(turn)),
-            }
-        }
-        match (is_broken, self.runtime.scheduler.is_fenced()) {
-            (true, _) => Finished::Broken,
-            (false, true) => Finished::Hold,
-            (false, false) => Finished::Reply,
-        }
     }
 
     /// Stores a suspended turn. Returns queued calls that would deadlock with it.
     pub(in crate::cell) fn put_interleaved(
         &self,
         guard: &mut CellGuard<'_, A>,
-        slot: usize,
+        number: u64,
         interleaved_turn: InterleavedTurn<A>,
     ) -> Vec<AnyTurn<A>> {
-        let cold = guard.cold();
-        let interleaved = cold
-            .interleaved
-            .as_mut()
-            .expect("the polling thread keeps the interleaved turns");
         let chain = interleaved_turn.scope.chain();
-        let is_new = interleaved.put(slot, interleaved_turn);
+        let is_new = guard.interleaved().put(number, interleaved_turn);
         match chain.filter(|_| is_new) {
-            Some(chain) => cold.take_cycles(chain),
+            Some(chain) => guard.cold().take_cycles(chain),
             None => Vec::new(),
         }
     }
@@ -184,14 +100,10 @@ impl<A: Handlers> ActorCell<A> {
         if !saves_each_turn::<A>() {
             return Some(turn);
         }
-        let interleaved = guard
-            .cold()
-            .interleaved
-            .as_mut()
-            .expect("the polling thread keeps the interleaved turns");
+        let interleaved = guard.interleaved();
         match &mut interleaved.saving {
             _ if interleaved.shared.is_changed() => interleaved.unsaved.push(turn),
-            Some((_, waiting)) => waiting.push(turn),
+            Some(waiting) => waiting.push(turn),
             None => return Some(turn),
         }
         None
@@ -199,15 +111,13 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Ends the polling of interleaved turns: others may proceed, or the actor becomes exclusive again.
     pub(in crate::cell) fn leave_interleaving(&self, mut guard: CellGuard<'_, A>, shared: SharedInstance) {
-        let Some(interleaved) = guard.cold().interleaved.as_mut() else {
-            unreachable!("a shared instance has interleaved turns");
-        };
+        let interleaved = guard.interleaved();
         interleaved.polled = false;
         if interleaved.lost.is_some() || shared.is_broken() {
             return self.lose_shared(guard, shared);
         }
-        if self.attention() & REPORT != 0 {
-            self.lower(REPORT);
+        if self.idle.attention() & REPORT != 0 {
+            self.idle.lower(REPORT);
             self.note(&shared.instance::<A>().state);
         }
         if interleaved.is_over() {
@@ -249,22 +159,10 @@ impl<A: Handlers> ActorCell<A> {
     }
 
     /// Drops the instance after the last turn of a discarded activation.
-    pub(in crate::cell) fn drop_shared(&self, mut guard: CellGuard<'_, A>, shared: SharedInstance) {
-        match self.clear_orphan(&mut guard) {
-            Some(next) => self.settle(guard, next),
-            None => drop(guard),
-        }
+    pub(in crate::cell) fn drop_shared(&self, guard: CellGuard<'_, A>, shared: SharedInstance) {
+        self.clear_orphan(guard);
         drop_contained(shared);
     }
-}
-
-/// The interleaved turns, created on first use by the thread that is polling.
-fn interleaved_or_new<'a, A: Handlers>(
-    guard: &'a mut CellGuard<'_, A>,
-    shared: &SharedInstance,
-) -> &'a mut Interleaved<A> {
-    let known = &mut guard.cold().interleaved;
-    known.get_or_insert_with(|| Box::new(Interleaved::new(shared.clone(), true)))
 }
 
 /// Fails calls that would deadlock.

@@ -1,16 +1,13 @@
 //! Interleaved turns of an actor: each borrows it as `&self`, and while one is suspended others run.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 
 use elastin_actor::{Scope, SharedInstance};
 use elastin_types::{CallError, ChainId};
 
 use crate::cell::mailbox::AnyTurn;
-
-/// How many turns may interleave; the others wait in the mailbox. As many as a mailbox holds: an actor with more in
-/// flight should be several actors.
-pub(crate) const INTERLEAVED_MAX: usize = 1024;
+use crate::tuning::INTERLEAVED_MAX;
 
 /// The interleaved turns of an actor, as long as there are any.
 ///
@@ -19,17 +16,17 @@ pub(crate) const INTERLEAVED_MAX: usize = 1024;
 pub(crate) struct Interleaved<A> {
     pub(crate) shared: SharedInstance,
     pub(crate) polled: bool,
-    slots: Vec<Slot<A>>,
-    /// Unused slots.
-    free: Vec<usize>,
-    /// Slots whose turns were woken, oldest first.
-    woken: VecDeque<usize>,
+    /// The turns that have begun and not finished, by numbers of their own.
+    turns: BTreeMap<u64, Begun<A>>,
+    next_number: u64,
+    /// Turns that were woken, oldest first.
+    woken: VecDeque<u64>,
     /// Calls that turns in here wait for: they begin before anything in the mailbox.
     joining: VecDeque<AnyTurn<A>>,
     /// Finished turns that may have seen unsaved changes.
     pub(crate) unsaved: Vec<AnyTurn<A>>,
-    /// The number of the save in flight, and the turns whose replies wait for it.
-    pub(crate) saving: Option<(u64, Vec<AnyTurn<A>>)>,
+    /// The turns whose replies wait for the save in flight.
+    pub(crate) saving: Option<Vec<AnyTurn<A>>>,
     /// Set when the instance can no longer be trusted: the error for turns that have not finished.
     pub(crate) lost: Option<CallError>,
 }
@@ -38,18 +35,17 @@ pub(crate) struct Interleaved<A> {
 pub(crate) struct InterleavedTurn<A> {
     pub(crate) turn: AnyTurn<A>,
     pub(crate) scope: Box<Scope>,
-    /// Wakes this turn alone. Without it the turn is woken by the actor's own waker, which suffices while it is alone.
+    /// Wakes this turn alone. A turn that was only polled by its caller has none, and the actor's own waker wakes it.
     pub(crate) waker: Option<Waker>,
 }
 
-struct Slot<A> {
-    /// `None` while the turn is polled, and while the slot is unused.
-    interleaved_turn: Option<InterleavedTurn<A>>,
+/// A turn that has begun.
+struct Begun<A> {
+    /// `None` while the turn is polled.
+    suspended: Option<InterleavedTurn<A>>,
     chain: Option<ChainId>,
-    /// Whether the slot is in the list of woken ones.
+    /// Whether the turn is in the list of woken ones.
     is_woken: bool,
-    /// The waker of this slot while its turn does not hold it.
-    waker: Option<Waker>,
 }
 
 impl<A> Interleaved<A> {
@@ -57,8 +53,8 @@ impl<A> Interleaved<A> {
         Self {
             shared,
             polled,
-            slots: Vec::new(),
-            free: Vec::new(),
+            turns: BTreeMap::new(),
+            next_number: 0,
             woken: VecDeque::new(),
             joining: VecDeque::new(),
             unsaved: Vec::new(),
@@ -69,7 +65,7 @@ impl<A> Interleaved<A> {
 
     /// How many turns have begun and not finished.
     pub(crate) fn begun(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.turns.len()
     }
 
     /// Whether there is room for another turn.
@@ -84,7 +80,7 @@ impl<A> Interleaved<A> {
 
     /// Whether a turn that has begun belongs to this chain of calls.
     pub(crate) fn belongs(&self, chain: ChainId) -> bool {
-        self.slots.iter().any(|slot| slot.chain == Some(chain))
+        self.turns.values().any(|begun| begun.chain == Some(chain))
     }
 
     /// Admits a call that a turn in here waits for.
@@ -101,70 +97,56 @@ impl<A> Interleaved<A> {
         !self.woken.is_empty() || !self.joining.is_empty()
     }
 
-    /// Reserves a slot for a turn.
-    pub(crate) fn reserve(&mut self) -> usize {
-        self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
-                interleaved_turn: None,
-                chain: None,
-                is_woken: false,
-                waker: None,
-            });
-            self.slots.len() - 1
-        })
-    }
-
-    /// The waker of a slot, for a turn about to be polled; `None` if the actor's own waker suffices.
-    pub(crate) fn waker(&mut self, slot: usize, make: impl FnOnce() -> Waker) -> Option<Waker> {
-        let known = self.slots[slot].waker.take();
-        match known {
-            None if self.begun() > 1 => Some(make()),
-            known => known,
-        }
+    /// Begins a turn; returns its number.
+    pub(crate) fn begin(&mut self) -> u64 {
+        let begun = Begun {
+            suspended: None,
+            chain: None,
+            is_woken: false,
+        };
+        self.next_number += 1;
+        self.turns.insert(self.next_number, begun);
+        self.next_number
     }
 
     /// Stores a suspended turn. Returns whether its chain was not known before.
-    pub(crate) fn put(&mut self, slot: usize, interleaved_turn: InterleavedTurn<A>) -> bool {
-        let chain = interleaved_turn.scope.chain();
-        let slot = &mut self.slots[slot];
-        slot.interleaved_turn = Some(interleaved_turn);
-        std::mem::replace(&mut slot.chain, chain) != chain
+    pub(crate) fn put(&mut self, number: u64, turn: InterleavedTurn<A>) -> bool {
+        let begun = self.turns.get_mut(&number).expect("a turn that is polled has begun");
+        let chain = turn.scope.chain();
+        begun.suspended = Some(turn);
+        std::mem::replace(&mut begun.chain, chain) != chain
     }
 
-    /// Frees the slot of a finished turn.
-    pub(crate) fn release(&mut self, slot: usize, waker: Option<Waker>) {
-        self.free.push(slot);
-        let slot = &mut self.slots[slot];
-        slot.chain = None;
-        slot.waker = waker.or(slot.waker.take());
+    /// Removes a finished turn.
+    pub(crate) fn end(&mut self, number: u64) {
+        self.turns.remove(&number);
     }
 
-    /// Wakes the turn in a slot. A waker may outlive its turn; the slot's next turn is then polled once spuriously.
-    pub(crate) fn wake(&mut self, slot: usize) {
-        if let Some(known) = self.slots.get_mut(slot)
-            && !std::mem::replace(&mut known.is_woken, true)
+    /// Wakes a turn, unless it has finished.
+    pub(crate) fn wake(&mut self, number: u64) {
+        if let Some(begun) = self.turns.get_mut(&number)
+            && !std::mem::replace(&mut begun.is_woken, true)
         {
-            self.woken.push_back(slot);
+            self.woken.push_back(number);
         }
     }
 
     /// Wakes the turns that have no waker of their own.
     pub(crate) fn wake_turns_without_waker(&mut self) {
-        for slot in 0..self.slots.len() {
-            if matches!(&self.slots[slot].interleaved_turn, Some(interleaved_turn) if interleaved_turn.waker.is_none())
-            {
-                self.wake(slot);
-            }
-        }
+        let is_without = |begun: &Begun<A>| matches!(&begun.suspended, Some(turn) if turn.waker.is_none());
+        let without = self.turns.iter().filter(|(_, begun)| is_without(begun));
+        let numbers: Vec<u64> = without.map(|(number, _)| *number).collect();
+        numbers.into_iter().for_each(|number| self.wake(number));
     }
 
     /// Takes out a turn that was woken.
-    pub(crate) fn next_woken(&mut self) -> Option<(usize, InterleavedTurn<A>)> {
-        while let Some(woken) = self.woken.pop_front() {
-            let slot = &mut self.slots[woken];
-            slot.is_woken = false;
-            if let Some(interleaved_turn) = slot.interleaved_turn.take() {
-                return Some((woken, interleaved_turn));
+    pub(crate) fn next_woken(&mut self) -> Option<(u64, InterleavedTurn<A>)> {
+        while let Some(number) = self.woken.pop_front() {
+            if let Some(begun) = self.turns.get_mut(&number) {
+                begun.is_woken = false;
+                if let Some(turn) = begun.suspended.take() {
+                    return Some((number, turn));
+                }
             }
         }
         None
@@ -172,10 +154,10 @@ impl<A> Interleaved<A> {
 
     /// Splits it into the turns that are left.
     pub(crate) fn into_unfinished(self) -> Unfinished<A> {
-        let waiting = self.slots.into_iter().filter_map(|slot| slot.interleaved_turn);
-        let saving = self.saving.into_iter().flat_map(|(_, turns)| turns);
+        let waiting = self.turns.into_values().filter_map(|begun| begun.suspended);
+        let saving = self.saving.into_iter().flatten();
         Unfinished {
-            waiting: waiting.map(|interleaved_turn| interleaved_turn.turn).collect(),
+            waiting: waiting.map(|suspended| suspended.turn).collect(),
             unsaved: saving.chain(self.unsaved).collect(),
             joining: self.joining,
         }

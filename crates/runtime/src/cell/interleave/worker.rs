@@ -4,38 +4,38 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use elastin_actor::{Handlers, Invoke, Scope, SharedInstance};
+use elastin_actor::{Handlers, Invoke, Scope, SharedInstance, TurnOwner};
 use elastin_types::CallError;
 
 use crate::cell::batch_run::BatchRun;
-use crate::cell::flags::Flag;
 use crate::cell::interleave::inline::fail_cycles;
 use crate::cell::interleave::state::{Interleaved, InterleavedTurn};
+use crate::cell::lifecycle::{FREEZE, Flag};
 use crate::cell::mailbox::AnyTurn;
 use crate::cell::state::CellGuard;
-use crate::cell::{ActorCell, FREEZE, drop_contained};
+use crate::cell::{ActorCell, drop_contained};
 use crate::scheduler::WakeMode;
 
-/// Next step for the interleaved turns of an actor.
-enum Step<A> {
-    /// Start a turn, and wake senders that wait for room in the mailbox.
-    Begin(AnyTurn<A>, Option<Waker>, Vec<Waker>),
-    /// Resume a woken turn.
-    Resume(InterleavedTurn<A>),
+/// A turn to be polled next.
+struct Step<A> {
+    turn: AnyTurn<A>,
+    /// The scope of a turn that was woken; `None` if the turn begins.
+    scope: Option<Box<Scope>>,
+    waker: Waker,
 }
 
 /// Result of polling an interleaved turn.
 enum StepOutcome<A> {
-    Done(AnyTurn<A>, Option<Waker>),
+    Done(AnyTurn<A>),
     Pending(InterleavedTurn<A>),
     /// Did not run, or panicked: nothing is left of it.
-    Gone(Option<Waker>),
+    Gone,
 }
 
 /// Waker of one interleaved turn.
 struct InterleavedWaker<A: Handlers> {
     cell: Arc<ActorCell<A>>,
-    slot: usize,
+    number: u64,
 }
 
 impl<A: Handlers> Wake for InterleavedWaker<A> {
@@ -48,7 +48,7 @@ impl<A: Handlers> Wake for InterleavedWaker<A> {
         let Some(interleaved) = guard.cold_if_any().and_then(|cold| cold.interleaved.as_mut()) else {
             return;
         };
-        interleaved.wake(self.slot);
+        interleaved.wake(self.number);
         if !interleaved.polled {
             self.cell.schedule(guard, WakeMode::Later);
         }
@@ -67,42 +67,31 @@ impl<A: Handlers> ActorCell<A> {
 
     /// Runs a batch of interleaved turns: polls woken ones and starts new ones.
     pub(in crate::cell) fn run_interleaved<'a>(&'a self, mut guard: CellGuard<'a, A>) {
-        let Some(interleaved) = guard
-            .cold()
-            .interleaved
-            .as_mut()
-            .filter(|interleaved| !interleaved.polled)
-        else {
-            return;
-        };
+        let Some(interleaved) = guard.unpolled() else { return };
         interleaved.polled = true;
         let shared = interleaved.shared.clone();
-        let mut run = BatchRun::begin(usize::MAX, false);
-        let (mut begun, mut spare) = (0, None);
-        while let Some((slot, step)) = self.next_step(&mut guard) {
+        let mut run = BatchRun::default();
+        let mut begun = 0;
+        while let Some((number, step)) = self.next_step(&mut guard, &mut run) {
             drop(guard);
-            begun += u64::from(matches!(step, Step::Begin(..)));
+            begun += u64::from(step.scope.is_none());
             let outcome = self.run_step(&shared, step);
-            run.turns += 1;
             guard = self.lock();
-            if guard.is(Flag::Orphan) {
+            if guard.is_orphaned() {
                 self.drop_shared(guard, shared);
                 return self.reap_step(outcome);
             }
-            let (over, refused) = self.settle_step(&mut guard, slot, outcome);
+            let (over, refused) = self.settle_step(&mut guard, number, outcome);
             if over.is_some() || !refused.is_empty() {
                 drop(guard);
                 fail_cycles(refused);
-                spare = over.and_then(|turn| self.reply(turn));
+                over.into_iter().for_each(|turn| self.reply(turn));
                 guard = self.lock();
-                if guard.is(Flag::Orphan) {
+                if guard.is_orphaned() {
                     return self.drop_shared(guard, shared);
                 }
             }
-            if let Some(spare) = spare.take() {
-                guard.cold().mailbox.keep(spare);
-            }
-            if run.is_long(|| self.runtime.clock.now()) && self.runtime.scheduler.has_other_work() {
+            if self.is_long(&mut run) {
                 break;
             }
         }
@@ -110,8 +99,8 @@ impl<A: Handlers> ActorCell<A> {
         self.leave_interleaving(guard, shared);
     }
 
-    /// The next step, and the slot of its turn.
-    fn next_step(&self, guard: &mut CellGuard<'_, A>) -> Option<(usize, Step<A>)> {
+    /// The next step, and the number of its turn.
+    fn next_step(&self, guard: &mut CellGuard<'_, A>, run: &mut BatchRun) -> Option<(u64, Step<A>)> {
         if self.runtime.scheduler.is_fenced_now() {
             return None;
         }
@@ -127,68 +116,51 @@ impl<A: Handlers> ActorCell<A> {
         if interleaved.lost.is_some() || interleaved.shared.is_broken() {
             return None;
         }
-        if let Some(turn) = interleaved.next_joining() {
-            let (slot, waker) = self.reserve(interleaved);
-            return Some((slot, Step::Begin(turn, waker, Vec::new())));
+        let mut turn = interleaved.next_joining();
+        if turn.is_none()
+            && let Some((number, InterleavedTurn { turn, scope, waker })) = interleaved.next_woken()
+        {
+            let waker = waker.unwrap_or_else(|| self.interleaved_waker(number));
+            let scope = Some(scope);
+            return Some((number, Step { turn, scope, waker }));
         }
-        if let Some((slot, mut interleaved_turn)) = interleaved.next_woken() {
-            if interleaved_turn.waker.is_none() {
-                interleaved_turn.waker = interleaved.waker(slot, || self.interleaved_waker(slot));
-            }
-            return Some((slot, Step::Resume(interleaved_turn)));
+        let may_begin = self.idle.attention() & FREEZE == 0 && interleaved.has_room();
+        if turn.is_none() && may_begin && cold.mailbox.front().is_some_and(|turn| turn.shared()) {
+            turn = cold.mailbox.pop_front();
+            run.room_waiters.append(&mut cold.room_waiters);
         }
-        let may_begin = self.attention() & FREEZE == 0 && interleaved.has_room();
-        if !may_begin || !cold.mailbox.front().is_some_and(|turn| turn.shared()) {
-            return None;
-        }
-        let turn = cold.mailbox.pop_front().expect("the mailbox was just checked");
-        let room_waiters = std::mem::take(&mut cold.room_waiters);
-        let (slot, waker) = self.reserve(interleaved);
-        Some((slot, Step::Begin(turn, waker, room_waiters)))
+        let (turn, number) = (turn?, interleaved.begin());
+        let (scope, waker) = (None, self.interleaved_waker(number));
+        Some((number, Step { turn, scope, waker }))
     }
 
-    /// A slot and a waker for a turn that is about to start.
-    fn reserve(&self, interleaved: &mut Interleaved<A>) -> (usize, Option<Waker>) {
-        let slot = interleaved.reserve();
-        (slot, interleaved.waker(slot, || self.interleaved_waker(slot)))
-    }
-
-    fn interleaved_waker(&self, slot: usize) -> Waker {
+    fn interleaved_waker(&self, number: u64) -> Waker {
         let cell = self.arc();
-        Waker::from(Arc::new(InterleavedWaker { cell, slot }))
+        Waker::from(Arc::new(InterleavedWaker { cell, number }))
     }
 
     fn run_step(&self, shared: &SharedInstance, step: Step<A>) -> StepOutcome<A> {
-        let actor_waker = shared.instance::<A>().waker();
-        let (mut turn, waker, polled) = match step {
-            Step::Begin(mut turn, waker, room_waiters) => {
-                room_waiters.into_iter().for_each(Waker::wake);
-                let Some(message_context) = turn.as_mut().open() else {
-                    return StepOutcome::Gone(waker);
-                };
-                if message_context.has_expired(|| self.runtime.clock.now()) {
-                    turn.as_mut().fail(CallError::DeadlineExceeded);
-                    return StepOutcome::Gone(waker);
-                }
-                Scope::enter_shared_message::<A>(shared, message_context, || turn.arguments_size());
-                let mut cx = Context::from_waker(waker.as_ref().unwrap_or(actor_waker));
-                let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().start_shared(shared, &mut cx)));
-                (turn, waker, polled)
-            }
-            Step::Resume(InterleavedTurn { mut turn, scope, waker }) => {
-                scope.resume();
-                let mut cx = Context::from_waker(waker.as_ref().unwrap_or(actor_waker));
-                let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut None, &mut cx)));
-                (turn, waker, polled)
-            }
+        let Step { mut turn, scope, waker } = step;
+        let mut cx = Context::from_waker(&waker);
+        let polled = if let Some(scope) = scope {
+            scope.resume();
+            catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(&mut None, &mut cx)))
+        } else {
+            let Some(message_context) = self.open(&mut turn) else {
+                return StepOutcome::Gone;
+            };
+            Scope::enter_message(TurnOwner::shared::<A>(shared), message_context, || {
+                turn.arguments_size()
+            });
+            catch_unwind(AssertUnwindSafe(|| turn.as_mut().start_shared(shared, &mut cx)))
         };
         match polled {
             Ok(Poll::Ready(())) => {
                 Scope::end_shared(shared, || turn.method());
-                StepOutcome::Done(turn, waker)
+                StepOutcome::Done(turn)
             }
             Ok(Poll::Pending) => {
-                let scope = Scope::leave();
+                let (scope, waker) = (Scope::leave(), Some(waker));
                 StepOutcome::Pending(InterleavedTurn { turn, scope, waker })
             }
             Err(_) => {
@@ -198,8 +170,8 @@ impl<A: Handlers> ActorCell<A> {
                 }
                 turn.as_mut().fail(CallError::Panicked);
                 drop_contained(turn);
-                self.count_panic();
-                StepOutcome::Gone(waker)
+                self.panicked(false);
+                StepOutcome::Gone
             }
         }
     }
@@ -208,31 +180,23 @@ impl<A: Handlers> ActorCell<A> {
     fn settle_step(
         &self,
         guard: &mut CellGuard<'_, A>,
-        slot: usize,
+        number: u64,
         outcome: StepOutcome<A>,
     ) -> (Option<AnyTurn<A>>, Vec<AnyTurn<A>>) {
-        let interleaved = guard
-            .cold()
-            .interleaved
-            .as_mut()
-            .expect("the polling thread keeps the interleaved turns");
+        if let StepOutcome::Pending(interleaved_turn) = outcome {
+            return (None, self.put_interleaved(guard, number, interleaved_turn));
+        }
+        guard.interleaved().end(number);
         match outcome {
-            StepOutcome::Pending(interleaved_turn) => (None, self.put_interleaved(guard, slot, interleaved_turn)),
-            StepOutcome::Gone(waker) => {
-                interleaved.release(slot, waker);
-                (None, Vec::new())
-            }
-            StepOutcome::Done(turn, waker) => {
-                interleaved.release(slot, waker);
-                (self.hold_unsaved(guard, turn), Vec::new())
-            }
+            StepOutcome::Done(turn) => (self.hold_unsaved(guard, turn), Vec::new()),
+            StepOutcome::Gone | StepOutcome::Pending(_) => (None, Vec::new()),
         }
     }
 
     fn reap_step(&self, outcome: StepOutcome<A>) {
         match outcome {
-            StepOutcome::Done(turn, _) | StepOutcome::Pending(InterleavedTurn { turn, .. }) => self.fail_lost(turn),
-            StepOutcome::Gone(_) => {}
+            StepOutcome::Done(turn) | StepOutcome::Pending(InterleavedTurn { turn, .. }) => self.fail_lost(turn),
+            StepOutcome::Gone => {}
         }
     }
 }

@@ -1,18 +1,14 @@
 //! How turns share workers and end early: long turns, long mailboxes, cancelled calls, discarded activations, panicking
 //! codecs.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use crate::common::{Gate, within};
 use bytes::Bytes;
-use common::{Gate, within};
 use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_runtime::{Grant, Remote, ReplySender, Runtime, SaveDone};
 use elastin_types::{ActivationEpoch, ActorId, CallError, CallId, Message, Outcome, Unknown};

@@ -1,7 +1,5 @@
 //! Many callers of one actor, and recursive calls across actors.
 
-extern crate elastin_actor as elastin;
-
 use std::future::{IntoFuture, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;

@@ -1,14 +1,10 @@
 //! One-way messages that run inline on the sender's thread, because the actor is idle and its turns are cheap.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::log::{Log, Sender, check_order, this_thread};
-use common::{eventually, within};
+use crate::common::log::{Log, Sender, check_order, this_thread};
+use crate::common::{eventually, within};
 use elastin::{Actor, Ref, handlers};
 use elastin_runtime::{Runtime, Settings};
 use elastin_types::{ActorId, Caller};

@@ -1,7 +1,5 @@
 //! Handlers and their parameters may have any name, including those that the macros use.
 
-extern crate elastin_actor as elastin;
-
 use elastin::{Actor, Ctx, handlers};
 use elastin_runtime::Runtime;
 use serde::{Deserialize, Serialize};

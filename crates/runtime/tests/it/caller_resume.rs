@@ -1,15 +1,11 @@
 //! Suspended turns are resumed by their caller if they are cheap, else by workers.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::future::IntoFuture;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use common::{Gate, within};
+use crate::common::{Gate, within};
 use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_runtime::{Interest, Runtime, Settings};
 use elastin_types::CallError;

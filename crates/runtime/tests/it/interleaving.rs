@@ -1,16 +1,12 @@
 //! Handlers with `&self` that share their actor: they interleave where they suspend, and nothing else changes.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use common::pair::Pair;
-use common::{Gate, eventually, within};
+use crate::common::pair::Pair;
+use crate::common::{Gate, eventually, within};
 use elastin::{Actor, CallFailed, Ctx, Ref, handlers};
 use elastin_runtime::{FreezeError, Interest, Runtime, Settings};
 use elastin_types::{ActivationEpoch, CallError, Unknown};

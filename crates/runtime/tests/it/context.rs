@@ -1,12 +1,8 @@
 //! Context that is passed from caller to callee: request values, deadlines, caller.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::time::Duration;
 
-use common::within;
+use crate::common::within;
 use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_runtime::Runtime;
 use elastin_types::{Caller, NodeId};

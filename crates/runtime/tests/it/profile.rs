@@ -3,15 +3,11 @@
 // A reference caches its cell; it is compared and hashed by its id alone.
 #![allow(clippy::mutable_key_type)]
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::pair::Pair;
+use crate::common::pair::Pair;
 use elastin::{Actor, Ctx, HoldsReferences, Ref, handlers};
 use elastin_actor::schema_of;
 use elastin_runtime::{Interest, NodeSnapshot, Runtime};

@@ -1,15 +1,11 @@
 //! Lifecycle of activations: hooks, timers, passivation, saving, panics, shutdown, bad input.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::slow_store::SlowStore;
+use crate::common::{eventually, within};
 use bytes::Bytes;
-use common::slow_store::SlowStore;
-use common::{eventually, within};
 use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_actor::ReplySender;
 use elastin_runtime::{BuildError, Runtime, SaveError, Settings};

@@ -1,15 +1,11 @@
 //! When the state of actors is saved, and what their callers may rely on.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::slow_store::SlowStore;
+use crate::common::{Gate, eventually, within};
 use bytes::Bytes;
-use common::slow_store::SlowStore;
-use common::{Gate, eventually, within};
 use elastin::{Actor, Ctx, Handlers, Ref, decode_state, handlers};
 use elastin_runtime::{Runtime, SaveDone, SaveError, Settings};
 use elastin_types::{CallError, Unknown};

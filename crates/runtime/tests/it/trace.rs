@@ -1,14 +1,10 @@
 //! Traces: a call's trace context is passed along calls and between nodes, and each turn is its own span.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use common::pair::Pair;
+use crate::common::pair::Pair;
 use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_runtime::Runtime;
 use elastin_types::TraceContext;

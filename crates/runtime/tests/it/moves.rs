@@ -1,15 +1,11 @@
 //! Moving activations between two runtimes: no message is lost, duplicated or reordered.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::pair::Pair;
-use common::{Gate, within};
+use crate::common::pair::Pair;
+use crate::common::{Gate, within};
 use elastin::{Actor, Ctx, Ref, handlers};
 use elastin_clock::Clock;
 use elastin_runtime::{FreezeError, StateImage};

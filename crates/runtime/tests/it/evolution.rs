@@ -2,12 +2,8 @@
 //!
 //! `evolution/*.state` were written by the types of [`first`], which document their content.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
+use crate::common::slow_store::SlowStore;
 use bytes::Bytes;
-use common::slow_store::SlowStore;
 use elastin::{Actor, Handlers, Ref, decode_state, encode_state, handlers};
 use elastin_runtime::Runtime;
 use elastin_types::{CallError, NotDelivered};

@@ -1,14 +1,24 @@
-//! CPU time spent on busy-polling does not count as used.
+//! The CPU time of the process: its quota, and busy-polling, which does not count as used.
+//!
+//! These tests have a binary of their own and run one at a time, because they measure the whole process.
+
+extern crate elastin_actor as elastin;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use elastin::{Actor, Ref, handlers};
 use elastin_actor::ReplySender;
 use elastin_runtime::{Grant, Interest, Remote, Runtime, SaveDone};
 use elastin_types::{ActivationEpoch, ActorId, CallId, Message, Outcome};
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+/// Held by the test that runs.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// A `Remote` without peers that reports its busy-poll time.
 #[derive(Default)]
@@ -51,6 +61,7 @@ impl Remote for BusyPoller {
 
 #[tokio::test]
 async fn busy_poll_time_does_not_count_as_used_cpu() {
+    let _alone = ALONE.lock().await;
     let poller = Arc::new(BusyPoller::default());
     // Busy-polling before the first snapshot must not be subtracted from later use.
     poller.busy_poll(Duration::from_millis(50));
@@ -67,4 +78,47 @@ async fn busy_poll_time_does_not_count_as_used_cpu() {
     BusyPoller::default().busy_poll(Duration::from_millis(200));
     let working = used();
     assert!(working > 0.15, "only {working} s were counted as used");
+}
+
+#[derive(Actor, Serialize, Deserialize, Default)]
+struct Burner {}
+
+#[handlers]
+impl Burner {
+    fn burn(&mut self, for_us: u64) {
+        let end = Instant::now() + Duration::from_micros(for_us);
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_stays_within_its_cpu_quota() {
+    const QUOTA: f64 = 0.3;
+    let _alone = ALONE.lock().await;
+    let runtime = Runtime::builder()
+        .register::<Burner>()
+        .workers(2)
+        .cpu_share(Some(QUOTA))
+        .build()
+        .unwrap();
+    let mut callers = Vec::new();
+    for key in 0..4_u64 {
+        let burner: Ref<Burner> = runtime.client().actor(key);
+        callers.push(tokio::spawn(async move {
+            loop {
+                burner.burn(200).await.unwrap();
+            }
+        }));
+    }
+    runtime.snapshot(&Interest::All);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let snapshot = runtime.snapshot(&Interest::All);
+    callers.iter().for_each(tokio::task::JoinHandle::abort);
+    let cores = snapshot.server.usage.cpu.used / 1000.0;
+    // The upper bound is the quota; the lower one allows for a busy machine.
+    assert!(cores > QUOTA * 0.2 && cores < QUOTA * 1.15, "{cores} cores used");
+    assert_eq!(snapshot.server.usage.cpu.capacity, Some(QUOTA * 1000.0));
+    assert!(runtime.stats().throttled > 0);
 }

@@ -1,7 +1,5 @@
 //! Helpers shared by the tests.
 
-#![allow(dead_code)]
-
 pub(crate) mod log;
 pub(crate) mod pair;
 pub(crate) mod slow_store;

@@ -1,15 +1,11 @@
 //! Calls and one-way messages on one node: replies, order, exclusivity, cycles, deadlines, overload, panics.
 
-extern crate elastin_actor as elastin;
-
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::log::{Log, Sender, check_order};
-use common::{Gate, within};
+use crate::common::log::{Log, Sender, check_order};
+use crate::common::{Gate, within};
 use elastin::{Actor, CallFailed, Ctx, Ref, handlers};
 use elastin_runtime::Runtime;
 use elastin_types::{CallError, Overloaded, Rejected};
@@ -57,7 +53,7 @@ impl Counter {
 
 fn runtime() -> Runtime {
     Runtime::builder()
-        .settings(common::inline_settings())
+        .settings(crate::common::inline_settings())
         .register::<Counter>()
         .register::<Log>()
         .register::<Sender>()
