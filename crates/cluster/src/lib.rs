@@ -11,12 +11,14 @@ pub mod fuzzing;
 mod handshake;
 mod membership;
 mod node_driver;
+mod outbox;
 mod pending_calls;
 mod planted;
 mod reminders;
 mod security;
 mod serial_executor;
 mod transport;
+mod tuning;
 mod wire_codec;
 
 pub use authority::{Authority, AuthorityError};
@@ -28,6 +30,6 @@ pub use node_driver::{MESSAGE_BYTES_MAX, NodeCallbacks, NodeDriver, NodeDriverCo
 pub use planted::Planted;
 pub use security::{CertificateError, Certificates, Security};
 pub use transport::{
-    LINK_BYTES_MAX, LinkTraffic, ReceiveOutcome, Receiver, SendError, StageMeasures, Transport, TransportConfig,
-    TransportMeasures,
+    FollowUp, LinkTraffic, Receiver, SendError, StageMeasures, Steps, Transport, TransportConfig, TransportMeasures,
 };
+pub use tuning::LINK_BYTES_MAX;

@@ -1,7 +1,7 @@
-//! The wire format is as it was: every kind of frame, encoded, against a file in git. Nodes of two builds work in one cluster
-//! while it is upgraded, so a change here needs a new wire version (`WIRE_VERSIONS`) that the old one can be told from.
+//! The wire format is unchanged: every kind of frame is encoded and compared with a file in git. Nodes of two builds share one
+//! cluster while it is upgraded, so a change here needs a new wire version (`WIRE_VERSIONS`).
 //!
-//! `ELASTIN_WIRE=write cargo test -p elastin-cluster --test wire` writes the file anew, and the seeds of the fuzz target.
+//! `ELASTIN_WIRE=write cargo test -p elastin-cluster --test wire` writes that file and the seeds of the fuzz target again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn moving(step: MoveStep) -> Body {
     })
 }
 
-/// A message with all that it may have.
+/// A message with all optional fields.
 fn full_message() -> Message {
     let mut message = message();
     message.header.one_way = true;
@@ -103,7 +103,7 @@ fn to_directory(message: Message) -> Body {
     }
 }
 
-fn turned_away(error: CallError) -> Body {
+fn failed(error: CallError) -> Body {
     Body::TurnedAway {
         actor: actor(),
         call: call(),
@@ -120,7 +120,7 @@ samples! {
         "landed": Body::Landed { .. } => Body::Landed { actor: actor(), call: call(), epoch: epoch(1) },
         "kept": Body::Kept { .. } => Body::Kept { actor: actor(), call: call(), caller: Caller::Client(NodeId(5)) },
         "returned": Body::Returned { .. } => Body::Returned { message: Arc::new(message()), place: Some((NodeId(9), epoch(2))) },
-        "turned away": Body::TurnedAway { .. } => turned_away(CallError::NotDelivered(NotDelivered::NoPlace)),
+        "turned away": Body::TurnedAway { .. } => failed(CallError::NotDelivered(NotDelivered::NoPlace)),
         "reply": Body::Reply { outcome: Ok(_), .. } => Body::Reply { call: call(), outcome: Ok(Bytes::from_static(b"reply")) },
         "no reply": Body::Reply { outcome: Err(_), .. } => Body::Reply { call: call(), outcome: Err(CallError::Panicked) },
         "ping": Body::Ping => Body::Ping,
@@ -269,24 +269,24 @@ samples! {
     }
 }
 
-/// What is in frames, each kind in one of its own: a name, and what it says.
+/// Bodies of every kind with their names.
 fn parts() -> Vec<(String, Body)> {
     let mut parts: Vec<(String, Body)> = Vec::new();
     let mut add = |kind: &str, name: &str, body: Body| parts.push((format!("{kind} {name}"), body));
     for (name, error) in call_errors() {
-        add("error", name, turned_away(error));
+        add("error", name, failed(error));
     }
     for (name, why) in not_delivered() {
-        add("not delivered", name, turned_away(CallError::NotDelivered(why)));
+        add("not delivered", name, failed(CallError::NotDelivered(why)));
     }
     for (name, why) in unknown() {
-        add("unknown", name, turned_away(CallError::Unknown(why)));
+        add("unknown", name, failed(CallError::Unknown(why)));
     }
     for (name, party) in overloaded() {
-        add("overloaded", name, turned_away(CallError::Overloaded(party)));
+        add("overloaded", name, failed(CallError::Overloaded(party)));
     }
     for (name, why) in rejected() {
-        add("rejected", name, turned_away(CallError::Rejected(why)));
+        add("rejected", name, failed(CallError::Rejected(why)));
     }
     for (name, why) in move_errors() {
         add("refused", name, moving(MoveStep::Refuse(why)));
@@ -313,7 +313,7 @@ fn encoded(body: Option<Body>) -> Vec<u8> {
 }
 
 #[test]
-fn every_kind_of_frame_is_encoded_as_it_was() {
+fn the_encoding_of_every_kind_of_frame_is_unchanged() {
     let named = |(name, body): (&str, Body)| (name.to_owned(), body);
     let bodies = bodies().into_iter().map(named);
     let steps = steps().into_iter().map(|(name, step)| (name.to_owned(), moving(step)));

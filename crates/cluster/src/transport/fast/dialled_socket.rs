@@ -8,59 +8,44 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
 
-/// How long it stays disarmed without a busy-poll. Frames that no caller awaits are delayed by as much. A shorter timeout would
-/// wake the reader while callers still busy-poll.
-const DISARMED_MAX: Duration = Duration::from_millis(10);
+use crate::tuning::DISARMED_MAX;
 
 /// A shared handle of the socket. One task reads and one writes.
 #[derive(Clone)]
-pub(crate) struct OutgoingSocket {
+pub(super) struct DialledSocket {
     ends: Arc<Ends>,
 }
 
 /// Each direction is registered with tokio separately: otherwise a waiting writer would be woken by received bytes, too.
 struct Ends {
     reading: Arc<TcpStream>,
-    /// The read readiness.
-    read_readiness: Mutex<ReadReadiness>,
-    /// Whether the reader is being busy-polled, and needs no wake.
-    is_busy_polled: AtomicBool,
+    readiness: Mutex<Readiness>,
     /// A duplicate descriptor, because tokio registers each only once.
     writing: AsyncFd<TcpStream>,
 }
 
+/// How the reader learns of received bytes.
 #[derive(Default)]
-struct ReadReadiness {
-    /// The registration with tokio; none during a busy-poll, while disarmed, and before the first read.
-    readable: Option<AsyncFd<Arc<TcpStream>>>,
-    /// The timeout until which the socket is disarmed.
-    disarmed: Option<Pin<Box<Sleep>>>,
-    /// Whether a busy-poll took place since the timeout began, which then restarts.
-    was_busy_polled: bool,
+enum Readiness {
+    /// The next read registers it with tokio.
+    #[default]
+    Unregistered,
+    /// Received bytes wake the reader.
+    Armed(AsyncFd<Arc<TcpStream>>),
+    /// Received bytes wake the reader only after the timeout.
+    Disarmed(Timeout),
+    /// A thread polls the reader, which needs no wake. A timeout that runs is kept.
+    BusyPolled(Option<Timeout>),
 }
 
-impl ReadReadiness {
-    /// Waits until it is not disarmed.
-    fn poll_disarmed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        while let Some(disarmed) = &mut self.disarmed {
-            ready!(disarmed.as_mut().poll(context));
-            match std::mem::take(&mut self.was_busy_polled) {
-                true => disarmed.as_mut().reset(Instant::now() + DISARMED_MAX),
-                false => self.disarmed = None,
-            }
-        }
-        Poll::Ready(())
-    }
-}
+type Timeout = Pin<Box<Sleep>>;
 
 /// Registers a socket with tokio.
 #[expect(
@@ -71,59 +56,63 @@ fn register<S: std::os::fd::AsRawFd>(socket: S, interest: Interest) -> io::Resul
     AsyncFd::with_interest(socket, interest)
 }
 
-impl OutgoingSocket {
+impl DialledSocket {
     /// Wraps an open connection.
-    pub(crate) fn new(stream: tokio::net::TcpStream) -> io::Result<Self> {
+    pub(super) fn new(stream: tokio::net::TcpStream) -> io::Result<Self> {
         let stream = stream.into_std()?;
         let ends = Ends {
             writing: register(stream.try_clone()?, Interest::WRITABLE)?,
             reading: Arc::new(stream),
-            read_readiness: Mutex::default(),
-            is_busy_polled: AtomicBool::new(false),
+            readiness: Mutex::default(),
         };
         Ok(Self { ends: Arc::new(ends) })
     }
 
     /// A duplicate for senders, which write without blocking.
-    pub(crate) fn direct(&self) -> io::Result<TcpStream> {
+    pub(super) fn direct(&self) -> io::Result<TcpStream> {
         self.ends.reading.try_clone()
     }
 
     /// Begins a busy-poll: received bytes wake no task until it ends. Only the thread that holds the reader may call this.
     pub(super) fn begin_busy_poll(&self) {
-        self.ends.is_busy_polled.store(true, Ordering::Relaxed);
-        self.ends.read_readiness.lock().readable = None;
+        let mut readiness = self.ends.readiness.lock();
+        let timeout = match std::mem::take(&mut *readiness) {
+            Readiness::Disarmed(timeout) => Some(timeout),
+            _ => None,
+        };
+        *readiness = Readiness::BusyPolled(timeout);
     }
 
-    /// Ends a busy-poll. If the socket `stays_disarmed`, received bytes wake the reader only after [`DISARMED_MAX`] without a
-    /// busy-poll. Returns whether the reader must be polled to register its waker.
+    /// Ends a busy-poll. If the socket `stays_disarmed`, received bytes wake the reader only after [`DISARMED_MAX`]. Returns
+    /// whether the reader must be polled to register its waker.
     pub(super) fn end_busy_poll(&self, stays_disarmed: bool) -> bool {
-        self.ends.is_busy_polled.store(false, Ordering::Relaxed);
-        let mut readiness = self.ends.read_readiness.lock();
-        let was_disarmed = readiness.disarmed.is_some();
-        readiness.was_busy_polled = stays_disarmed;
-        match stays_disarmed {
-            true if was_disarmed => false,
-            true => {
-                readiness.disarmed = Some(Box::pin(sleep(DISARMED_MAX)));
-                true
-            }
-            false => {
-                readiness.disarmed = None;
-                true
-            }
+        let mut readiness = self.ends.readiness.lock();
+        let ended = std::mem::take(&mut *readiness);
+        if !stays_disarmed {
+            return true;
         }
+        let (timeout, is_new) = match ended {
+            Readiness::BusyPolled(Some(timeout)) => (timeout, false),
+            _ => (Box::pin(sleep(DISARMED_MAX)), true),
+        };
+        *readiness = Readiness::Disarmed(timeout);
+        is_new
     }
 
     /// Whether it is disarmed.
     #[cfg(test)]
     pub(super) fn is_disarmed(&self) -> bool {
-        self.ends.read_readiness.lock().disarmed.is_some()
+        matches!(*self.ends.readiness.lock(), Readiness::Disarmed(_))
     }
 
     /// Rearms it: received bytes wake the reader after its next poll. Returns whether it was disarmed.
     pub(super) fn rearm(&self) -> bool {
-        self.ends.read_readiness.lock().disarmed.take().is_some()
+        let mut readiness = self.ends.readiness.lock();
+        let is_disarmed = matches!(*readiness, Readiness::Disarmed(_));
+        if is_disarmed {
+            *readiness = Readiness::Unregistered;
+        }
+        is_disarmed
     }
 }
 
@@ -148,39 +137,44 @@ fn is_empty<T>(read: &io::Result<T>) -> bool {
         .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-impl AsyncRead for OutgoingSocket {
+impl AsyncRead for DialledSocket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let ends = &*self.ends;
-        if ends.is_busy_polled.load(Ordering::Relaxed) {
-            let read = ends.read(buffer);
-            return match is_empty(&read) {
-                true => Poll::Pending,
-                false => Poll::Ready(read.map(drop)),
-            };
-        }
-        let mut readiness = ends.read_readiness.lock();
-        ready!(readiness.poll_disarmed(context));
-        let registered = match &mut readiness.readable {
-            Some(registered) => registered,
-            none => none.insert(register(Arc::clone(&ends.reading), Interest::READABLE)?),
-        };
+        let mut readiness = ends.readiness.lock();
         loop {
-            let mut ready = ready!(registered.poll_read_ready(context))?;
-            let read = ends.read(buffer);
-            if is_empty(&read) {
-                ready.clear_ready();
-                continue;
+            match &mut *readiness {
+                Readiness::Unregistered => {
+                    *readiness = Readiness::Armed(register(Arc::clone(&ends.reading), Interest::READABLE)?);
+                }
+                Readiness::Disarmed(timeout) => {
+                    ready!(timeout.as_mut().poll(context));
+                    *readiness = Readiness::Unregistered;
+                }
+                Readiness::BusyPolled(_) => {
+                    let read = ends.read(buffer);
+                    return match is_empty(&read) {
+                        true => Poll::Pending,
+                        false => Poll::Ready(read.map(drop)),
+                    };
+                }
+                Readiness::Armed(registered) => {
+                    let mut ready = ready!(registered.poll_read_ready(context))?;
+                    let read = ends.read(buffer);
+                    let (is_empty, is_drained) = (is_empty(&read), matches!(read, Ok(true)));
+                    if is_empty || is_drained {
+                        // Further bytes set readiness again.
+                        ready.clear_ready();
+                    }
+                    if !is_empty {
+                        return Poll::Ready(read.map(drop));
+                    }
+                }
             }
-            if matches!(read, Ok(true)) {
-                // Drained: further bytes set readiness again.
-                ready.clear_ready();
-            }
-            return Poll::Ready(read.map(drop));
         }
     }
 }
 
-impl AsyncWrite for OutgoingSocket {
+impl AsyncWrite for DialledSocket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = ready!(self.ends.writing.poll_write_ready(context))?;
@@ -216,7 +210,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut reads, mut writes) = listener.accept().await.unwrap().0.into_split();
-        let socket = OutgoingSocket::new(ours).unwrap();
+        let socket = DialledSocket::new(ours).unwrap();
         let (mut our_writer, mut our_reader, sent) = (socket.clone(), socket, bytes.clone());
         let writer = tokio::spawn(async move {
             our_writer.write_all(&sent).await.unwrap();

@@ -16,11 +16,11 @@ use super::io_threads::IoThreads;
 
 /// A shared handle of the socket, which is closed with the last clone. One task reads and one writes.
 #[derive(Clone)]
-pub(crate) struct Socket {
-    inner: Arc<SocketInner>,
+pub(super) struct AcceptedSocket {
+    inner: Arc<AcceptedInner>,
 }
 
-struct SocketInner {
+struct AcceptedInner {
     stream: mio::net::TcpStream,
     io_threads: &'static IoThreads,
     token: Token,
@@ -96,25 +96,19 @@ impl Readiness {
     }
 }
 
-impl Socket {
+impl AcceptedSocket {
     /// Wraps an open connection in non-blocking mode.
-    pub(crate) fn new(stream: std::net::TcpStream) -> io::Result<Self> {
-        let io_threads = IoThreads::of_process()?;
+    pub(super) fn new(stream: std::net::TcpStream, io_threads: &'static IoThreads) -> io::Result<Self> {
         let mut stream = mio::net::TcpStream::from_std(stream);
         let readiness = Arc::new(Readiness::default());
         let token = io_threads.register(&mut stream, &readiness)?;
-        let inner = SocketInner {
+        let inner = AcceptedInner {
             stream,
             io_threads,
             token,
             readiness,
         };
         Ok(Self { inner: Arc::new(inner) })
-    }
-
-    /// The I/O threads that it is registered with.
-    pub(crate) fn io_threads(&self) -> &'static IoThreads {
-        self.inner.io_threads
     }
 
     /// Writes, or waits for write readiness.
@@ -139,15 +133,15 @@ impl Socket {
     }
 }
 
-impl Drop for SocketInner {
+impl Drop for AcceptedInner {
     fn drop(&mut self) {
         self.io_threads.deregister(&mut self.stream, self.token);
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for AcceptedSocket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let SocketInner { stream, readiness, .. } = &*self.inner;
+        let AcceptedInner { stream, readiness, .. } = &*self.inner;
         loop {
             ready!(readiness.poll_readable(context));
             let room = buffer.initialize_unfilled();
@@ -173,7 +167,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for AcceptedSocket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_with(context, |stream| stream.write(bytes))
     }
@@ -213,12 +207,15 @@ mod tests {
     /// More bytes than the kernel buffers of a connection that is not read.
     const PAYLOAD_BYTES: usize = 32 << 20;
 
-    /// A [`Socket`], and its remote end.
-    async fn pair() -> (Socket, TcpStream) {
+    /// A [`AcceptedSocket`], and its remote end.
+    async fn pair() -> (AcceptedSocket, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let other = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        (Socket::new(stream.into_std().unwrap()).unwrap(), other)
+        (
+            AcceptedSocket::new(stream.into_std().unwrap(), IoThreads::of_process().unwrap()).unwrap(),
+            other,
+        )
     }
 
     async fn in_time<T>(future: impl Future<Output = T>) -> T {

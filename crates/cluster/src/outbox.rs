@@ -5,15 +5,9 @@ use std::sync::Arc;
 use elastin_protocol::Frame;
 use elastin_types::NodeId;
 
-use super::link::{FlushMode, Link};
-use super::{SendError, Transport};
 use crate::frame;
-
-/// The most frames to one peer in a batch: enough to amortize a write, few enough that the last ones do not delay the first.
-const FRAME_BATCH_MAX: usize = 64;
-
-/// The most peers whose links are cached: the frames of one batch of events go to few peers.
-const PEERS_MAX: usize = 16;
+use crate::transport::{FlushMode, Link, SendError, Transport};
+use crate::tuning::{OUTBOX_PEERS_MAX, SENT_FRAMES_MAX};
 
 /// Batches the frames of each peer, so that they are written together.
 #[derive(Default)]
@@ -32,27 +26,17 @@ struct OpenLink {
     frames: usize,
 }
 
-/// A reply that a lone caller awaits, and the link that it most likely arrives on.
-pub(crate) struct AwaitedReply(Arc<Link>);
-
-impl AwaitedReply {
-    /// Busy-polls for it until `is_done`: see [`Link::busy_poll`].
-    pub(crate) fn busy_poll(&self, is_done: impl Fn() -> bool, none_pending: impl FnOnce() -> bool) {
-        self.0.busy_poll(is_done, none_pending);
-    }
-}
-
 impl Outbox {
-    /// The reply to the last frame.
-    pub(crate) fn awaited_reply(&self) -> Option<AwaitedReply> {
+    /// The link of the last frame, on which its reply most likely arrives.
+    pub(crate) fn last_link(&self) -> Option<Arc<Link>> {
         let last = self.open.get(self.last)?;
-        Some(AwaitedReply(Arc::clone(&last.link)))
+        Some(Arc::clone(&last.link))
     }
 
     /// Enqueues a protocol frame for a peer, dialling it if necessary. It is written by [`Outbox::flush`] at the latest.
     pub(crate) fn put(&mut self, transport: &Transport, to: NodeId, frame: &Frame) -> Result<(), SendError> {
         let open = self.open(transport, to);
-        if open.frames >= FRAME_BATCH_MAX {
+        if open.frames >= SENT_FRAMES_MAX {
             open.flush(FlushMode::Now);
         }
         open.frames += 1;
@@ -84,7 +68,7 @@ impl Outbox {
         if let Some(known) = self.open.iter().position(|open| open.peer == peer) {
             return known;
         }
-        if self.open.len() == PEERS_MAX {
+        if self.open.len() == OUTBOX_PEERS_MAX {
             self.flush(FlushMode::Coalesce);
             self.open.clear();
         }
@@ -97,7 +81,7 @@ impl OpenLink {
     fn new(transport: &Transport, peer: NodeId) -> Self {
         Self {
             peer,
-            link: transport.inner.link(peer),
+            link: transport.link(peer),
             frames: 0,
         }
     }
