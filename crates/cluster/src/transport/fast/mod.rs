@@ -70,3 +70,6 @@ impl ConnectionIo for FastIo {
         })
     }
 }
+
+#[cfg(test)]
+mod socket_tests;
