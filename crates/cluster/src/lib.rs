@@ -19,7 +19,6 @@ mod security;
 mod serial_executor;
 mod transport;
 mod tuning;
-mod wire_codec;
 
 pub use authority::{Authority, AuthorityError};
 pub use elastin_protocol::membership::{MemberRecord, MembershipEnd, Role, Roster};

@@ -9,10 +9,9 @@ use elastin_types::NodeId;
 use tokio::runtime::Handle;
 
 use super::DriverInner;
-use crate::frame::{Class, FrameError, Frames};
+use crate::frame::{self, Class, FrameError, Frames};
 use crate::serial_executor::CommandExecutor;
 use crate::transport::{FollowUp, Receiver};
-use crate::wire_codec;
 
 /// Passes the transport's events to the driver, without keeping it alive.
 pub(super) struct InboundHandler(pub(super) Weak<DriverInner>);
@@ -25,11 +24,11 @@ impl Receiver for InboundHandler {
         let events = std::iter::from_fn(|| {
             loop {
                 match frames.next()? {
-                    (Class::Protocol, payload) => match wire_codec::get(payload) {
+                    (Class::Protocol, payload) => match frame::get_protocol(payload) {
                         Ok(frame) => return Some(Event::Frame { from, frame }),
                         Err(error) => {
                             // The peer would retransmit it for ever, and no later frame can be accepted before it.
-                            frames.refuse(FrameError::Undecodable(error.to_string()));
+                            frames.refuse(error);
                             return None;
                         }
                     },
