@@ -42,10 +42,6 @@ pub(crate) const SENT_FRAMES_MAX: usize = 64;
 /// The most peers whose links an outbox caches: the frames of one batch of events go to few peers.
 pub(crate) const OUTBOX_PEERS_MAX: usize = 16;
 
-/// So many frames are flushed without waiting for more. The sender of the last one writes them even if the writer task is
-/// notified, because that task's thread may be descheduled.
-pub(crate) const FLUSH_FRAMES: usize = 32;
-
 /// A connection without a write for this long is quiet. It is about the cost of a write: coalescing pays for frames that arrive
 /// faster.
 pub(crate) const QUIET_AFTER: Duration = Duration::from_micros(20);
@@ -94,10 +90,6 @@ pub(crate) const FOLLOWER_IDLE_CHECKS_MAX: u32 = 50;
 pub(crate) const SLOW_PER_FRAME: Duration = Duration::from_micros(100);
 
 // The node driver.
-
-/// The shortest timer. The next event most likely handles an expired timer anyway, so that no thread has to be woken. A shorter
-/// one would let the timer thread contend with busy senders.
-pub(crate) const WAKE_AFTER_MIN: Duration = Duration::from_millis(1);
 
 /// The most replies of inline turns in a batch.
 pub(crate) const REPLY_BATCH_MAX: usize = 64;

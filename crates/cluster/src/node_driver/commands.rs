@@ -11,7 +11,6 @@ use super::DriverInner;
 use crate::outbox::Outbox;
 use crate::pending_calls::PendingCalls;
 use crate::serial_executor::{CommandContext, CommandExecutor};
-use crate::tuning::WAKE_AFTER_MIN;
 
 /// An activation that is claimed and not open yet.
 pub(super) struct PendingActivation {
@@ -69,7 +68,6 @@ impl CommandExecutor for DriverInner {
             .timer_waker
             .get()
             .expect("the driver is attached before it handles events");
-        let at = at.max(self.now() + WAKE_AFTER_MIN);
         self.runtime().host().wake_at(at, timer_waker.clone());
     }
 }

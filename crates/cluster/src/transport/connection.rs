@@ -8,6 +8,7 @@ use elastin_types::NodeId;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
 use super::inbound::Inbound;
@@ -170,13 +171,7 @@ async fn write_frames(inner: &Arc<TransportInner>, peer: NodeId, mut writer: Wri
         if frames == 0 {
             tokio::select! {
                 biased;
-                coalesces = link.filled() => {
-                    if coalesces {
-                        // Tasks that are about to send run first.
-                        tokio::task::yield_now().await;
-                    }
-                    continue;
-                }
+                () = link.filled() => continue,
                 () = link.closed() => return,
             }
         }
@@ -196,9 +191,7 @@ async fn write_frames(inner: &Arc<TransportInner>, peer: NodeId, mut writer: Wri
             return inner.break_link(peer, link);
         }
         inner.metrics.sent.record(frames, batch.len(), began.elapsed());
-        if frames > 1 {
-            // Several frames indicate load: yielding lets more accumulate for the next write.
-            tokio::task::yield_now().await;
-        }
+        // A busy writer lets other tasks run from time to time.
+        consume_budget().await;
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use super::SendError;
 use super::metrics::TransportMetrics;
 use crate::frame::FrameError;
-use crate::tuning::{DIRECT_WRITE_BYTES_MAX, FLUSH_FRAMES, KEPT_BYTES_MAX, LINK_BYTES_MAX, QUIET_AFTER};
+use crate::tuning::{DIRECT_WRITE_BYTES_MAX, KEPT_BYTES_MAX, LINK_BYTES_MAX, QUIET_AFTER};
 
 /// Traffic on the connections with a peer since they were opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,8 +60,6 @@ struct Outgoing {
     /// Lets the sending thread write, if the connection is not encrypted.
     direct: Option<TcpStream>,
     writer: WriterState,
-    /// Whether the writer task was notified because frames arrive fast, so that more are likely to follow.
-    coalesces: bool,
     /// When frames were last written, or taken by the writer task.
     sent_at: Option<Instant>,
 }
@@ -98,7 +96,6 @@ impl Link {
                 frames: 0,
                 direct: None,
                 writer: WriterState::Idle,
-                coalesces: false,
                 sent_at: None,
             }),
             filled: Notify::new(),
@@ -224,10 +221,9 @@ impl Link {
         self.outgoing.lock().version
     }
 
-    /// Waits for queued frames. Returns whether more are likely to follow, which should be written with them.
-    pub(super) async fn filled(&self) -> bool {
+    /// Waits for queued frames.
+    pub(super) async fn filled(&self) {
         self.filled.notified().await;
-        self.outgoing.lock().coalesces
     }
 
     /// Whether [`Link::close`] was called.
@@ -253,14 +249,9 @@ impl Outgoing {
     fn may_be_written(&self, flush_mode: FlushMode) -> bool {
         match self.writer {
             WriterState::Idle => true,
-            WriterState::Notified => self.flushes_now(flush_mode),
+            WriterState::Notified => flush_mode != FlushMode::Coalesce,
             WriterState::Writing => false,
         }
-    }
-
-    /// Whether to write without waiting for more frames.
-    fn flushes_now(&self, flush_mode: FlushMode) -> bool {
-        flush_mode != FlushMode::Coalesce || self.frames >= FLUSH_FRAMES
     }
 
     /// Writes on this thread, unless more frames are worth waiting for. Returns whether all frames were written.
@@ -268,8 +259,8 @@ impl Outgoing {
         let now = Instant::now();
         let sent_at = self.sent_at.replace(now);
         let is_quiet = sent_at.is_none_or(|at| now.duration_since(at) >= QUIET_AFTER);
-        self.coalesces = !is_quiet && !self.flushes_now(flush_mode);
-        if self.coalesces || self.bytes.len() > DIRECT_WRITE_BYTES_MAX {
+        let coalesces = !is_quiet && flush_mode == FlushMode::Coalesce;
+        if coalesces || self.bytes.len() > DIRECT_WRITE_BYTES_MAX {
             return false;
         }
         let Some(direct) = &mut self.direct else { return false };
