@@ -39,9 +39,6 @@ pub(crate) const RECEIVED_FRAMES_MAX: usize = 128;
 /// The most frames to one peer in a batch, for the same reasons.
 pub(crate) const SENT_FRAMES_MAX: usize = 64;
 
-/// The most peers whose links an outbox caches: the frames of one batch of events go to few peers.
-pub(crate) const OUTBOX_PEERS_MAX: usize = 16;
-
 /// A connection without a write for this long is quiet. It is about the cost of a write: coalescing pays for frames that arrive
 /// faster.
 pub(crate) const QUIET_AFTER: Duration = Duration::from_micros(20);
@@ -51,8 +48,7 @@ pub(crate) const DIRECT_WRITE_BYTES_MAX: usize = 16 << 10;
 
 // Busy-polling.
 
-/// How long to poll before parking: twice the cost of a wake. The next call of a caller that calls again at once, or the first
-/// replies to a batch of calls, arrive sooner.
+/// How long to poll before parking: twice the cost of a wake. The next call of a caller that calls again at once arrives sooner.
 pub(crate) const BUSY_POLL_MAX: Duration = Duration::from_micros(100);
 
 /// A poll that takes longer than this was preempted: the time belongs to another thread on the same core.

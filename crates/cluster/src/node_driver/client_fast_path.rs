@@ -39,11 +39,12 @@ pub(super) struct ClientFastPath {
 /// Flushes the frames of a call. Returns the link of its reply if no other call is pending.
 fn flush_lone_call(context: &mut CommandContext) -> Option<Arc<Link>> {
     let is_lone = context.pending_calls.len() == 1;
+    let link = context.outbox.only_link().filter(|_| is_lone);
     context.outbox.flush(match is_lone {
         true => FlushMode::NowAwaited,
         false => FlushMode::Coalesce,
     });
-    context.outbox.last_link().filter(|_| is_lone)
+    link
 }
 
 impl ClientFastPath {

@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use elastin_actor::ReplySender;
 use elastin_protocol::{Command, Event, Node};
@@ -33,12 +33,7 @@ pub(crate) struct SerialExecutor {
 
 /// Inputs that are queued for the draining thread.
 #[derive(Default)]
-struct InputQueue {
-    queue: Mutex<Queue>,
-    /// Whether the queue may have inputs: lets the draining thread skip the lock, because it is nearly always empty. Written
-    /// under the lock.
-    non_empty: AtomicBool,
-}
+struct InputQueue(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
@@ -50,36 +45,30 @@ struct Queue {
 impl InputQueue {
     /// Appends inputs, and returns the length of the queue.
     fn extend(&self, inputs: impl IntoIterator<Item = Input>) -> usize {
-        let mut queue = self.queue.lock();
+        let mut queue = self.0.lock();
         queue.inputs.extend(inputs);
-        self.non_empty.store(!queue.inputs.is_empty(), Ordering::Relaxed);
         queue.inputs.len()
     }
 
     fn len(&self) -> usize {
-        self.queue.lock().inputs.len()
+        self.0.lock().inputs.len()
     }
 
-    /// Whether the queue is empty. Takes the lock, so that a thread sees every input that it has enqueued.
     fn is_empty(&self) -> bool {
-        self.queue.lock().inputs.is_empty()
+        self.0.lock().inputs.is_empty()
     }
 
     /// The number of inputs enqueued so far.
     fn total(&self) -> u64 {
-        let queue = self.queue.lock();
+        let queue = self.0.lock();
         queue.taken + queue.inputs.len() as u64
     }
 
     /// Moves all inputs into the empty `batch`. Returns false if there are none.
     fn take(&self, batch: &mut VecDeque<Input>) -> bool {
-        if !self.non_empty.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut queue = self.queue.lock();
+        let mut queue = self.0.lock();
         std::mem::swap(&mut queue.inputs, batch);
         queue.taken += batch.len() as u64;
-        self.non_empty.store(false, Ordering::Relaxed);
         !batch.is_empty()
     }
 }

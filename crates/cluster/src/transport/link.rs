@@ -123,12 +123,6 @@ impl Link {
         }
     }
 
-    /// Whether senders can write the queued frames. Otherwise a read task that busy-polls would delay the writer task.
-    pub(super) fn is_written_by_senders(&self) -> bool {
-        let outgoing = self.outgoing.lock();
-        outgoing.direct.is_some() && outgoing.bytes.len() <= DIRECT_WRITE_BYTES_MAX
-    }
-
     /// Counts frames that were received and handled.
     pub(super) fn record_received(&self, bytes: usize) {
         self.received_bytes.fetch_add(bytes as u64, Ordering::Release);

@@ -2,19 +2,21 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use tokio::task::yield_now;
 
 use super::dialled_socket::DialledSocket;
-use super::reply_reader::{Expectation, Expected, ReplyReader};
+use super::reply_reader::ReplyReader;
 use crate::transport::inbound::{Broken, Inbound};
 use crate::transport::{FollowUp, Steps};
 
 /// Reads a dialled connection, and takes steps of a follow-up between reads.
 pub(super) struct DialledReader {
     inbound: Inbound,
-    expectation: Arc<Expectation>,
+    /// Whether there are steps.
+    has_steps: Arc<AtomicBool>,
     steps: Option<Box<dyn Steps>>,
 }
 
@@ -22,14 +24,14 @@ impl DialledReader {
     pub(super) fn spawn(inbound: Inbound, socket: DialledSocket) {
         let connection = inbound.connection().clone();
         let (handle, link) = (connection.handle(), Arc::clone(connection.link()));
-        let expectation = Arc::new(Expectation::default());
+        let has_steps = Arc::new(AtomicBool::new(false));
         let reader = Self {
             inbound,
-            expectation: Arc::clone(&expectation),
+            has_steps: Arc::clone(&has_steps),
             steps: None,
         };
         let reading = connection.run(reader.read());
-        link.set_reply_poller(ReplyReader::spawn(&handle, socket, expectation, reading));
+        link.set_reply_poller(ReplyReader::spawn(&handle, socket, has_steps, reading));
     }
 
     async fn read(mut self) -> Result<(), Broken> {
@@ -39,9 +41,7 @@ impl DialledReader {
             let is_full = received.is_full();
             if let Some(FollowUp::Steps(steps)) = received.follow_up {
                 self.steps = Some(steps);
-                self.expectation.set(Expected::Steps);
-            } else if received.frames > 0 && self.steps.is_none() {
-                self.expectation.set(Expected::Nothing);
+                self.has_steps.store(true, Ordering::Relaxed);
             }
             if is_full {
                 self.step_or_yield().await;
@@ -59,14 +59,6 @@ impl DialledReader {
                 return read;
             }
         }
-        if self.expectation.is(Expected::Steps) {
-            // Otherwise the writer task has to write the frames first, and a busy-poll would delay it.
-            let is_written = self.inbound.connection().link().is_written_by_senders();
-            self.expectation.set(match is_written {
-                true => Expected::Replies,
-                false => Expected::Nothing,
-            });
-        }
         poll_fn(|context| self.inbound.poll_read(context)).await
     }
 
@@ -76,6 +68,7 @@ impl DialledReader {
         };
         if !poll_fn(|context| steps.poll_step(context)).await {
             self.steps = None;
+            self.has_steps.store(false, Ordering::Relaxed);
         }
     }
 }

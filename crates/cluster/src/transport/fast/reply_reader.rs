@@ -10,9 +10,6 @@
 //!
 //! While the socket is disarmed, received bytes wake no thread, because no caller waits for them. It is rearmed as soon as another
 //! caller sends, or by a timeout.
-//!
-//! The task itself busy-polls for replies after it has sent a batch of calls. If it parked instead, tokio would unpark a second
-//! worker on the wake, which would move half of the callers to another core.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,33 +35,9 @@ pub(super) struct ReplyReader {
     socket: DialledSocket,
     /// Whether the socket may be disarmed, because it was busy-polled.
     may_be_disarmed: AtomicBool,
-    expectation: Arc<Expectation>,
+    /// Whether the task is woken for steps of a follow-up. Only the thread that polls the task uses it.
+    has_steps: Arc<AtomicBool>,
     handle: Handle,
-}
-
-/// Tells what the read task expects next. Only the thread that polls the task uses it.
-#[derive(Default)]
-pub(super) struct Expectation(Mutex<Expected>);
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Expected {
-    /// Callers may wait, but busy-polling does not pay: the socket must be armed.
-    #[default]
-    Nothing,
-    /// The steps of a follow-up, for which the task is woken.
-    Steps,
-    /// Replies to frames that were just written, which are worth busy-polling for.
-    Replies,
-}
-
-impl Expectation {
-    pub(super) fn set(&self, expected: Expected) {
-        *self.0.lock() = expected;
-    }
-
-    pub(super) fn is(&self, expected: Expected) -> bool {
-        *self.0.lock() == expected
-    }
 }
 
 struct ReadTask {
@@ -80,7 +53,7 @@ impl ReplyReader {
     pub(super) fn spawn(
         handle: &Handle,
         socket: DialledSocket,
-        expectation: Arc<Expectation>,
+        has_steps: Arc<AtomicBool>,
         future: impl Future<Output = ()> + Send + 'static,
     ) -> Weak<ReplyReader> {
         let reply_reader = Arc::new(ReplyReader {
@@ -92,7 +65,7 @@ impl ReplyReader {
             rearm_requested: AtomicBool::new(false),
             socket,
             may_be_disarmed: AtomicBool::new(false),
-            expectation,
+            has_steps,
             handle: handle.clone(),
         });
         let weak = Arc::downgrade(&reply_reader);
@@ -104,21 +77,17 @@ impl ReplyReader {
         weak
     }
 
-    /// Polls the task on tokio's worker, and busy-polls if the replies to a batch of calls are due.
+    /// Polls the task on tokio's worker. Other callers may wait, so the socket must be armed.
     fn poll_on_tokio(&self, waker: &Waker) -> Poll<()> {
         let mut task = self.task.lock();
-        if task.poll_and_keep_waker(waker).is_pending() {
-            if self.expectation.is(Expected::Replies) {
-                let is_done = || !self.expectation.is(Expected::Replies);
-                self.busy_poll_with(&mut task, &is_done, &|| self.expectation.is(Expected::Steps));
-                if !is_done() {
-                    self.expectation.set(Expected::Nothing);
-                }
-            } else if self.expectation.is(Expected::Nothing) && self.socket.rearm() {
-                task.register(waker.clone());
-            }
+        if task.poll_and_keep_waker(waker).is_pending() && !self.has_steps() && self.socket.rearm() {
+            task.register(waker.clone());
         }
         task.completion()
+    }
+
+    fn has_steps(&self) -> bool {
+        self.has_steps.load(Ordering::Relaxed)
     }
 
     fn busy_poll_with(&self, task: &mut ReadTask, is_done: &dyn Fn() -> bool, none_pending: &dyn Fn() -> bool) {
@@ -137,8 +106,8 @@ impl ReplyReader {
             true => self.socket.end_busy_poll(found && none_pending()),
             false => self.socket.rearm(),
         };
-        // A task that takes steps has been woken, and registers with its next poll.
-        if must_register && !self.expectation.is(Expected::Steps) {
+        // A task with steps has been woken, and registers with its next poll.
+        if must_register && !self.has_steps() {
             task.register(waker);
         }
     }
@@ -385,45 +354,18 @@ mod tests {
 
     #[tokio::test]
     async fn late_replies_wake_the_task_after_a_failed_busy_poll() {
-        let (ours, mut other) = connection().await;
-        let socket = DialledSocket::new(ours).unwrap();
-        let (expectation, bytes) = (Arc::new(Expectation::default()), Arc::new(AtomicUsize::new(0)));
-        let (mut reads, expects, count) = (socket.clone(), Arc::clone(&expectation), Arc::clone(&bytes));
-        let reply_reader = ReplyReader::spawn(
-            &Handle::current(),
-            socket.clone(),
-            Arc::clone(&expectation),
-            async move {
-                loop {
-                    expects.set(Expected::Replies);
-                    match reads.read(&mut [0]).await {
-                        Ok(read @ 1..) => count.fetch_add(read, Ordering::SeqCst),
-                        _ => break,
-                    };
-                }
-            },
-        );
+        let mut counted = Counted::start().await;
         for round in 1..100 {
-            // It has busy-polled, and waits.
             tokio::task::yield_now().await;
-            assert!(expectation.is(Expected::Nothing) && !socket.is_disarmed());
-            other.write_all(&[0]).await.unwrap();
-            while bytes.load(Ordering::SeqCst) < round {
-                tokio::task::yield_now().await;
-            }
+            counted.busy_poll(round);
+            assert!(!counted.socket().is_disarmed());
+            counted.other.write_all(&[0]).await.unwrap();
+            counted.wait_for(round).await;
         }
-        drop(other);
-        timeout(Duration::from_secs(10), async {
-            while reply_reader.strong_count() > 0 {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .expect("the task ends");
     }
 
     #[tokio::test]
-    async fn a_poll_by_tokio_rearms_the_socket_unless_frames_are_expected() {
+    async fn a_poll_by_tokio_rearms_the_socket() {
         let mut counted = Counted::start().await;
         counted.send_and_find(1).await;
         assert!(counted.socket().is_disarmed());
