@@ -1,13 +1,13 @@
 //! The inbound half of a connection, without the choice of the task that reads it.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
-use std::{future::poll_fn, pin::Pin};
 
 use elastin_types::NodeId;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::runtime::Handle;
 use tokio::task::yield_now;
 
 use super::link::Link;
@@ -17,21 +17,21 @@ use crate::frame::{Frames, Taken};
 use crate::security::{Reader, Writer};
 use crate::tuning::RECEIVED_FRAMES_MAX;
 
-/// The inbound half of a connection. It also reads bytes that the task needs for the next frames.
+/// The inbound half of a connection: parses received bytes, and passes frames to the receiver.
 pub(super) struct Inbound {
-    connection: Connection,
+    pub(super) connection: Connection,
     reader: Reader,
     /// An unused outbound half: without it the stream would be half-closed, which the peer takes for a broken connection.
     _writer: Option<Writer>,
     buffer: ReadBuffer,
 }
 
-/// The connection, for its peer's link to be broken.
+/// The context in which a connection is read.
 #[derive(Clone)]
 pub(super) struct Connection {
-    inner: Arc<TransportInner>,
+    pub(super) inner: Arc<TransportInner>,
     peer: NodeId,
-    link: Arc<Link>,
+    pub(super) link: Arc<Link>,
 }
 
 /// A batch of frames that the receiver has handled.
@@ -72,21 +72,6 @@ impl Connection {
             () = link.closed() => {}
         }
     }
-
-    /// The tokio runtime of the transport's tasks.
-    pub(super) fn handle(&self) -> Handle {
-        self.inner.handle.clone()
-    }
-
-    /// The send queue of the peer.
-    pub(super) fn link(&self) -> &Arc<Link> {
-        &self.link
-    }
-
-    /// Notifies the receiver that a follow-up takes long.
-    pub(super) fn follow_up_is_late(&self) {
-        self.inner.receiver.follow_up_is_late();
-    }
 }
 
 impl Inbound {
@@ -107,11 +92,6 @@ impl Inbound {
             _writer: unused_writer,
             buffer: ReadBuffer::default(),
         }
-    }
-
-    /// The connection.
-    pub(super) fn connection(&self) -> &Connection {
-        &self.connection
     }
 
     /// Passes the buffered frames to the receiver. `task` is the waker of a task that can take [steps](FollowUp::Steps).

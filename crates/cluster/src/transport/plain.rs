@@ -20,8 +20,9 @@ impl ConnectionIo for PlainIo {
             writer: Box::new(writer),
             direct: None,
             spawn_reader: Box::new(|inbound| {
-                let connection = inbound.connection().clone();
-                connection.handle().spawn(connection.run(read(inbound)));
+                let connection = inbound.connection.clone();
+                let handle = connection.inner.handle.clone();
+                handle.spawn(connection.run(read(inbound)));
             }),
         })
     }

@@ -18,20 +18,22 @@ pub(super) struct AcceptedReader {
 
 impl AcceptedReader {
     pub(super) fn spawn(inbound: Inbound, io_threads: &'static IoThreads) {
-        let connection = inbound.connection().clone();
+        let connection = inbound.connection.clone();
         let reader = Self {
             inbound,
             io_threads,
             backoff: AdaptiveBackoff::default(),
         };
-        io_threads.spawn(&connection.handle(), connection.run(reader.read()));
+        let handle = connection.inner.handle.clone();
+        io_threads.spawn(&handle, connection.run(reader.read()));
     }
 
     /// Reads on, because the reader's thread is blocked by a follow-up.
     pub(super) fn take_over(mut self) {
-        let connection = self.inbound.connection().clone();
-        self.io_threads.spawn(&connection.handle(), async move {
-            connection.follow_up_is_late();
+        let connection = self.inbound.connection.clone();
+        let handle = connection.inner.handle.clone();
+        self.io_threads.spawn(&handle, async move {
+            connection.inner.receiver.follow_up_is_late();
             self.backoff.severe_failure();
             connection.run(self.read()).await;
         });

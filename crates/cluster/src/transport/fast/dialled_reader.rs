@@ -22,8 +22,8 @@ pub(super) struct DialledReader {
 
 impl DialledReader {
     pub(super) fn spawn(inbound: Inbound, socket: DialledSocket) {
-        let connection = inbound.connection().clone();
-        let (handle, link) = (connection.handle(), Arc::clone(connection.link()));
+        let connection = inbound.connection.clone();
+        let (handle, link) = (connection.inner.handle.clone(), Arc::clone(&connection.link));
         let has_steps = Arc::new(AtomicBool::new(false));
         let reader = Self {
             inbound,
