@@ -9,9 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use elastin::{Authority, Embedded};
-use elastin_cluster::{
-    Certificates, FollowUp, Frames, Receiver, Security, Transport, TransportConfig, WIRE_VERSIONS,
-};
+use elastin_cluster::{Certificates, FollowUp, Frames, Receiver, Security, Transport, TransportConfig, WIRE_VERSIONS};
 use elastin_protocol::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep, Slot};
 use elastin_stores::secret::{Nonce, Proof, Secret, Side, nonce};
 use elastin_test_servers::{Proxy, free_port};
