@@ -2,7 +2,7 @@
 //! the pieces, and every decoded frame survives encoding and decoding.
 #![no_main]
 
-use elastin_cluster::{Class, FRAME_BYTES_MAX, FrameError, Frames, Taken, fuzzing};
+use elastin_cluster::{Class, FRAME_BYTES_MAX, FrameError, Frames, Taken};
 use elastin_protocol::Frame;
 use libfuzzer_sys::fuzz_target;
 
@@ -29,14 +29,13 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// The hand-written codec agrees with postcard.
+/// A decoded frame survives encoding and decoding.
 fn check(payload: &[u8]) {
-    let frame = postcard::from_bytes::<Frame>(payload);
-    assert_eq!(fuzzing::decode(payload), frame);
-    let Ok(frame) = frame else { return };
-    let again = fuzzing::encode(&frame);
-    assert_eq!(again, postcard::to_stdvec(&frame).expect("a frame can be encoded"));
-    assert_eq!(fuzzing::decode(&again), Ok(frame));
+    let Ok(frame) = postcard::from_bytes::<Frame>(payload) else {
+        return;
+    };
+    let again = postcard::to_stdvec(&frame).expect("a frame can be encoded");
+    assert_eq!(postcard::from_bytes(&again), Ok(frame));
 }
 
 /// A generator seeded by the input, so that failures are reproducible.

@@ -67,7 +67,9 @@ pub(crate) fn check() -> Result<()> {
 fn names_without_peers(ours: &[Package], suites: &[Package]) -> Vec<String> {
     let used = ours.iter().flat_map(|package| &package.dependencies);
     let used: BTreeSet<&str> = used.map(|dependency| dependency.name.as_str()).collect();
-    let is_ours = |dependency: &Declared| dependency.optional || dependency.path.is_some() || used.contains(dependency.name.as_str());
+    let is_ours = |dependency: &Declared| {
+        dependency.optional || dependency.path.is_some() || used.contains(dependency.name.as_str())
+    };
     let without_peers = suites.iter().filter(|suite| suite.dependencies.iter().all(is_ours));
     without_peers.map(|suite| suite.name.clone()).collect()
 }

@@ -6,9 +6,9 @@
 //! └─────────────┴───────┴─────────────┘
 //! ```
 
+use elastin_protocol::Frame;
+use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
-
-use crate::wire_codec;
 
 /// The largest frame that a node accepts. Larger state travels in chunks; a larger call is rejected before it is sent.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
@@ -80,8 +80,36 @@ pub(crate) fn put(out: &mut Vec<u8>, class: Class, payload: &[u8]) -> Result<(),
 }
 
 /// Appends a protocol frame, encoding it in place.
-pub(crate) fn put_protocol(out: &mut Vec<u8>, frame: &elastin_protocol::Frame) -> Result<(), FrameError> {
-    put_with(out, Class::Protocol, |out| wire_codec::put(out, frame))
+pub(crate) fn put_protocol(out: &mut Vec<u8>, frame: &Frame) -> Result<(), FrameError> {
+    // Encoding can't fail: everything in a frame is plain data.
+    let put = |out: &mut Vec<u8>| postcard::serialize_with_flavor(frame, Onto(out)).expect("a frame can be encoded");
+    put_with(out, Class::Protocol, put)
+}
+
+/// A postcard flavor that appends to a buffer.
+struct Onto<'a>(&'a mut Vec<u8>);
+
+impl Flavor for Onto<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+/// Decodes the payload of a protocol frame.
+pub(crate) fn get_protocol(payload: &[u8]) -> Result<Frame, FrameError> {
+    postcard::from_bytes(payload).map_err(|error| FrameError::Undecodable(error.to_string()))
 }
 
 fn put_with(out: &mut Vec<u8>, class: Class, fill: impl FnOnce(&mut Vec<u8>)) -> Result<(), FrameError> {

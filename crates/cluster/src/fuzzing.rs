@@ -3,29 +3,15 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use elastin_protocol::Frame;
 use elastin_stores::secret::Secret;
 use elastin_types::NodeId;
 
 use crate::handshake::{self, HandshakeError, Identity, WIRE_VERSIONS};
-use crate::wire_codec;
 
 /// The cluster name that a handshake must have.
 pub const CLUSTER: &str = "app";
 /// The node that a handshake must be for.
 pub const ME: NodeId = NodeId(300);
-
-/// Encodes a protocol frame.
-pub fn encode(frame: &Frame) -> Vec<u8> {
-    let mut out = Vec::new();
-    wire_codec::put(&mut out, frame);
-    out
-}
-
-/// Decodes a protocol frame.
-pub fn decode(bytes: &[u8]) -> postcard::Result<Frame> {
-    wire_codec::get(bytes)
-}
 
 fn identity(secret: Option<&Secret>) -> Identity {
     Identity {

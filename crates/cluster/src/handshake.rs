@@ -46,7 +46,7 @@ enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// The nodes have no wire version in common.
-    #[error("it speaks wire versions {} to {}, the peer speaks {} to {}", theirs.0, theirs.1, ours.0, ours.1)]
+    #[error("it supports wire versions {} to {}, the peer supports {} to {}", theirs.0, theirs.1, ours.0, ours.1)]
     Version {
         /// The versions of the node that refuses.
         ours: (u16, u16),
@@ -142,7 +142,7 @@ where
     let (oldest, newest) = identity.versions;
     if !(oldest..=newest).contains(&version) {
         return Err(HandshakeError::Garbage(format!(
-            "it wants to speak wire version {version}, which was not offered"
+            "it chose wire version {version}, which was not offered"
         )));
     }
     if let Some(secret) = &identity.secret {
@@ -171,7 +171,7 @@ where
 {
     let hello: Hello = read(reader).await?;
     if hello.magic != MAGIC {
-        return Err(HandshakeError::Garbage("the greeting is not ours".into()));
+        return Err(HandshakeError::Garbage("the hello has another magic number".into()));
     }
     let version = match welcome(&hello, identity) {
         Ok(version) => version,
@@ -235,12 +235,14 @@ where
 {
     let length = stream.read_u32_le().await? as usize;
     if length > HANDSHAKE_BYTES_MAX || length == 0 {
-        return Err(HandshakeError::Garbage(format!("a greeting of {length} bytes")));
+        return Err(HandshakeError::Garbage(format!(
+            "a handshake message of {length} bytes"
+        )));
     }
     let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes).await?;
     if bytes[0] != Class::Handshake as u8 {
-        return Err(HandshakeError::Garbage("a frame before the greeting".into()));
+        return Err(HandshakeError::Garbage("a frame before the handshake".into()));
     }
     postcard::from_bytes(&bytes[1..]).map_err(|error| HandshakeError::Garbage(error.to_string()))
 }
@@ -259,14 +261,14 @@ mod tests {
         }
     }
 
-    fn speaking(versions: (u16, u16), me: u64) -> Identity {
+    fn with_versions(versions: (u16, u16), me: u64) -> Identity {
         Identity {
             versions,
             ..identity("a", me)
         }
     }
 
-    fn knowing(secret: &Secret, me: u64) -> Identity {
+    fn with_secret(secret: &Secret, me: u64) -> Identity {
         Identity {
             secret: Some(secret.clone()),
             ..identity("a", me)
@@ -296,22 +298,22 @@ mod tests {
         let connected = connect(identity("a", 1), NodeId(2), identity("a", 2)).await;
         assert_eq!(connected, ("version 4".into(), "from n1, version 4".into()));
         let secret = Secret::generate();
-        let connected = connect(knowing(&secret, 1), NodeId(2), knowing(&secret, 2)).await;
+        let connected = connect(with_secret(&secret, 1), NodeId(2), with_secret(&secret, 2)).await;
         assert_eq!(connected, ("version 4".into(), "from n1, version 4".into()));
     }
 
     #[tokio::test]
     async fn nodes_negotiate_the_newest_common_version() {
         let check = async |one, other, expected: &str| {
-            let (dialled, accepted) = connect(speaking(one, 1), NodeId(2), speaking(other, 2)).await;
+            let (dialled, accepted) = connect(with_versions(one, 1), NodeId(2), with_versions(other, 2)).await;
             assert_eq!((dialled.as_str(), accepted), (expected, format!("from n1, {expected}")));
         };
         check((1, 3), (2, 5), "version 3").await;
         check((4, 4), (1, 9), "version 4").await;
-        let (dialled, _) = connect(speaking((1, 2), 1), NodeId(2), speaking((3, 4), 2)).await;
+        let (dialled, _) = connect(with_versions((1, 2), 1), NodeId(2), with_versions((3, 4), 2)).await;
         assert_eq!(
             dialled,
-            "refused: it speaks wire versions 1 to 2, the peer speaks 3 to 4"
+            "refused: it supports wire versions 1 to 2, the peer supports 3 to 4"
         );
     }
 
@@ -346,15 +348,15 @@ mod tests {
     async fn another_secret_or_none_is_refused() {
         let (ours, other) = (Secret::generate(), Secret::generate());
         let without = "refused: it does not have the cluster's secret";
-        let (dialled, accepted) = connect(knowing(&ours, 1), NodeId(2), knowing(&other, 2)).await;
+        let (dialled, accepted) = connect(with_secret(&ours, 1), NodeId(2), with_secret(&other, 2)).await;
         assert_eq!(
             dialled, without,
             "the dialler verifies the proof first, and closes the connection"
         );
         assert!(accepted.starts_with("the connection failed"), "{accepted}");
-        let (dialled, _) = connect(knowing(&ours, 1), NodeId(2), identity("a", 2)).await;
+        let (dialled, _) = connect(with_secret(&ours, 1), NodeId(2), identity("a", 2)).await;
         assert_eq!(dialled, without);
-        let (dialled, accepted) = connect(identity("a", 1), NodeId(2), knowing(&ours, 2)).await;
+        let (dialled, accepted) = connect(identity("a", 1), NodeId(2), with_secret(&ours, 2)).await;
         assert_eq!(dialled, without);
         assert!(accepted.starts_with("the connection failed"), "{accepted}");
     }
@@ -377,7 +379,7 @@ mod tests {
         write(&mut near_writer, &hello).await.unwrap();
         write(&mut near_writer, &proof).await.unwrap();
         let (mut far_reader, mut far_writer) = tokio::io::split(far);
-        let error = accept(&mut far_reader, &mut far_writer, &knowing(&secret, 2)).await;
+        let error = accept(&mut far_reader, &mut far_writer, &with_secret(&secret, 2)).await;
         assert!(
             matches!(error, Err(HandshakeError::Refused(Refusal::Secret))),
             "{error:?}"

@@ -11,13 +11,14 @@ pub mod fuzzing;
 mod handshake;
 mod membership;
 mod node_driver;
+mod outbox;
 mod pending_calls;
 mod planted;
 mod reminders;
 mod security;
 mod serial_executor;
 mod transport;
-mod wire_codec;
+mod tuning;
 
 pub use authority::{Authority, AuthorityError};
 pub use elastin_protocol::membership::{MemberRecord, MembershipEnd, Role, Roster};
@@ -28,6 +29,6 @@ pub use node_driver::{MESSAGE_BYTES_MAX, NodeCallbacks, NodeDriver, NodeDriverCo
 pub use planted::Planted;
 pub use security::{CertificateError, Certificates, Security};
 pub use transport::{
-    LINK_BYTES_MAX, LinkTraffic, ReceiveOutcome, Receiver, SendError, StageMeasures, Transport, TransportConfig,
-    TransportMeasures,
+    FollowUp, LinkTraffic, Receiver, SendError, StageMeasures, Steps, Transport, TransportConfig, TransportMeasures,
 };
+pub use tuning::LINK_BYTES_MAX;

@@ -31,7 +31,7 @@ pub struct Membership {
     me: NodeId,
 }
 
-/// Requests membership changes, of this node and of others. A request is carried out as soon as coordination is reachable, and
+/// Requests membership changes, of this node and of others. A request is executed as soon as coordination is reachable, and
 /// discarded when this node's own membership ends.
 #[derive(Clone)]
 pub struct MembershipHandle {

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use elastin_stores::secret::{Secret, fingerprint};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, join};
 use tokio_rustls::rustls::client::verify_server_name;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -14,8 +13,6 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use tokio_rustls::rustls::{ClientConfig, CommonState, RootCertStore, ServerConfig, version};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-
-use crate::transport::{OutgoingSocket, ReaderKind, Socket};
 
 /// How the members of a cluster authenticate each other.
 #[derive(Clone, Debug)]
@@ -181,34 +178,35 @@ pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A connection after the TLS handshake, if it is encrypted.
 pub(crate) struct Secured {
-    pub(crate) reader_kind: ReaderKind,
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
-    /// The socket under `writer`, if it is not encrypted.
-    pub(crate) direct: Option<Direct>,
     /// Whether the peer may be a node; otherwise it is a client.
     pub(crate) may_be_node: bool,
     /// The fingerprint of the peer's certificate, if the connection is encrypted.
     pub(crate) certificate: Option<String>,
 }
 
-/// A non-blocking socket.
-pub(crate) type Direct = std::net::TcpStream;
-
 impl Secured {
-    /// A connection in plain text, whose two halves are the same socket.
-    fn plain(
-        reader_kind: ReaderKind,
-        socket: impl AsyncRead + AsyncWrite + Clone + Send + Unpin + 'static,
-        direct: Direct,
-    ) -> Self {
+    fn plain(reader: Reader, writer: Writer) -> Self {
         Self {
-            reader_kind,
-            reader: Box::new(socket.clone()),
-            writer: Box::new(socket),
-            direct: Some(direct),
+            reader,
+            writer,
             may_be_node: true,
             certificate: None,
+        }
+    }
+
+    fn encrypted(
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        may_be_node: bool,
+        certificate: Option<String>,
+    ) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        Self {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            may_be_node,
+            certificate,
         }
     }
 }
@@ -220,58 +218,29 @@ fn peer_fingerprint(connection: &CommonState) -> Option<String> {
 }
 
 impl Security {
-    /// Secures a dialled connection. Only replies arrive on it, which tokio tasks await: a tokio task reads it, or a lone caller
-    /// that busy-polls.
-    pub(crate) async fn secure_dialled(&self, stream: TcpStream) -> io::Result<Secured> {
-        let socket = OutgoingSocket::new(stream)?;
-        let reader_kind = ReaderKind::Tokio(socket.clone(), Arc::default());
+    /// Secures a dialled connection.
+    pub(crate) async fn secure_dialled(&self, reader: Reader, writer: Writer) -> io::Result<Secured> {
         let Security::Certificates(certificates) = self else {
-            let direct = socket.direct()?;
-            return Ok(Secured::plain(reader_kind, socket, direct));
+            return Ok(Secured::plain(reader, writer));
         };
         let name = certificates.node_name.clone();
-        let stream = certificates.connector.connect(name, socket).await?;
+        let stream = certificates.connector.connect(name, join(reader, writer)).await?;
         let certificate = peer_fingerprint(stream.get_ref().1);
-        let (reader, writer) = tokio::io::split(stream);
-        Ok(Secured {
-            reader_kind,
-            reader: Box::new(reader),
-            writer: Box::new(writer),
-            direct: None,
-            may_be_node: true,
-            certificate,
-        })
+        Ok(Secured::encrypted(stream, true, certificate))
     }
 
-    /// Secures an accepted connection. Calls arrive on it: the I/O threads read it, which can run turns inline.
-    pub(crate) async fn secure_accepted(&self, stream: TcpStream) -> io::Result<Secured> {
-        let stream = stream.into_std()?;
+    /// Secures an accepted connection.
+    pub(crate) async fn secure_accepted(&self, reader: Reader, writer: Writer) -> io::Result<Secured> {
         let Security::Certificates(certificates) = self else {
-            let direct = stream.try_clone()?;
-            let socket = Socket::new(stream)?;
-            return Ok(Secured::plain(
-                ReaderKind::IoThreads(socket.io_threads()),
-                socket,
-                direct,
-            ));
+            return Ok(Secured::plain(reader, writer));
         };
-        let socket = Socket::new(stream)?;
-        let reader_kind = ReaderKind::IoThreads(socket.io_threads());
-        let stream = certificates.acceptor.accept(socket).await?;
+        let stream = certificates.acceptor.accept(join(reader, writer)).await?;
         let connection = stream.get_ref().1;
         let certificate = peer_fingerprint(connection);
         let parsed = connection.peer_certificates().and_then(<[_]>::first);
         let parsed = parsed.and_then(|certificate| ParsedCertificate::try_from(certificate).ok());
         let may_be_node =
             parsed.is_some_and(|certificate| verify_server_name(&certificate, &certificates.node_name).is_ok());
-        let (reader, writer) = tokio::io::split(stream);
-        Ok(Secured {
-            reader_kind,
-            reader: Box::new(reader),
-            writer: Box::new(writer),
-            direct: None,
-            may_be_node,
-            certificate,
-        })
+        Ok(Secured::encrypted(stream, may_be_node, certificate))
     }
 }

@@ -1,4 +1,4 @@
-//! A node whose driver panics, which is a bug, ends as if it had crashed: it acts no more, and others need not wait for it.
+//! A panic in the driver, which is a bug, ends the node as if it had crashed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use elastin_types::{
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// How long anything here may take.
+/// The time limit of each step.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Panics when an actor needs a place.
+/// Panics when an actor needs a node.
 struct Panicking;
 
 impl NodeCallbacks for Panicking {
@@ -38,28 +38,28 @@ impl NodeCallbacks for Panicking {
     fn move_ended(&self, _: MoveId, _: Result<ActivationEpoch, MoveError>) {}
 }
 
-/// Calls an actor that is nowhere.
-async fn call(peer: &NodeDriver, sequence: u64) -> Outcome {
+/// Calls an actor that has no host.
+async fn call(driver: &NodeDriver, sequence: u64) -> Outcome {
     let call = CallId {
-        origin: peer.me(),
+        origin: driver.me(),
         sequence,
     };
-    let header = Header::of_call(call, Caller::Client(peer.me()));
+    let header = Header::of_call(call, Caller::Client(driver.me()));
     let message = Message {
         target: ActorId::new(ActorType::of("Folder"), sequence),
         header,
         method: Method::of("open"),
         body: Bytes::new(),
     };
-    let (tell, replied) = oneshot::channel();
-    let reply = ReplySender::new(move |outcome| drop(tell.send(outcome)));
-    peer.remote().send(Arc::new(message), Some(reply));
-    let outcome = timeout(TIME_MAX, replied).await;
+    let (sender, receiver) = oneshot::channel();
+    let reply = ReplySender::new(move |outcome| drop(sender.send(outcome)));
+    driver.remote().send(Arc::new(message), Some(reply));
+    let outcome = timeout(TIME_MAX, receiver).await;
     outcome.expect("each call ends").expect("a call has one outcome")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_panics_is_a_member_no_longer() {
+async fn a_node_that_panics_leaves_the_cluster() {
     let clock = Clock::start();
     let coordination: Arc<dyn Coordination> = Arc::new(MemoryCoordination::start());
     let record = MemberRecord::new("one", Role::Server, None);
@@ -80,20 +80,20 @@ async fn a_node_that_panics_is_a_member_no_longer() {
         state: Arc::new(MemoryState::start()),
         planted: Planted::default(),
     };
-    let peer = NodeDriver::new(config, Arc::new(Panicking));
+    let driver = NodeDriver::new(config, Arc::new(Panicking));
     let settings = Settings {
         node: me,
         ..Settings::default()
     };
     let builder = Runtime::builder().settings(settings).clock(clock);
-    peer.attach(builder.remote(peer.remote()).build().unwrap());
-    let (_handle, mut updates) = membership.attend(peer.clone());
+    driver.attach(builder.remote(driver.remote()).build().unwrap());
+    let (_handle, mut updates) = membership.attend(driver.clone());
     let first = timeout(TIME_MAX, updates.recv()).await;
     assert!(matches!(first, Ok(Some(MembershipUpdate::Roster(_)))), "it has joined");
 
-    assert_eq!(call(&peer, 1).await, Err(CallError::Unknown(Unknown::NodeLost)));
+    assert_eq!(call(&driver, 1).await, Err(CallError::Unknown(Unknown::NodeLost)));
     let not_delivered = Err(CallError::NotDelivered(NotDelivered::Unreachable));
-    assert_eq!(call(&peer, 2).await, not_delivered);
+    assert_eq!(call(&driver, 2).await, not_delivered);
     // The lease would last for an hour.
     let next = async {
         loop {

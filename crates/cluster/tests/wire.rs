@@ -1,7 +1,7 @@
-//! The wire format is as it was: every kind of frame, encoded, against a file in git. Nodes of two builds work in one cluster
-//! while it is upgraded, so a change here needs a new wire version (`WIRE_VERSIONS`) that the old one can be told from.
+//! The wire format is unchanged: every kind of frame is encoded and compared with a file in git. Nodes of two builds share one
+//! cluster while it is upgraded, so a change here needs a new wire version (`WIRE_VERSIONS`).
 //!
-//! `ELASTIN_WIRE=write cargo test -p elastin-cluster --test wire` writes the file anew, and the seeds of the fuzz target.
+//! `ELASTIN_WIRE=write cargo test -p elastin-cluster --test wire` writes that file and the seeds of the fuzz target again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn moving(step: MoveStep) -> Body {
     })
 }
 
-/// A message with all that it may have.
+/// A message with all optional fields.
 fn full_message() -> Message {
     let mut message = message();
     message.header.one_way = true;
@@ -269,7 +269,7 @@ samples! {
     }
 }
 
-/// What is in frames, each kind in one of its own: a name, and what it says.
+/// Bodies of every kind with their names.
 fn parts() -> Vec<(String, Body)> {
     let mut parts: Vec<(String, Body)> = Vec::new();
     let mut add = |kind: &str, name: &str, body: Body| parts.push((format!("{kind} {name}"), body));
@@ -313,7 +313,7 @@ fn encoded(body: Option<Body>) -> Vec<u8> {
 }
 
 #[test]
-fn every_kind_of_frame_is_encoded_as_it_was() {
+fn the_encoding_of_every_kind_of_frame_is_unchanged() {
     let named = |(name, body): (&str, Body)| (name.to_owned(), body);
     let bodies = bodies().into_iter().map(named);
     let steps = steps().into_iter().map(|(name, step)| (name.to_owned(), moving(step)));

@@ -90,8 +90,8 @@ impl App {
     }
 
     /// Makes servers and clients park at once when no message or reply is pending, instead of busy-polling for a
-    /// moment. They use less CPU time then, and single calls take longer. Processes whose control group limits their
-    /// cores never busy-poll.
+    /// moment: ordinary tokio tasks read and write their connections. They use less CPU time while they wait, and
+    /// single calls take longer. Processes whose control group limits their cores never busy-poll.
     pub fn without_busy_poll(mut self) -> Self {
         self.busy_poll = false;
         self

@@ -1,7 +1,6 @@
 //! Executes the node's commands on the runtime, the store and the transport.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use elastin_protocol::store::{StateError, StateReply, StateRequest};
 use elastin_protocol::{Command, Event, Frame, StateSource};
@@ -9,13 +8,9 @@ use elastin_runtime::{FreezeError, InboundMessage, StateImage};
 use elastin_types::{ActivationEpoch, ActorId, CallError, Message, NodeId, NotDelivered, Time};
 
 use super::DriverInner;
+use crate::outbox::Outbox;
 use crate::pending_calls::PendingCalls;
 use crate::serial_executor::{CommandContext, CommandExecutor};
-use crate::transport::Outbox;
-
-/// The shortest timer. The next event most likely handles an expired timer anyway, so that no thread has to be woken. A shorter
-/// one would let the timer thread contend with busy senders.
-const WAKE_AFTER_MIN: Duration = Duration::from_millis(1);
 
 /// An activation that is claimed and not open yet.
 pub(super) struct PendingActivation {
@@ -73,7 +68,6 @@ impl CommandExecutor for DriverInner {
             .timer_waker
             .get()
             .expect("the driver is attached before it handles events");
-        let at = at.max(self.now() + WAKE_AFTER_MIN);
         self.runtime().host().wake_at(at, timer_waker.clone());
     }
 }

@@ -5,32 +5,30 @@ use std::task::{Wake, Waker};
 
 use bytes::Bytes;
 use elastin_protocol::Event;
-use elastin_runtime::InlineTask;
 use elastin_types::NodeId;
 use tokio::runtime::Handle;
 
 use super::DriverInner;
-use crate::frame::{Class, FrameError, Frames};
-use crate::serial_executor::{CommandExecutor, Completed};
-use crate::transport::{ReceiveOutcome, Receiver};
-use crate::wire_codec;
+use crate::frame::{self, Class, FrameError, Frames};
+use crate::serial_executor::CommandExecutor;
+use crate::transport::{FollowUp, Receiver};
 
 /// Passes the transport's events to the driver, without keeping it alive.
 pub(super) struct InboundHandler(pub(super) Weak<DriverInner>);
 
 impl Receiver for InboundHandler {
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, batching_task: Option<&Waker>) -> Option<ReceiveOutcome> {
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, task: Option<&Waker>) -> Option<FollowUp> {
         let inner = self.0.upgrade()?;
         let mut others = Vec::new();
         // Frames that arrive together are handled as one batch, so that their replies are written together.
         let events = std::iter::from_fn(|| {
             loop {
                 match frames.next()? {
-                    (Class::Protocol, payload) => match wire_codec::get(payload) {
+                    (Class::Protocol, payload) => match frame::get_protocol(payload) {
                         Ok(frame) => return Some(Event::Frame { from, frame }),
                         Err(error) => {
                             // The peer would retransmit it for ever, and no later frame can be accepted before it.
-                            frames.refuse(FrameError::Undecodable(error.to_string()));
+                            frames.refuse(error);
                             return None;
                         }
                     },
@@ -38,39 +36,23 @@ impl Receiver for InboundHandler {
                 }
             }
         });
-        let mut completed = Completed::None;
-        let inline_task = inner.runtime().deliver_inline(|| match batching_task {
-            Some(task) => completed = inner.serial_executor.handle_all_and_batch(events, task, &*inner),
-            None => inner.serial_executor.handle_all(events, &*inner),
-        });
+        let follow_up = match task {
+            Some(task) => inner.handle_and_batch(events, task),
+            None => inner.handle_inline(events),
+        };
         // Handled after the batch, because the callbacks may read the executor.
         for (class, payload) in others {
             if let Err(error) = inner.receive(from, class, payload) {
                 frames.refuse(error);
             }
         }
-        match completed {
-            Completed::None => inline_task.map(ReceiveOutcome::InlineTask),
-            Completed::One => Some(ReceiveOutcome::Outcome),
-            Completed::Batched => Some(ReceiveOutcome::Calls),
-        }
+        follow_up
     }
 
-    fn run(&self, inline_task: InlineTask) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.run_inline_task(inline_task);
-        }
-    }
-
-    fn catch_up(&self) {
+    fn follow_up_is_late(&self) {
         if let Some(inner) = self.0.upgrade() {
             inner.serial_executor.catch_up(&*inner);
         }
-    }
-
-    fn flush_batch(&self, keep_batching: bool) -> bool {
-        let inner = self.0.upgrade();
-        inner.is_some_and(|inner| inner.serial_executor.apply_batched(keep_batching, &*inner))
     }
 
     fn link_up(&self, peer: NodeId) {
@@ -125,7 +107,8 @@ impl Wake for TimerWaker {
         if inner.timer.take_due(inner.now()) {
             let _tokio = self.handle.enter();
             // The executor sets the timer again afterwards.
-            inner.serial_executor.wake(&*inner);
+            inner.handle(Event::Timer);
+            inner.fast_path.wake_overdue(&*inner);
         }
     }
 }

@@ -3,18 +3,15 @@
 //! The executor handles the replies of an inline task in batches, so that they are written together.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use elastin_protocol::Event;
 use elastin_runtime::InlineTask;
 
 use super::DriverInner;
-
-/// The most replies in a batch.
-const REPLY_BATCH_MAX: usize = 64;
-
-/// The longest that the first reply of a batch is delayed.
-const REPLY_DELAY_MAX: Duration = Duration::from_micros(50);
+use crate::transport::FollowUp;
+use crate::tuning::{REPLY_BATCH_MAX, REPLY_DELAY_MAX};
 
 thread_local! {
     /// The inline task that this thread runs.
@@ -41,8 +38,17 @@ impl Drop for EndInlineRun<'_> {
 }
 
 impl DriverInner {
+    /// Handles received events. The first actor that they reach is left to the thread that has read them.
+    pub(super) fn handle_inline(self: &Arc<Self>, events: impl IntoIterator<Item = Event>) -> Option<FollowUp> {
+        let inline_task = self
+            .runtime()
+            .deliver_inline(|| self.serial_executor.handle_all(events, &**self))?;
+        let this = Arc::clone(self);
+        Some(FollowUp::Run(Box::new(move || this.run_inline_task(inline_task))))
+    }
+
     /// Runs an inline task on this thread.
-    pub(super) fn run_inline_task(&self, inline_task: InlineTask) {
+    fn run_inline_task(&self, inline_task: InlineTask) {
         let flushed_at = Instant::now();
         let driver = self.address();
         INLINE_RUN.set(Some(InlineRun { driver, flushed_at }));
@@ -55,7 +61,7 @@ impl DriverInner {
         let Some(run) = INLINE_RUN.get().filter(|run| run.driver == self.address()) else {
             return self.handle(event);
         };
-        let queued = self.serial_executor.enqueue(event);
+        let queued = self.serial_executor.enqueue(event.into());
         let now = Instant::now();
         if queued >= REPLY_BATCH_MAX || now.duration_since(run.flushed_at) >= REPLY_DELAY_MAX {
             self.serial_executor.catch_up_and_flush(self);

@@ -1,6 +1,8 @@
 //! A node's driver: carries events between the runtime, the connections, the stores and the protocol's state machine.
 
+mod client_fast_path;
 mod commands;
+mod deferred_wakes;
 mod inbound;
 mod inline_run;
 mod reminder_delivery;
@@ -28,6 +30,7 @@ use crate::reminders;
 use crate::security::Security;
 use crate::serial_executor::SerialExecutor;
 use crate::transport::{LinkTraffic, SendError, Transport, TransportConfig, TransportMeasures};
+use client_fast_path::ClientFastPath;
 use commands::PendingActivation;
 use inbound::{InboundHandler, TimerWaker};
 
@@ -55,6 +58,7 @@ pub struct NodeDriver {
 
 struct DriverInner {
     serial_executor: SerialExecutor,
+    fast_path: ClientFastPath,
     // Set once, by `attach`: the runtime and the transport hold references back to this.
     transport: OnceLock<Transport>,
     runtime: OnceLock<Runtime>,
@@ -93,7 +97,7 @@ pub struct NodeDriverConfig {
     pub security: Security,
     /// Accepts connections, if the node can be dialled.
     pub listener: Option<TcpListener>,
-    /// Whether connection readers may busy-poll before they park.
+    /// Whether connection readers may busy-poll before they park. Otherwise connections are served by ordinary tokio tasks.
     pub busy_poll: bool,
     /// The store of actors' states.
     pub state: Arc<dyn StateStore>,
@@ -127,6 +131,7 @@ impl NodeDriver {
         };
         let inner = Arc::new_cyclic(|this| DriverInner {
             serial_executor: SerialExecutor::new(Node::new(config.node)),
+            fast_path: ClientFastPath::default(),
             transport: OnceLock::new(),
             runtime: OnceLock::new(),
             state: config.state,
@@ -289,7 +294,7 @@ impl NodeDriver {
         }
     }
 
-    /// Waits until the I/O threads have run every task that was queued before this call.
+    /// Waits until the transport's own threads have run every task that was queued before this call.
     pub async fn caught_up(&self) {
         self.inner.transport().caught_up().await;
     }

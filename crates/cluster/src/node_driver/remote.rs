@@ -49,7 +49,7 @@ impl Remote for DriverInner {
         let input = Input::of_call(Event::Send { message }, reply);
         match self.hosts {
             true => self.serial_executor.handle_now(input, self),
-            false => self.serial_executor.send(input, self),
+            false => self.fast_path.send(&self.serial_executor, input, self),
         }
     }
 

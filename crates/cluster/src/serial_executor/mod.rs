@@ -10,51 +10,30 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::task::Waker;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use elastin_actor::ReplySender;
 use elastin_protocol::{Command, Event, Node};
 use elastin_types::{CallError, NotDelivered, Time};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::pending_calls::{Completions, DeferredWakes, PendingCalls};
-use crate::transport::{AwaitedReply, FlushMode, Outbox};
-
-/// The fewest callers completed together whose next calls are batched. A lone caller is fastest if it sends its call itself.
-const BATCHED_CALLERS_MIN: usize = 2;
-
-/// The most calls in a batch: a full batch is sent at once.
-const BATCHED_CALLS_MAX: usize = 32;
-
-/// The longest that a batch is delayed if other tasks keep the batching task from running.
-const BATCH_WAIT_MAX: Duration = Duration::from_millis(1);
+use crate::outbox::Outbox;
+use crate::pending_calls::{Completions, PendingCalls};
+use crate::transport::FlushMode;
 
 /// A [`Node`] with its queue of events.
 pub(crate) struct SerialExecutor {
     inputs: InputQueue,
-    /// Whether callers enqueue their calls for the batching task instead of sending them.
-    batches_calls: AtomicBool,
-    /// The total of inputs at which every caller of the batch has sent its next call.
-    batch_until: AtomicU64,
-    /// The wakers of the batching task and its callers.
-    deferred_wakes: DeferredWakes,
     node: Mutex<Worker>,
-    /// Counts completions, so that a busy-polling caller sees that outcomes have arrived.
-    completed: AtomicU64,
+    /// Counts the batches of completions whose callers were notified.
+    notified: AtomicU64,
     /// The number of pending calls. Updated before their frames are flushed.
-    waiting: AtomicUsize,
+    pending: AtomicUsize,
 }
 
-/// InputQueue that are queued for the draining thread.
+/// Inputs that are queued for the draining thread.
 #[derive(Default)]
-struct InputQueue {
-    queue: Mutex<Queue>,
-    /// Whether the queue may have inputs: lets the draining thread skip the lock, because it is nearly always empty. Written
-    /// under the lock.
-    non_empty: AtomicBool,
-}
+struct InputQueue(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
@@ -66,36 +45,30 @@ struct Queue {
 impl InputQueue {
     /// Appends inputs, and returns the length of the queue.
     fn extend(&self, inputs: impl IntoIterator<Item = Input>) -> usize {
-        let mut queue = self.queue.lock();
+        let mut queue = self.0.lock();
         queue.inputs.extend(inputs);
-        self.non_empty.store(!queue.inputs.is_empty(), Ordering::Relaxed);
         queue.inputs.len()
     }
 
     fn len(&self) -> usize {
-        self.queue.lock().inputs.len()
+        self.0.lock().inputs.len()
     }
 
-    /// Whether the queue is empty. Takes the lock, so that a thread sees every input that it has enqueued.
     fn is_empty(&self) -> bool {
-        self.queue.lock().inputs.is_empty()
+        self.0.lock().inputs.is_empty()
     }
 
     /// The number of inputs enqueued so far.
     fn total(&self) -> u64 {
-        let queue = self.queue.lock();
+        let queue = self.0.lock();
         queue.taken + queue.inputs.len() as u64
     }
 
     /// Moves all inputs into the empty `batch`. Returns false if there are none.
     fn take(&self, batch: &mut VecDeque<Input>) -> bool {
-        if !self.non_empty.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut queue = self.queue.lock();
+        let mut queue = self.0.lock();
         std::mem::swap(&mut queue.inputs, batch);
         queue.taken += batch.len() as u64;
-        self.non_empty.store(false, Ordering::Relaxed);
         !batch.is_empty()
     }
 }
@@ -104,7 +77,7 @@ impl InputQueue {
 pub(crate) struct Input {
     event: Event,
     /// The caller that awaits the outcome, if the event is a call.
-    caller: Option<ReplySender>,
+    pub(crate) caller: Option<ReplySender>,
 }
 
 impl From<Event> for Input {
@@ -144,22 +117,15 @@ pub(crate) struct CommandContext {
 }
 
 impl CommandContext {
-    /// The reply that the only pending call awaits.
-    fn awaited_reply(&self) -> Option<AwaitedReply> {
-        match self.pending_calls.len() {
-            1 => self.outbox.awaited_reply(),
-            _ => None,
-        }
+    /// Flushes the outbox. More frames may follow.
+    fn coalesce(&mut self) {
+        self.outbox.flush(FlushMode::Coalesce);
     }
-}
 
-/// The callers that a batch of events has completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Completed {
-    None,
-    One,
-    /// Several, whose next calls are batched.
-    Batched,
+    /// Flushes the outbox. No more frames follow for now.
+    fn flush_now(&mut self) {
+        self.outbox.flush(FlushMode::Now);
+    }
 }
 
 /// Executes the commands of the state machine.
@@ -173,7 +139,7 @@ pub(crate) trait CommandExecutor {
     /// A panic has stopped the executor for good.
     fn stopped(&self);
 
-    /// Requests [`SerialExecutor::wake`] at this time.
+    /// Requests an [`Event::Timer`] at this time.
     fn wake_at(&self, at: Option<Time>);
 }
 
@@ -181,9 +147,6 @@ impl SerialExecutor {
     pub(crate) fn new(node: Node) -> Self {
         Self {
             inputs: InputQueue::default(),
-            batches_calls: AtomicBool::new(false),
-            batch_until: AtomicU64::new(0),
-            deferred_wakes: DeferredWakes::default(),
             node: Mutex::new(Worker {
                 node,
                 commands: Vec::new(),
@@ -191,57 +154,28 @@ impl SerialExecutor {
                 context: CommandContext::default(),
                 stopped: false,
             }),
-            completed: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
-        }
-    }
-
-    /// Sends a message of a client. A client hosts no actors, so no local fast path could let a later message overtake this one,
-    /// and it may be left to another thread. A lone caller busy-polls for its reply.
-    pub(crate) fn send(&self, input: Input, executor: &impl CommandExecutor) {
-        if self.batches_calls.load(Ordering::Relaxed) {
-            return self.enqueue_batched(input, executor);
-        }
-        if input.caller.is_none() {
-            return self.handle(input, executor);
-        }
-        let completed = self.completed.load(Ordering::Acquire);
-        let awaited = self.handle_and_inspect(input, FlushMode::NowAwaited, executor, CommandContext::awaited_reply);
-        if let Some(awaited) = awaited.flatten() {
-            let is_done = || self.completed.load(Ordering::Acquire) != completed;
-            awaited.busy_poll(is_done, || self.waiting.load(Ordering::SeqCst) == 0);
-        }
-    }
-
-    /// Enqueues a call for the batching task.
-    fn enqueue_batched(&self, input: Input, executor: &impl CommandExecutor) {
-        let queued = self.inputs.extend([input]);
-        // Checked again: the batching task clears the flag before it drains the queue for the last time.
-        if queued >= BATCHED_CALLS_MAX || !self.batches_calls.load(Ordering::Relaxed) {
-            self.catch_up_and_flush(executor);
-        } else if queued == 1 {
-            executor.wake_at(Some(executor.now() + BATCH_WAIT_MAX));
+            notified: AtomicU64::new(0),
+            pending: AtomicUsize::new(0),
         }
     }
 
     /// Handles an event, or enqueues it if another thread is draining.
     pub(crate) fn handle(&self, input: Input, executor: &impl CommandExecutor) {
-        self.handle_and_inspect(input, FlushMode::Coalesce, executor, |_| ());
+        self.handle_and(input, executor, CommandContext::coalesce);
     }
 
-    /// Like [`SerialExecutor::handle`], and inspects the context afterwards. Returns none if another thread handles the event.
-    fn handle_and_inspect<T>(
+    /// Like [`SerialExecutor::handle`], with a choice how to `flush`. Returns none if another thread handles the event.
+    pub(crate) fn handle_and<T>(
         &self,
         input: Input,
-        flush_mode: FlushMode,
         executor: &impl CommandExecutor,
-        inspect: impl FnOnce(&CommandContext) -> T,
+        flush: impl FnOnce(&mut CommandContext) -> T,
     ) -> Option<T> {
-        let inspected = match self.node.try_lock() {
+        let flushed = match self.node.try_lock() {
             Some(worker) => {
-                let (completions, inspected) = self.drain_and_inspect(worker, [input], flush_mode, executor, inspect);
-                self.notify_callers(completions);
-                Some(inspected)
+                let (completions, flushed) = self.drain_and(worker, [input], executor, flush);
+                self.notify(completions, Completions::notify);
+                Some(flushed)
             }
             None => {
                 self.inputs.extend([input]);
@@ -249,14 +183,14 @@ impl SerialExecutor {
             }
         };
         self.apply_queued(executor);
-        inspected
+        flushed
     }
 
     /// Handles several events, in order. The iterator is advanced while the executor is locked, so it must not read the executor.
     pub(crate) fn handle_all(&self, events: impl IntoIterator<Item = Event>, executor: &impl CommandExecutor) {
         let inputs = events.into_iter().map(Input::from);
         match self.node.try_lock() {
-            Some(worker) => self.drain(worker, inputs, FlushMode::Coalesce, executor),
+            Some(worker) => self.drain(worker, inputs, executor, CommandContext::coalesce),
             None => {
                 // Collected before the queue's lock is taken, which other threads need.
                 let inputs: Vec<Input> = inputs.collect();
@@ -266,77 +200,47 @@ impl SerialExecutor {
         self.apply_queued(executor);
     }
 
-    /// Like [`SerialExecutor::handle_all`], for a tokio `task` that can batch calls. If several callers are completed, their next
-    /// calls are enqueued for it, and it must call [`SerialExecutor::apply_batched`] until that returns false.
-    pub(crate) fn handle_all_and_batch(
+    /// Like [`SerialExecutor::handle_all`], but waits for its turn and leaves [`notify`](SerialExecutor::notify) and
+    /// [`catch_up`](SerialExecutor::catch_up) to the caller.
+    pub(crate) fn handle_all_silently(
         &self,
         events: impl IntoIterator<Item = Event>,
-        task: &Waker,
         executor: &impl CommandExecutor,
-    ) -> Completed {
+    ) -> Completions {
         let inputs = events.into_iter().map(Input::from);
-        // Waits for the lock: a thread that drains for this one would complete the callers without batching their next calls.
-        let (completions, ()) = self.drain_and_inspect(self.node.lock(), inputs, FlushMode::Coalesce, executor, |_| ());
-        let completed = match completions.len() {
-            0 => Completed::None,
-            1..BATCHED_CALLERS_MIN => Completed::One,
-            BATCHED_CALLERS_MIN.. => Completed::Batched,
-        };
-        if completed == Completed::Batched {
-            let until = self.inputs.total() + completions.len() as u64;
-            self.batch_until.store(until, Ordering::Relaxed);
-            self.batches_calls.store(true, Ordering::Relaxed);
-            let now = executor.now();
-            completions.notify_deferred(now, task, &self.deferred_wakes);
-            executor.wake_at(Some(now + BATCH_WAIT_MAX));
-            self.completed.fetch_add(1, Ordering::Release);
-        } else {
-            self.notify_callers(completions);
-            self.apply_queued(executor);
-        }
-        completed
+        self.drain_and(self.node.lock(), inputs, executor, CommandContext::coalesce)
+            .0
     }
 
-    /// Handles the batched calls. Returns whether batching continues: it ends with an empty or complete batch, or without
-    /// `keep_batching`.
-    pub(crate) fn apply_batched(&self, keep_batching: bool, executor: &impl CommandExecutor) -> bool {
-        let is_complete = || self.inputs.total() >= self.batch_until.load(Ordering::Relaxed);
-        let batches_calls = keep_batching && self.inputs.non_empty.load(Ordering::Relaxed) && !is_complete();
-        if batches_calls {
-            let now = executor.now();
-            self.deferred_wakes.clear_callers(now);
-            executor.wake_at(Some(now + BATCH_WAIT_MAX));
-            // Calls enqueued from now on belong to the next batch.
-            if let Some(worker) = self.node.try_lock() {
-                self.drain(worker, [], FlushMode::Now, executor);
-            }
-        } else {
-            self.deferred_wakes.clear();
-            self.batches_calls.store(false, Ordering::Relaxed);
-            self.catch_up_and_flush(executor);
+    /// Notifies the callers of completed calls.
+    pub(crate) fn notify(&self, completions: Completions, notify: impl FnOnce(Completions)) {
+        if !completions.is_empty() {
+            notify(completions);
+            self.notified.fetch_add(1, Ordering::Release);
         }
-        batches_calls
     }
 
-    /// Handles due timers, and wakes the batching task and its callers if tokio has delayed them for too long.
-    pub(crate) fn wake(&self, executor: &impl CommandExecutor) {
-        self.handle(Event::Timer.into(), executor);
-        if let Some(since) = self.deferred_wakes.wake_overdue(executor.now() - BATCH_WAIT_MAX) {
-            executor.wake_at(Some(since + BATCH_WAIT_MAX));
-        }
+    /// Counts the batches of completions whose callers were notified.
+    pub(crate) fn notified(&self) -> u64 {
+        self.notified.load(Ordering::Acquire)
+    }
+
+    /// The number of pending calls.
+    pub(crate) fn pending_calls(&self) -> usize {
+        self.pending.load(Ordering::SeqCst)
     }
 
     /// Handles inputs that other threads enqueued between this thread's last check of the queue and its release of the lock.
     fn apply_queued(&self, executor: &impl CommandExecutor) {
         while !self.inputs.is_empty() {
             let Some(worker) = self.node.try_lock() else { return };
-            self.drain(worker, [], FlushMode::Coalesce, executor);
+            self.drain(worker, [], executor, CommandContext::coalesce);
         }
     }
 
     /// Enqueues an event without handling it, and returns the length of the queue. [`SerialExecutor::catch_up`] must follow.
-    pub(crate) fn enqueue(&self, event: Event) -> usize {
-        self.inputs.extend([event.into()])
+    pub(crate) fn enqueue(&self, input: Input) -> usize {
+        self.inputs.extend([input])
     }
 
     /// Handles the queued inputs.
@@ -346,10 +250,15 @@ impl SerialExecutor {
 
     /// Like [`SerialExecutor::catch_up`], and flushes the resulting frames at once, because the caller has nothing to add.
     pub(crate) fn catch_up_and_flush(&self, executor: &impl CommandExecutor) {
-        if let Some(worker) = self.node.try_lock() {
-            self.drain(worker, [], FlushMode::Now, executor);
-        }
+        self.flush_queued(executor);
         self.apply_queued(executor);
+    }
+
+    /// Handles the inputs queued so far unless another thread is draining, and flushes the resulting frames at once.
+    pub(crate) fn flush_queued(&self, executor: &impl CommandExecutor) {
+        if let Some(worker) = self.node.try_lock() {
+            self.drain(worker, [], executor, CommandContext::flush_now);
+        }
     }
 
     /// Handles a message before this returns. The sender resumes only when its message is ordered, so that none of its later
@@ -360,7 +269,7 @@ impl SerialExecutor {
             return;
         }
         let worker = self.node.lock();
-        self.drain(worker, [input], FlushMode::Coalesce, executor);
+        self.drain(worker, [input], executor, CommandContext::coalesce);
         if !self.inputs.is_empty() {
             self.catch_up(executor);
         }
@@ -369,6 +278,11 @@ impl SerialExecutor {
     /// The length of the queue.
     pub(crate) fn queued(&self) -> usize {
         self.inputs.len()
+    }
+
+    /// The number of inputs enqueued so far.
+    pub(crate) fn enqueued(&self) -> u64 {
+        self.inputs.total()
     }
 
     /// Reads the node between two events.
@@ -386,21 +300,20 @@ impl SerialExecutor {
         &self,
         worker: MutexGuard<'_, Worker>,
         inputs: impl IntoIterator<Item = Input>,
-        flush_mode: FlushMode,
         executor: &impl CommandExecutor,
+        flush: impl FnOnce(&mut CommandContext),
     ) {
-        let (completions, ()) = self.drain_and_inspect(worker, inputs, flush_mode, executor, |_| ());
-        self.notify_callers(completions);
+        let (completions, ()) = self.drain_and(worker, inputs, executor, flush);
+        self.notify(completions, Completions::notify);
     }
 
-    /// Like [`SerialExecutor::drain`], and inspects the context afterwards. The caller must deliver the completions.
-    fn drain_and_inspect<T>(
+    /// Like [`SerialExecutor::drain`], but leaves [`notify`](SerialExecutor::notify) to the caller.
+    fn drain_and<T>(
         &self,
         mut worker: MutexGuard<'_, Worker>,
         inputs: impl IntoIterator<Item = Input>,
-        flush_mode: FlushMode,
         executor: &impl CommandExecutor,
-        inspect: impl FnOnce(&CommandContext) -> T,
+        flush: impl FnOnce(&mut CommandContext) -> T,
     ) -> (Completions, T) {
         let draining = Draining::begin();
         self.drain_queue(&mut worker, executor);
@@ -408,26 +321,13 @@ impl SerialExecutor {
             worker.apply(input, executor);
         }
         self.drain_queue(&mut worker, executor);
-        let waiting = worker.context.pending_calls.len();
-        self.waiting.store(waiting, Ordering::SeqCst);
-        worker.context.outbox.flush(match flush_mode {
-            FlushMode::NowAwaited if waiting != 1 => FlushMode::Coalesce,
-            flush_mode => flush_mode,
-        });
+        self.pending.store(worker.context.pending_calls.len(), Ordering::SeqCst);
+        let flushed = flush(&mut worker.context);
         drop(draining);
         if !worker.stopped {
             executor.wake_at(worker.node.next_timer());
         }
-        let completions = worker.context.pending_calls.take_completions();
-        let inspected = inspect(&worker.context);
-        (completions, inspected)
-    }
-
-    fn notify_callers(&self, completions: Completions) {
-        if !completions.is_empty() {
-            completions.notify();
-            self.completed.fetch_add(1, Ordering::Release);
-        }
+        (worker.context.pending_calls.take_completions(), flushed)
     }
 
     fn drain_queue(&self, worker: &mut Worker, executor: &impl CommandExecutor) {
@@ -437,7 +337,7 @@ impl SerialExecutor {
         while self.inputs.take(&mut batch) {
             if rounds > 0 {
                 // Other threads may keep the queue filled: callers must not wait until it is empty.
-                self.notify_callers(worker.context.pending_calls.take_completions());
+                self.notify(worker.context.pending_calls.take_completions(), Completions::notify);
             }
             for input in batch.drain(..) {
                 worker.apply(input, executor);
@@ -520,4 +420,4 @@ thread_local! {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

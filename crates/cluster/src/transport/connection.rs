@@ -2,28 +2,30 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use elastin_types::NodeId;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
-use super::TransportInner;
-use super::connection_reader::ConnectionReader;
+use super::inbound::Inbound;
 use super::link::Link;
+use super::{SpawnReader, TransportInner};
 use crate::handshake::{self, HandshakeError};
 use crate::security::{Secured, Writer};
+use crate::tuning::{ACCEPT_PAUSE, CONNECT_TIME_MAX, HANDSHAKES_MAX};
 
-/// The time limit for connecting and for the handshake, so that a dead address does not hold frames for ever.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// The most concurrent handshakes of accepted connections. Unauthenticated peers cost memory, so further ones wait.
-const HANDSHAKES_MAX: usize = 256;
-
-/// The pause after a failed accept, for instance because too many files are open.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A connection after its handshake.
+struct Opened {
+    version: u16,
+    secured: Secured,
+    /// Lets senders write without blocking, if the connection is not encrypted.
+    direct: Option<std::net::TcpStream>,
+    spawn_reader: SpawnReader,
+}
 
 /// Opens a connection to a peer and runs it until it breaks.
 pub(super) async fn dial(inner: Arc<TransportInner>, peer: NodeId, address: Option<SocketAddr>, link: Arc<Link>) {
@@ -31,19 +33,25 @@ pub(super) async fn dial(inner: Arc<TransportInner>, peer: NodeId, address: Opti
         let address = address.ok_or_else(|| std::io::Error::other("the peer's address is unknown"))?;
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let mut secured = inner.security.secure_dialled(stream).await?;
+        let socket = inner.io.dialled(stream)?;
+        let mut secured = inner.security.secure_dialled(socket.reader, socket.writer).await?;
         if !inner.is_certificate_of(peer, secured.certificate.as_deref()) {
             return Err(std::io::Error::other("the certificate is not the peer's").into());
         }
         let version = handshake::dial(&mut secured.reader, &mut secured.writer, &inner.identity, peer).await?;
-        Ok::<_, HandshakeError>((version, secured))
+        Ok::<_, HandshakeError>(Opened {
+            version,
+            secured,
+            direct: socket.direct.filter(|_| inner.security.is_plain()),
+            spawn_reader: socket.spawn_reader,
+        })
     });
     let opened = tokio::select! {
         opened = opened => opened,
         () = link.closed() => return,
     };
     match opened {
-        Ok(Ok((version, secured))) => run_link(&inner, peer, version, secured, &link).await,
+        Ok(Ok(opened)) => run_link(&inner, peer, opened, &link).await,
         Ok(Err(error)) => {
             tracing::debug!(%peer, %error, "could not connect");
             inner.break_link(peer, &link);
@@ -68,8 +76,8 @@ pub(super) async fn accept_all(inner: Arc<TransportInner>, listener: TcpListener
                 tokio::spawn(async move {
                     let authenticated = authenticate(&inner, stream).await;
                     drop(permit);
-                    if let Some((peer, version, secured)) = authenticated {
-                        run_accepted(inner, peer, version, secured).await;
+                    if let Some((peer, opened)) = authenticated {
+                        run_accepted(inner, peer, opened).await;
                     }
                 });
             }
@@ -83,16 +91,23 @@ pub(super) async fn accept_all(inner: Arc<TransportInner>, listener: TcpListener
 }
 
 /// Authenticates the peer that has dialled, and negotiates the wire version. None if the peer is rejected.
-async fn authenticate(inner: &TransportInner, stream: TcpStream) -> Option<(NodeId, u16, Secured)> {
+async fn authenticate(inner: &TransportInner, stream: TcpStream) -> Option<(NodeId, Opened)> {
     let handshake = timeout(CONNECT_TIME_MAX, async {
         stream.set_nodelay(true)?;
-        let mut secured = inner.security.secure_accepted(stream).await?;
+        let socket = inner.io.accepted(stream)?;
+        let mut secured = inner.security.secure_accepted(socket.reader, socket.writer).await?;
         let (peer, version) = handshake::accept(&mut secured.reader, &mut secured.writer, &inner.identity).await?;
-        Ok::<_, HandshakeError>((peer, version, secured))
+        let opened = Opened {
+            version,
+            secured,
+            direct: socket.direct.filter(|_| inner.security.is_plain()),
+            spawn_reader: socket.spawn_reader,
+        };
+        Ok::<_, HandshakeError>((peer, opened))
     });
     match handshake.await {
-        Ok(Ok((peer, version, secured))) => match rejection(inner, peer, &secured) {
-            None => Some((peer, version, secured)),
+        Ok(Ok((peer, opened))) => match rejection(inner, peer, &opened.secured) {
+            None => Some((peer, opened)),
             Some(reason) => {
                 tracing::warn!(%peer, "refused a connection: {reason}");
                 None
@@ -119,25 +134,33 @@ fn rejection(inner: &TransportInner, peer: NodeId, secured: &Secured) -> Option<
 }
 
 /// Runs a connection that a peer has opened. A peer that can be dialled is answered on a separate connection.
-async fn run_accepted(inner: Arc<TransportInner>, peer: NodeId, version: u16, secured: Secured) {
+async fn run_accepted(inner: Arc<TransportInner>, peer: NodeId, opened: Opened) {
     if inner.has_address(peer) {
+        let Opened {
+            secured, spawn_reader, ..
+        } = opened;
         let link = inner.link(peer);
-        let reader = ConnectionReader::new(&inner, secured.reader_kind, peer, &link, secured.reader);
-        reader.holding(secured.writer).start();
+        spawn_reader(Inbound::new(&inner, peer, &link, secured.reader, Some(secured.writer)));
     } else {
-        let Some(link) = inner.adopt(peer, secured.certificate.clone()) else {
+        let Some(link) = inner.adopt(peer, opened.secured.certificate.clone()) else {
             return;
         };
-        run_link(&inner, peer, version, secured, &link).await;
+        run_link(&inner, peer, opened, &link).await;
     }
 }
 
 /// Reads and writes a connection.
-async fn run_link(inner: &Arc<TransportInner>, peer: NodeId, version: u16, secured: Secured, link: &Arc<Link>) {
+async fn run_link(inner: &Arc<TransportInner>, peer: NodeId, opened: Opened, link: &Arc<Link>) {
+    let Opened {
+        version,
+        secured,
+        direct,
+        spawn_reader,
+    } = opened;
     tracing::debug!(%peer, version, "a link is open");
-    link.open(version, secured.direct);
+    link.open(version, direct);
     inner.receiver.link_up(peer);
-    ConnectionReader::new(inner, secured.reader_kind, peer, link, secured.reader).start();
+    spawn_reader(Inbound::new(inner, peer, link, secured.reader, None));
     write_frames(inner, peer, secured.writer, link).await;
 }
 
@@ -148,13 +171,7 @@ async fn write_frames(inner: &Arc<TransportInner>, peer: NodeId, mut writer: Wri
         if frames == 0 {
             tokio::select! {
                 biased;
-                coalesces = link.filled() => {
-                    if coalesces {
-                        // Tasks that are about to send run first.
-                        tokio::task::yield_now().await;
-                    }
-                    continue;
-                }
+                () = link.filled() => continue,
                 () = link.closed() => return,
             }
         }
@@ -174,9 +191,7 @@ async fn write_frames(inner: &Arc<TransportInner>, peer: NodeId, mut writer: Wri
             return inner.break_link(peer, link);
         }
         inner.metrics.sent.record(frames, batch.len(), began.elapsed());
-        if frames > 1 {
-            // Several frames indicate load: yielding lets more accumulate for the next write.
-            tokio::task::yield_now().await;
-        }
+        // A busy writer lets other tasks run from time to time.
+        consume_budget().await;
     }
 }

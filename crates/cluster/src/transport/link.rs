@@ -1,38 +1,21 @@
 //! A link: the send queue of one peer, and the signal that closes its connections.
 //!
-//! The sending thread writes a frame itself if the connection has been quiet, so that a lone call wakes no other thread. Under
-//! load, frames are left to a writer task, which writes all queued frames at once.
+//! A writer task writes all queued frames at once. If the transport allows direct writes, the sending thread writes a frame itself
+//! while the connection is quiet, so that a lone call wakes no other thread.
 
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::SendError;
 use super::metrics::TransportMetrics;
-use super::reply_reader::ReplyReader;
 use crate::frame::FrameError;
-use crate::security::Direct;
-
-/// The most bytes queued for one peer. A peer that falls this far behind is treated as overloaded.
-pub const LINK_BYTES_MAX: usize = 64 << 20;
-
-/// Larger buffers are not reused, so that one large state does not stay allocated.
-pub(super) const KEPT_BYTES_MAX: usize = 1 << 20;
-
-/// A connection without a write for this long is quiet. It is about the cost of a write: coalescing pays for frames that arrive
-/// faster.
-const QUIET_AFTER: Duration = Duration::from_micros(20);
-
-/// So many frames are flushed without waiting for more. The sender of the last one writes them even if the writer task is
-/// notified, because that task's thread may be descheduled.
-const FLUSH_FRAMES: usize = 32;
-
-/// The most bytes that a sending thread writes itself, so that it does not spend its time on copying large states.
-const DIRECT_WRITE_BYTES_MAX: usize = 16 << 10;
+use crate::tuning::{DIRECT_WRITE_BYTES_MAX, KEPT_BYTES_MAX, LINK_BYTES_MAX, QUIET_AFTER};
 
 /// Traffic on the connections with a peer since they were opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +27,7 @@ pub struct LinkTraffic {
 }
 
 /// The send queue of one peer.
-pub(super) struct Link {
+pub(crate) struct Link {
     outgoing: Mutex<Outgoing>,
     /// Notifies the writer task.
     filled: Notify,
@@ -52,10 +35,18 @@ pub(super) struct Link {
     metrics: Arc<TransportMetrics>,
     /// The bytes of frames received and handled.
     received_bytes: AtomicU64,
-    /// Reads the connection that this process has opened.
-    reply_reader: Mutex<Weak<ReplyReader>>,
-    /// Whether the read readiness of that connection may be disarmed, because a caller has busy-polled it.
-    may_be_disarmed: AtomicBool,
+    /// Set if callers may poll for replies themselves.
+    reply_poller: OnceLock<Weak<dyn ReplyPoller>>,
+}
+
+/// Lets callers poll for the replies of a peer on their own threads.
+pub(super) trait ReplyPoller: Send + Sync {
+    /// Polls until `is_done`, for a short time. If `none_pending` then, received bytes wake no task for a while, because the
+    /// caller most likely calls again at once.
+    fn busy_poll(&self, is_done: &dyn Fn() -> bool, none_pending: &dyn Fn() -> bool);
+
+    /// Makes received bytes wake a task again.
+    fn rearm(&self);
 }
 
 struct Outgoing {
@@ -67,10 +58,8 @@ struct Outgoing {
     /// The number of frames in `bytes`.
     frames: usize,
     /// Lets the sending thread write, if the connection is not encrypted.
-    direct: Option<Direct>,
+    direct: Option<TcpStream>,
     writer: WriterState,
-    /// Whether the writer task was notified because frames arrive fast, so that more are likely to follow.
-    coalesces: bool,
     /// When frames were last written, or taken by the writer task.
     sent_at: Option<Instant>,
 }
@@ -107,47 +96,30 @@ impl Link {
                 frames: 0,
                 direct: None,
                 writer: WriterState::Idle,
-                coalesces: false,
                 sent_at: None,
             }),
             filled: Notify::new(),
             close: watch::Sender::new(false),
             metrics,
             received_bytes: AtomicU64::new(0),
-            reply_reader: Mutex::default(),
-            may_be_disarmed: AtomicBool::new(false),
+            reply_poller: OnceLock::new(),
         })
     }
 
-    /// Sets the reader of the connection, which callers may busy-poll.
-    pub(super) fn set_reply_reader(&self, reply_reader: Weak<ReplyReader>) {
-        *self.reply_reader.lock() = reply_reader;
+    /// Lets callers poll for replies.
+    pub(super) fn set_reply_poller(&self, reply_poller: Weak<dyn ReplyPoller>) {
+        let is_first = self.reply_poller.set(reply_poller).is_ok();
+        assert!(is_first, "a link has one connection for its frames");
     }
 
-    /// Busy-polls for a reply until `is_done`. If `none_pending` then, read readiness stays disarmed, because the caller most
-    /// likely calls again at once.
-    pub(super) fn busy_poll(&self, is_done: impl Fn() -> bool, none_pending: impl FnOnce() -> bool) {
-        let reply_reader = self.reply_reader.lock().upgrade();
-        let Some(reply_reader) = reply_reader else { return };
-        // Set before the pending calls are counted: a caller that is not counted sees the flag and rearms.
-        self.may_be_disarmed.store(true, Ordering::SeqCst);
-        reply_reader.busy_poll(is_done, none_pending);
+    fn reply_poller(&self) -> Option<Arc<dyn ReplyPoller>> {
+        self.reply_poller.get()?.upgrade()
     }
 
-    /// Whether senders can write the queued frames. Otherwise a read task that busy-polls would delay the writer task.
-    pub(super) fn is_written_by_senders(&self) -> bool {
-        let outgoing = self.outgoing.lock();
-        outgoing.direct.is_some() && outgoing.bytes.len() <= DIRECT_WRITE_BYTES_MAX
-    }
-
-    /// Rearms read readiness for a caller that awaits a reply without busy-polling.
-    fn rearm(&self) {
-        if self.may_be_disarmed.load(Ordering::SeqCst) {
-            self.may_be_disarmed.store(false, Ordering::SeqCst);
-            let reply_reader = self.reply_reader.lock().upgrade();
-            if let Some(reply_reader) = reply_reader {
-                reply_reader.rearm();
-            }
+    /// Busy-polls for a reply, if the transport supports it: see [`ReplyPoller::busy_poll`].
+    pub(crate) fn busy_poll(&self, is_done: &dyn Fn() -> bool, none_pending: &dyn Fn() -> bool) {
+        if let Some(reply_poller) = self.reply_poller() {
+            reply_poller.busy_poll(is_done, none_pending);
         }
     }
 
@@ -166,7 +138,7 @@ impl Link {
 
     /// Enqueues a frame that `put` appends, for the next [`Link::flush`]. A frame that `needs_connection` is dropped if there is
     /// none.
-    pub(super) fn put(
+    pub(crate) fn put(
         &self,
         needs_connection: bool,
         put: impl FnOnce(&mut Vec<u8>) -> Result<(), FrameError>,
@@ -188,9 +160,11 @@ impl Link {
     }
 
     /// Writes the enqueued frames, or notifies the writer task.
-    pub(super) fn flush(&self, flush_mode: FlushMode) {
-        if flush_mode != FlushMode::NowAwaited {
-            self.rearm();
+    pub(crate) fn flush(&self, flush_mode: FlushMode) {
+        if flush_mode != FlushMode::NowAwaited
+            && let Some(reply_poller) = self.reply_poller()
+        {
+            reply_poller.rearm();
         }
         let mut outgoing = self.outgoing.lock();
         if outgoing.bytes.is_empty()
@@ -207,7 +181,7 @@ impl Link {
 
     /// Sets the wire version of an open connection: frames that need a connection are accepted from now on. With `direct`,
     /// senders write to it while it is quiet.
-    pub(super) fn open(&self, version: u16, direct: Option<Direct>) {
+    pub(super) fn open(&self, version: u16, direct: Option<TcpStream>) {
         let mut outgoing = self.outgoing.lock();
         outgoing.version = Some(version);
         outgoing.direct = direct;
@@ -241,14 +215,13 @@ impl Link {
         self.outgoing.lock().version
     }
 
-    /// Waits for queued frames. Returns whether more are likely to follow, which should be written with them.
-    pub(super) async fn filled(&self) -> bool {
+    /// Waits for queued frames.
+    pub(super) async fn filled(&self) {
         self.filled.notified().await;
-        self.outgoing.lock().coalesces
     }
 
     /// Whether [`Link::close`] was called.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         *self.close.borrow()
     }
 
@@ -270,14 +243,9 @@ impl Outgoing {
     fn may_be_written(&self, flush_mode: FlushMode) -> bool {
         match self.writer {
             WriterState::Idle => true,
-            WriterState::Notified => self.flushes_now(flush_mode),
+            WriterState::Notified => flush_mode != FlushMode::Coalesce,
             WriterState::Writing => false,
         }
-    }
-
-    /// Whether to write without waiting for more frames.
-    fn flushes_now(&self, flush_mode: FlushMode) -> bool {
-        flush_mode != FlushMode::Coalesce || self.frames >= FLUSH_FRAMES
     }
 
     /// Writes on this thread, unless more frames are worth waiting for. Returns whether all frames were written.
@@ -285,8 +253,8 @@ impl Outgoing {
         let now = Instant::now();
         let sent_at = self.sent_at.replace(now);
         let is_quiet = sent_at.is_none_or(|at| now.duration_since(at) >= QUIET_AFTER);
-        self.coalesces = !is_quiet && !self.flushes_now(flush_mode);
-        if self.coalesces || self.bytes.len() > DIRECT_WRITE_BYTES_MAX {
+        let coalesces = !is_quiet && flush_mode == FlushMode::Coalesce;
+        if coalesces || self.bytes.len() > DIRECT_WRITE_BYTES_MAX {
             return false;
         }
         let Some(direct) = &mut self.direct else { return false };

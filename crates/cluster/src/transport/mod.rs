@@ -8,70 +8,53 @@
 //! While a connection is being opened, protocol frames are dropped, because the protocol retransmits them when the link is up.
 //! Control and admin frames are queued.
 //!
-//! The transport makes no decisions: its owner knows the peers and interprets the frames.
+//! The transport makes no decisions: its owner knows the peers and interprets the frames. Two implementations of [`ConnectionIo`]
+//! read and write open connections: [`plain`] with ordinary tokio tasks, and [`fast`] with threads that busy-poll.
 
-mod busy_poll;
-mod call_batching;
 mod connection;
-mod connection_reader;
-mod io_threads;
+mod fast;
+mod inbound;
 mod link;
 mod metrics;
-mod outbox;
-mod outgoing_socket;
 mod peer_penalty;
+mod plain;
 mod read_buffer;
-mod reply_reader;
-mod socket;
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use elastin_runtime::InlineTask;
 use elastin_types::NodeId;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::frame::{self, Class, Frames};
 use crate::handshake::Identity;
-use crate::security::Security;
-use io_threads::IoThreads;
-use link::Link;
+use crate::security::{Reader, Security, Writer};
+use crate::tuning::REDIAL_AFTER;
+use inbound::Inbound;
 use metrics::TransportMetrics;
 use peer_penalty::PeerPenalties;
 
-pub(crate) use busy_poll::busy_poll_time;
-pub(crate) use connection_reader::ReaderKind;
-pub(crate) use link::FlushMode;
-pub use link::{LINK_BYTES_MAX, LinkTraffic};
+pub(crate) use fast::busy_poll_time;
+pub use link::LinkTraffic;
+pub(crate) use link::{FlushMode, Link};
 pub use metrics::{StageMeasures, TransportMeasures};
-pub(crate) use outbox::{AwaitedReply, Outbox};
-pub(crate) use outgoing_socket::OutgoingSocket;
-pub(crate) use socket::Socket;
-
-/// How long a node that dials all peers waits before it redials a lost one.
-const REDIAL_AFTER: Duration = Duration::from_millis(100);
 
 /// Callbacks of the transport to its owner. They run on the threads that read connections: they must not block.
 pub trait Receiver: Send + Sync + 'static {
-    /// Handles frames from a peer that arrived together, in the order in which they were sent. `batching_task` is the waker of the
-    /// reading task, if that can batch the calls that callers send next.
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, batching_task: Option<&Waker>) -> Option<ReceiveOutcome>;
+    /// Handles frames from a peer that arrived together, in the order in which they were sent. `task` is the waker of the reading
+    /// task, if that can take [steps](FollowUp::Steps) between reads.
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, task: Option<&Waker>) -> Option<FollowUp>;
 
-    /// Runs a turn that received frames have made ready. This may take long.
-    fn run(&self, inline_task: InlineTask);
-
-    /// The running inline task takes long: handles the events that were queued behind it.
-    fn catch_up(&self);
-
-    /// Sends the calls that were batched. Returns whether batching continues: it ends with an empty batch, or without
-    /// `keep_batching`.
-    fn flush_batch(&self, keep_batching: bool) -> bool;
+    /// A [`FollowUp::Run`] takes long, and another thread reads its connection in the meantime.
+    fn follow_up_is_late(&self);
 
     /// There is a connection to a peer: frames sent from now on use it.
     fn link_up(&self, peer: NodeId);
@@ -80,16 +63,46 @@ pub trait Receiver: Send + Sync + 'static {
     fn link_down(&self, peer: NodeId);
 }
 
-/// Work that received frames leave to the thread that has read them.
-pub enum ReceiveOutcome {
-    /// A turn that this thread may run. It must be [run](Receiver::run) or dropped at once.
-    InlineTask(InlineTask),
-    /// One caller was completed.
-    Outcome,
-    /// Several callers were completed and are likely to call again. Their calls are batched until
-    /// [`Receiver::flush_batch`], which follows once they have run.
-    Calls,
+/// Work that received frames leave to their reader. A reader that can't do it drops it at once: its owner must then do the work
+/// elsewhere.
+pub enum FollowUp {
+    /// Work that may take long.
+    Run(Box<dyn FnOnce() + Send>),
+    /// Steps that the reading task takes between further reads. A later follow-up replaces them.
+    Steps(Box<dyn Steps>),
 }
+
+/// See [`FollowUp::Steps`].
+pub trait Steps: Send {
+    /// Takes the next step, or waits until that is possible. Returns whether another one follows.
+    fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<bool>;
+}
+
+/// Reads and writes open connections.
+trait ConnectionIo: Send + Sync {
+    /// Wraps a connection that this process has opened.
+    fn dialled(&self, stream: TcpStream) -> io::Result<Socket>;
+
+    /// Wraps a connection that a peer has opened.
+    fn accepted(&self, stream: TcpStream) -> io::Result<Socket>;
+
+    /// Waits until its own threads have run every task that was queued before this call.
+    fn caught_up(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// An open connection before the handshake.
+struct Socket {
+    reader: Reader,
+    writer: Writer,
+    /// Lets senders write without blocking, if the connection is not encrypted.
+    direct: Option<std::net::TcpStream>,
+    /// Spawns the task that reads the connection.
+    spawn_reader: SpawnReader,
+}
+
+type SpawnReader = Box<dyn FnOnce(Inbound) + Send>;
 
 /// The reason why a frame was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,8 +131,8 @@ pub struct TransportConfig {
     pub security: Security,
     /// Accepts connections, if the node can be dialled.
     pub listener: Option<TcpListener>,
-    /// Whether connection readers may [busy-poll](TransportMeasures::busy_poll_time) before they park. It applies to the whole
-    /// process: one transport that may not disables busy-polling for all.
+    /// Whether connection readers may [busy-poll](TransportMeasures::busy_poll_time) before they park. Otherwise connections are
+    /// read and written by tokio's tasks alone.
     pub busy_poll: bool,
     /// The supported wire versions, from the oldest to the newest: [`WIRE_VERSIONS`](crate::WIRE_VERSIONS).
     pub versions: (u16, u16),
@@ -129,6 +142,7 @@ struct TransportInner {
     identity: Identity,
     security: Security,
     receiver: Arc<dyn Receiver>,
+    io: Box<dyn ConnectionIo>,
     handle: tokio::runtime::Handle,
     // This node can't be dialled, so it dials all peers.
     dials_all: bool,
@@ -159,9 +173,6 @@ impl Peers {
 impl Transport {
     /// Starts to accept and dial connections. Must be called inside a tokio runtime, which runs their tasks.
     pub fn start(config: TransportConfig, receiver: Arc<dyn Receiver>) -> Transport {
-        if !config.busy_poll {
-            busy_poll::disable();
-        }
         let secret = match &config.security {
             Security::Secret(secret) => Some(secret.clone()),
             Security::Trusting | Security::Certificates(_) => None,
@@ -175,6 +186,10 @@ impl Transport {
             },
             security: config.security,
             receiver,
+            io: match config.busy_poll {
+                true => Box::new(fast::FastIo),
+                false => Box::new(plain::PlainIo),
+            },
             handle: tokio::runtime::Handle::current(),
             dials_all: config.listener.is_none(),
             metrics: Arc::default(),
@@ -262,16 +277,14 @@ impl Transport {
         }
     }
 
-    /// Waits until the I/O threads have run every task that was queued before this call.
+    /// Waits until the transport's own threads have run every task that was queued before this call.
     pub async fn caught_up(&self) {
-        // Without I/O threads there are no such tasks.
-        let Ok(io_threads) = IoThreads::of_process() else {
-            return;
-        };
-        let (done, receive) = oneshot::channel::<()>();
-        // Enqueued behind all others.
-        io_threads.spawn(&self.inner.handle, async { drop(done) });
-        let _ = receive.await;
+        self.inner.io.caught_up().await;
+    }
+
+    /// The send queue of a peer, which is dialled if necessary.
+    pub(crate) fn link(&self, to: NodeId) -> Arc<Link> {
+        self.inner.link(to)
     }
 
     /// Closes every connection and opens no more.

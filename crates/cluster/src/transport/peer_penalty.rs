@@ -6,11 +6,7 @@ use std::time::{Duration, Instant};
 
 use elastin_types::NodeId;
 
-/// The pause after the first malformed frame. Each further one doubles it.
-pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
-
-/// The longest pause. A penalty is forgotten after as long a time without malformed frames.
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+use crate::tuning::{PENALTY_PAUSE_MAX, PENALTY_PAUSE_MIN};
 
 /// The peers that have recently sent malformed frames.
 #[derive(Debug, Default)]
@@ -27,9 +23,9 @@ struct Penalty {
 impl PeerPenalties {
     /// Records a malformed frame of a peer.
     pub(super) fn record(&mut self, peer: NodeId, now: Instant) {
-        self.peers.retain(|_, penalty| now < penalty.until + PAUSE_MAX);
+        self.peers.retain(|_, penalty| now < penalty.until + PENALTY_PAUSE_MAX);
         let before = self.peers.get(&peer).map(|penalty| penalty.pause);
-        let pause = before.map_or(PAUSE_MIN, |pause| PAUSE_MAX.min(2 * pause));
+        let pause = before.map_or(PENALTY_PAUSE_MIN, |pause| PENALTY_PAUSE_MAX.min(2 * pause));
         let until = now + pause;
         self.peers.insert(peer, Penalty { pause, until });
     }
@@ -67,9 +63,13 @@ mod tests {
         assert_eq!(penalties.pause(PEER, now), Duration::ZERO);
         assert_eq!(penalties.pause(NodeId(3), now), Duration::ZERO, "another peer");
 
-        now += PAUSE_MAX;
+        now += PENALTY_PAUSE_MAX;
         penalties.record(PEER, now);
-        assert_eq!(penalties.pause(PEER, now), PAUSE_MIN, "the penalty was forgotten");
+        assert_eq!(
+            penalties.pause(PEER, now),
+            PENALTY_PAUSE_MIN,
+            "the penalty was forgotten"
+        );
         penalties.forget(PEER);
         assert_eq!(penalties.pause(PEER, now), Duration::ZERO);
     }

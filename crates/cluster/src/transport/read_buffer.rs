@@ -1,10 +1,7 @@
 //! The read buffer of a connection: received bytes that are not parsed yet.
 
-use super::link::KEPT_BYTES_MAX;
 use crate::frame;
-
-/// The least room for a read, so that one system call can return many small frames.
-const READ_BYTES: usize = 64 << 10;
+use crate::tuning::{KEPT_BYTES_MAX, READ_BYTES};
 
 /// Received bytes in order, with room for more.
 #[derive(Default)]

@@ -1,62 +1,100 @@
-//! Transports that talk over real sockets.
+//! Transports that talk over real sockets. Each test runs over both implementations, unless it needs one of them.
 
 mod certificates;
 mod stuck;
 
+use bytes::Bytes;
+use elastin_protocol::Frame;
+use elastin_types::Time;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::*;
 use crate::frame::{self, FrameError};
 use crate::handshake::WIRE_VERSIONS;
-use bytes::Bytes;
-use elastin_protocol::Frame;
-use elastin_types::Time;
+use crate::outbox::Outbox;
+use crate::tuning::{LINK_BYTES_MAX, PENALTY_PAUSE_MIN};
 
-/// What an [`InboundHandler`] can't make sense of.
+/// Runs tests over both implementations.
+macro_rules! over_both {
+    ($($test:ident),+ $(,)?) => {
+        mod plain {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Io::Plain).await;
+            })+
+        }
+
+        mod fast {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Io::Fast).await;
+            })+
+        }
+    };
+}
+use over_both;
+
+over_both!(
+    the_version_of_each_link_is_known,
+    frames_arrive_in_order_both_ways,
+    frames_in_an_outbox_are_written_together_and_in_order,
+    an_outbox_writes_once_to_each_peer,
+    an_outbox_uses_the_link_that_follows_a_broken_one,
+    frames_are_counted_in_each_stage,
+    a_client_is_answered_on_its_own_connection,
+    an_unreachable_peer_is_reported_and_can_come_back,
+    control_frames_wait_for_the_connection,
+    both_directions_break_together,
+    a_peer_far_behind_is_overloaded,
+    garbage_ends_its_own_connection_only,
+    a_malformed_frame_ends_the_connection_and_delays_the_next,
+);
+
+/// An implementation of [`ConnectionIo`].
+#[derive(Clone, Copy, PartialEq)]
+enum Io {
+    Plain,
+    Fast,
+}
+
+/// A payload that an [`InboundHandler`] refuses.
 const MALFORMED: &[u8] = b"malformed";
 
-/// ReplyReader to callers who call again. An [`InboundHandler`] can't make sense of the second either.
-const REPLIES: [&[u8]; 2] = [b"replies", b"replies and malformed"];
+/// Payloads that an [`InboundHandler`] answers with steps. It refuses the second.
+const STEPS: [&[u8]; 2] = [b"steps", b"steps and malformed"];
 
 #[derive(Debug, PartialEq)]
 enum Received {
     Frame(NodeId, Bytes),
     Up(NodeId),
     Down(NodeId),
-    /// What callers have left is to be sent; whether somebody comes again for more.
-    FlushBatch(bool),
+    /// A step of the follow-up was taken.
+    Step,
+    /// The follow-up was dropped.
+    StepsEnded,
 }
 
 struct InboundHandler(mpsc::UnboundedSender<Received>);
 
 impl Receiver for InboundHandler {
-    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, comes_again: Option<&Waker>) -> Option<ReceiveOutcome> {
-        let mut following = None;
+    fn frames(&self, from: NodeId, frames: &mut Frames<'_>, task: Option<&Waker>) -> Option<FollowUp> {
+        let mut follow_up = None;
         while let Some((_, payload)) = frames.next() {
-            if let Some(task) = comes_again.filter(|_| REPLIES.contains(&payload)) {
-                task.wake_by_ref();
-                following = Some(ReceiveOutcome::Calls);
+            if task.is_some() && STEPS.contains(&payload) {
+                follow_up = Some(FollowUp::Steps(Box::new(OneStep(self.0.clone(), false))));
             }
-            if [MALFORMED, REPLIES[1]].contains(&payload) {
+            if [MALFORMED, STEPS[1]].contains(&payload) {
                 frames.refuse(FrameError::Undecodable("on purpose".into()));
             } else {
                 let _ = self.0.send(Received::Frame(from, Bytes::copy_from_slice(payload)));
             }
         }
-        following
+        follow_up
     }
 
-    fn run(&self, _: InlineTask) {}
-
-    fn catch_up(&self) {}
-
-    fn flush_batch(&self, comes_again: bool) -> bool {
-        let _ = self.0.send(Received::FlushBatch(comes_again));
-        false
-    }
+    fn follow_up_is_late(&self) {}
 
     fn link_up(&self, peer: NodeId) {
         let _ = self.0.send(Received::Up(peer));
@@ -67,18 +105,38 @@ impl Receiver for InboundHandler {
     }
 }
 
+/// Yields once, and takes one step.
+struct OneStep(mpsc::UnboundedSender<Received>, bool);
+
+impl Steps for OneStep {
+    fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if !std::mem::replace(&mut self.1, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let _ = self.0.send(Received::Step);
+        Poll::Ready(false)
+    }
+}
+
+impl Drop for OneStep {
+    fn drop(&mut self) {
+        let _ = self.0.send(Received::StepsEnded);
+    }
+}
+
 struct Node {
     transport: Transport,
     received: mpsc::UnboundedReceiver<Received>,
     address: Option<SocketAddr>,
 }
 
-impl Node {
-    async fn start(id: u64, dialable: bool) -> Node {
-        Self::start_secured(id, dialable, Security::Trusting).await
+impl Io {
+    async fn node(self, id: u64, dialable: bool) -> Node {
+        self.secured_node(id, dialable, Security::Trusting).await
     }
 
-    async fn start_secured(id: u64, dialable: bool, security: Security) -> Node {
+    async fn secured_node(self, id: u64, dialable: bool, security: Security) -> Node {
         let (receiver, received) = mpsc::unbounded_channel();
         let listener = match dialable {
             true => Some(TcpListener::bind("127.0.0.1:0").await.unwrap()),
@@ -90,7 +148,7 @@ impl Node {
             me: NodeId(id),
             security,
             listener,
-            busy_poll: true,
+            busy_poll: self == Io::Fast,
             versions: WIRE_VERSIONS,
         };
         let transport = Transport::start(config, Arc::new(InboundHandler(receiver)));
@@ -101,6 +159,30 @@ impl Node {
         }
     }
 
+    async fn pair(self) -> (Node, Node) {
+        self.secured_pair(Security::Trusting, Security::Trusting).await
+    }
+
+    async fn secured_pair(self, one: Security, other: Security) -> (Node, Node) {
+        let mut near = self.secured_node(1, true, one).await;
+        let mut far = self.secured_node(2, true, other).await;
+        near.transport.learn_address(NodeId(2), far.address.unwrap());
+        far.transport.learn_address(NodeId(1), near.address.unwrap());
+        near.connects(&mut far, 2, 1).await;
+        (near, far)
+    }
+
+    /// A client and a node that are connected.
+    async fn client_and_node(self) -> (Node, Node) {
+        let (mut client, mut node) = (self.node(1, false).await, self.node(2, true).await);
+        client.transport.learn_address(NodeId(2), node.address.unwrap());
+        client.receives(Received::Up(NodeId(2))).await;
+        node.receives(Received::Up(NodeId(1))).await;
+        (client, node)
+    }
+}
+
+impl Node {
     async fn receives(&mut self, expected: Received) {
         let received = timeout(Duration::from_secs(10), self.received.recv()).await;
         assert_eq!(received.ok().flatten(), Some(expected));
@@ -120,37 +202,22 @@ impl Node {
     }
 }
 
-async fn pair() -> (Node, Node) {
-    pair_secured(Security::Trusting, Security::Trusting).await
-}
-
-async fn pair_secured(one: Security, other: Security) -> (Node, Node) {
-    let mut near = Node::start_secured(1, true, one).await;
-    let mut far = Node::start_secured(2, true, other).await;
-    near.transport.learn_address(NodeId(2), far.address.unwrap());
-    far.transport.learn_address(NodeId(1), near.address.unwrap());
-    near.connects(&mut far, 2, 1).await;
-    (near, far)
-}
-
 fn frame_from(id: u64, text: &str) -> Received {
     Received::Frame(NodeId(id), Bytes::copy_from_slice(text.as_bytes()))
 }
 
-#[tokio::test]
-async fn the_version_of_each_link_is_known() {
-    let (near, far) = pair().await;
+async fn the_version_of_each_link_is_known(io: Io) {
+    let (near, far) = io.pair().await;
     for node in [&near, &far] {
         let measures = node.transport.measures();
         assert_eq!((measures.links, measures.wire_version_oldest), (1, WIRE_VERSIONS.1));
     }
-    let alone = Node::start(3, true).await;
+    let alone = io.node(3, true).await;
     assert_eq!(alone.transport.measures().wire_version_oldest, 0);
 }
 
-#[tokio::test]
-async fn frames_arrive_in_order_both_ways() {
-    let (mut near, mut far) = pair().await;
+async fn frames_arrive_in_order_both_ways(io: Io) {
+    let (mut near, mut far) = io.pair().await;
     for number in 0..1000 {
         near.sends(2, &number.to_string());
         far.sends(1, &number.to_string());
@@ -171,14 +238,13 @@ fn numbered(number: u64) -> Frame {
     }
 }
 
-/// Such a frame, as it is received.
+/// The same frame as it is received.
 fn numbered_from(id: u64, number: u64) -> Received {
     Received::Frame(NodeId(id), postcard::to_stdvec(&numbered(number)).unwrap().into())
 }
 
-#[tokio::test]
-async fn what_is_put_into_an_outbox_leaves_together_and_in_order() {
-    let (near, mut far) = pair().await;
+async fn frames_in_an_outbox_are_written_together_and_in_order(io: Io) {
+    let (near, mut far) = io.pair().await;
     let batches_before = near.transport.measures().sent.batches;
     let mut outbox = Outbox::default();
     for number in 0..100 {
@@ -193,8 +259,8 @@ async fn what_is_put_into_an_outbox_leaves_together_and_in_order() {
 }
 
 #[tokio::test]
-async fn what_a_lone_caller_waits_for_leaves_at_once_however_often_it_calls() {
-    let (near, mut far) = pair().await;
+async fn frames_of_a_lone_caller_are_written_at_once() {
+    let (near, mut far) = Io::Fast.pair().await;
     let batches_before = near.transport.measures().sent.batches;
     let mut outbox = Outbox::default();
     for number in 0..10 {
@@ -207,10 +273,9 @@ async fn what_a_lone_caller_waits_for_leaves_at_once_however_often_it_calls() {
     }
 }
 
-#[tokio::test]
-async fn an_outbox_keeps_the_frames_of_several_peers_together() {
-    let (mut near, mut far) = pair().await;
-    let mut third = Node::start(3, true).await;
+async fn an_outbox_writes_once_to_each_peer(io: Io) {
+    let (mut near, mut far) = io.pair().await;
+    let mut third = io.node(3, true).await;
     third.transport.learn_address(NodeId(1), near.address.unwrap());
     near.transport.learn_address(NodeId(3), third.address.unwrap());
     near.connects(&mut third, 3, 1).await;
@@ -230,17 +295,16 @@ async fn an_outbox_keeps_the_frames_of_several_peers_together() {
     assert_eq!(batches, 2, "one write for each");
 }
 
-#[tokio::test]
-async fn an_outbox_goes_on_with_the_link_that_follows_a_broken_one() {
-    let (mut near, far) = pair().await;
+async fn an_outbox_uses_the_link_that_follows_a_broken_one(io: Io) {
+    let (mut near, far) = io.pair().await;
     let mut outbox = Outbox::default();
     outbox.put(&near.transport, NodeId(2), &numbered(1)).unwrap();
     far.transport.close();
     near.receives(Received::Down(NodeId(2))).await;
-    let mut again = Node::start(2, true).await;
+    let mut again = io.node(2, true).await;
     again.transport.learn_address(NodeId(1), near.address.unwrap());
     near.transport.learn_address(NodeId(2), again.address.unwrap());
-    // There is no connection yet: it is dropped, and one is opened.
+    // Without a connection the frame is dropped, and a connection is opened.
     outbox.put(&near.transport, NodeId(2), &numbered(2)).unwrap();
     near.receives(Received::Up(NodeId(2))).await;
     again.receives(Received::Up(NodeId(1))).await;
@@ -250,32 +314,27 @@ async fn an_outbox_goes_on_with_the_link_that_follows_a_broken_one() {
 }
 
 #[tokio::test]
-async fn batched_calls_are_sent_however_the_reader_ends() {
-    let mut client = Node::start(1, false).await;
-    let mut server = Node::start(2, true).await;
-    client.transport.learn_address(NodeId(2), server.address.unwrap());
-    client.receives(Received::Up(NodeId(2))).await;
-    server.receives(Received::Up(NodeId(1))).await;
-    let replies = REPLIES.map(|replies| str::from_utf8(replies).unwrap());
-    server.sends(1, replies[0]);
-    client.receives(frame_from(2, replies[0])).await;
-    client.receives(Received::FlushBatch(true)).await;
-    client.receives(Received::FlushBatch(false)).await;
-    server.sends(1, replies[1]);
-    client.receives(Received::FlushBatch(false)).await;
+async fn steps_are_taken_and_dropped_with_the_connection() {
+    let (mut client, server) = Io::Fast.client_and_node().await;
+    let steps = STEPS.map(|steps| str::from_utf8(steps).unwrap());
+    server.sends(1, steps[0]);
+    client.receives(frame_from(2, steps[0])).await;
+    client.receives(Received::Step).await;
+    client.receives(Received::StepsEnded).await;
+    server.sends(1, steps[1]);
+    client.receives(Received::StepsEnded).await;
     client.receives(Received::Down(NodeId(2))).await;
 }
 
-#[tokio::test]
-async fn what_goes_through_the_stages_is_counted() {
-    let (mut near, mut far) = pair().await;
+async fn frames_are_counted_in_each_stage(io: Io) {
+    let (mut near, mut far) = io.pair().await;
     for number in 1000..2000 {
         near.sends(2, &number.to_string());
     }
     for number in 1000..2000 {
         far.receives(frame_from(1, &number.to_string())).await;
     }
-    // What comes later is in a batch of its own, so the batches before it have been counted when it is received.
+    // A later frame is in a batch of its own, so the batches before it have been counted when it is received.
     near.sends(2, "last");
     far.receives(frame_from(1, "last")).await;
     far.sends(1, "back");
@@ -293,12 +352,8 @@ async fn what_goes_through_the_stages_is_counted() {
     assert_eq!(near.transport.measures().links, 1);
 }
 
-#[tokio::test]
-async fn a_client_is_answered_on_its_own_connection() {
-    let (mut client, mut node) = (Node::start(1, false).await, Node::start(2, true).await);
-    client.transport.learn_address(NodeId(2), node.address.unwrap());
-    client.receives(Received::Up(NodeId(2))).await;
-    node.receives(Received::Up(NodeId(1))).await;
+async fn a_client_is_answered_on_its_own_connection(io: Io) {
+    let (mut client, mut node) = io.client_and_node().await;
     client.sends(2, "ask");
     node.receives(frame_from(1, "ask")).await;
     node.sends(1, "answer");
@@ -307,9 +362,8 @@ async fn a_client_is_answered_on_its_own_connection() {
     node.receives(Received::Down(NodeId(1))).await;
 }
 
-#[tokio::test]
-async fn a_peer_that_is_not_there_is_reported_and_can_come_back() {
-    let (mut near, mut far) = (Node::start(1, true).await, Node::start(2, true).await);
+async fn an_unreachable_peer_is_reported_and_can_come_back(io: Io) {
+    let (mut near, mut far) = (io.node(1, true).await, io.node(2, true).await);
     near.sends(2, "lost");
     near.receives(Received::Down(NodeId(2))).await;
     near.transport.learn_address(NodeId(2), far.address.unwrap());
@@ -318,25 +372,22 @@ async fn a_peer_that_is_not_there_is_reported_and_can_come_back() {
     far.receives(frame_from(1, "arrives")).await;
 }
 
-#[tokio::test]
-async fn control_frames_wait_for_the_connection() {
-    let (near, mut far) = (Node::start(1, true).await, Node::start(2, true).await);
+async fn control_frames_wait_for_the_connection(io: Io) {
+    let (near, mut far) = (io.node(1, true).await, io.node(2, true).await);
     near.transport.learn_address(NodeId(2), far.address.unwrap());
     near.transport.send(NodeId(2), Class::Control, b"report").unwrap();
     far.receives(Received::Up(NodeId(1))).await;
     far.receives(frame_from(1, "report")).await;
 }
 
-#[tokio::test]
-async fn both_directions_fall_together() {
-    let (mut near, far) = pair().await;
+async fn both_directions_break_together(io: Io) {
+    let (mut near, far) = io.pair().await;
     far.transport.close();
     near.receives(Received::Down(NodeId(2))).await;
 }
 
-#[tokio::test]
-async fn a_peer_far_behind_is_overloaded() {
-    let near = Node::start(1, true).await;
+async fn a_peer_far_behind_is_overloaded(io: Io) {
+    let near = io.node(1, true).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     near.transport.learn_address(NodeId(2), listener.local_addr().unwrap());
     let payload = vec![0; 1 << 20];
@@ -344,9 +395,8 @@ async fn a_peer_far_behind_is_overloaded() {
     assert_eq!(refused, Some(SendError::Backlogged));
 }
 
-#[tokio::test]
-async fn garbage_ends_its_own_connection_only() {
-    let (near, mut far) = pair().await;
+async fn garbage_ends_its_own_connection_only(io: Io) {
+    let (near, mut far) = io.pair().await;
     let address = far.address.unwrap();
     let mut wrong = Vec::new();
     frame::put(&mut wrong, Class::Handshake, b"no greeting").unwrap();
@@ -355,24 +405,20 @@ async fn garbage_ends_its_own_connection_only() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(garbage).await.unwrap();
         stream.shutdown().await.unwrap();
-        let mut said = Vec::new();
-        // A reset is as good an end as a close.
-        let _ = timeout(Duration::from_secs(10), stream.read_to_end(&mut said))
+        let mut received = Vec::new();
+        // A reset counts as a close.
+        let _ = timeout(Duration::from_secs(10), stream.read_to_end(&mut received))
             .await
             .expect("it is closed");
-        assert_eq!(said, b"");
+        assert_eq!(received, b"");
     }
     near.sends(2, "still there");
     far.receives(frame_from(1, "still there")).await;
 }
 
-#[tokio::test]
-async fn a_malformed_frame_ends_the_connection_and_delays_the_next() {
-    let (mut client, mut node) = (Node::start(1, false).await, Node::start(2, true).await);
-    client.transport.learn_address(NodeId(2), node.address.unwrap());
-    client.receives(Received::Up(NodeId(2))).await;
-    node.receives(Received::Up(NodeId(1))).await;
-    let mut pause = peer_penalty::PAUSE_MIN;
+async fn a_malformed_frame_ends_the_connection_and_delays_the_next(io: Io) {
+    let (mut client, mut node) = io.client_and_node().await;
+    let mut pause = PENALTY_PAUSE_MIN;
     for _ in 0..3 {
         let began = Instant::now();
         for text in ["before", "malformed", "behind"] {
@@ -381,7 +427,7 @@ async fn a_malformed_frame_ends_the_connection_and_delays_the_next() {
         node.receives(frame_from(1, "before")).await;
         node.receives(Received::Down(NodeId(1))).await;
         client.receives(Received::Down(NodeId(2))).await;
-        // It dials again by itself.
+        // The client redials by itself.
         client.receives(Received::Up(NodeId(2))).await;
         node.receives(Received::Up(NodeId(1))).await;
         client.sends(2, "again");

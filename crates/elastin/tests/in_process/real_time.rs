@@ -60,15 +60,44 @@ impl Silent {
     }
 }
 
-async fn cluster(servers: u32) -> InProcess {
-    let app = Elastin::app().actor::<Counter>().actor::<Account>().actor::<Silent>();
+/// Runs tests with and without busy-polling, which selects between two transports.
+macro_rules! over_both_transports {
+    ($($test:ident),+ $(,)?) => {
+        mod busy_polling {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                super::$test(true).await;
+            })+
+        }
+
+        mod without_busy_poll {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                super::$test(false).await;
+            })+
+        }
+    };
+}
+
+over_both_transports!(
+    actors_move_between_added_and_drained_servers,
+    a_crash_loses_only_state_that_was_not_saved,
+    messages_and_replies_that_are_too_large_are_rejected,
+    calls_without_a_server_fail,
+    running_and_queued_remote_calls_end_at_their_deadline,
+);
+
+async fn cluster(servers: u32, busy_polls: bool) -> InProcess {
+    let mut app = Elastin::app().actor::<Counter>().actor::<Account>().actor::<Silent>();
+    if !busy_polls {
+        app = app.without_busy_poll();
+    }
     let cluster = app.in_process().servers(servers).lease(Duration::from_secs(2));
     cluster.start().await.expect("the cluster starts")
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn actors_move_between_added_and_drained_servers() {
-    let mut cluster = cluster(1).await;
+async fn actors_move_between_added_and_drained_servers(busy_polls: bool) {
+    let mut cluster = cluster(1, busy_polls).await;
     let counter = cluster.client().actor::<Counter>(7);
     assert_eq!(counter.add(1).await, Ok(1));
     let added = cluster.add_server().await.unwrap();
@@ -82,9 +111,8 @@ async fn actors_move_between_added_and_drained_servers() {
     cluster.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_crash_loses_only_state_that_was_not_saved() {
-    let mut cluster = cluster(2).await;
+async fn a_crash_loses_only_state_that_was_not_saved(busy_polls: bool) {
+    let mut cluster = cluster(2, busy_polls).await;
     let (counter, account) = (
         cluster.client().actor::<Counter>(1),
         cluster.client().actor::<Account>(1),
@@ -106,9 +134,8 @@ async fn a_crash_loses_only_state_that_was_not_saved() {
     cluster.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn messages_and_replies_that_are_too_large_are_rejected() {
-    let cluster = cluster(1).await;
+async fn messages_and_replies_that_are_too_large_are_rejected(busy_polls: bool) {
+    let cluster = cluster(1, busy_polls).await;
     let counter = cluster.client().actor::<Counter>(1);
     let is_refused = |error: &CallError| matches!(error, CallError::Rejected(Rejected::TooLarge { bytes, .. }) if *bytes >= TOO_LARGE);
     let text = "x".repeat(TOO_LARGE);
@@ -127,8 +154,7 @@ async fn messages_and_replies_that_are_too_large_are_rejected() {
     cluster.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn calls_without_a_server_fail() {
+async fn calls_without_a_server_fail(busy_polls: bool) {
     let app = Elastin::app().actor::<Counter>();
     let refused = app
         .in_process()
@@ -146,7 +172,7 @@ async fn calls_without_a_server_fail() {
         .err()
         .expect("a type must be registered once");
     assert!(refused.to_string().contains("Counter"), "{refused}");
-    let mut cluster = cluster(1).await;
+    let mut cluster = cluster(1, busy_polls).await;
     let counter = cluster.client().actor::<Counter>(1);
     assert_eq!(counter.add(1).await, Ok(1));
     assert!(cluster.crash("server-1").await);
@@ -163,9 +189,8 @@ async fn calls_without_a_server_fail() {
     cluster.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn running_and_queued_remote_calls_end_at_their_deadline() {
-    let cluster = cluster(1).await;
+async fn running_and_queued_remote_calls_end_at_their_deadline(busy_polls: bool) {
+    let cluster = cluster(1, busy_polls).await;
     let silent = cluster.client().actor::<Silent>(1);
     let call = || silent.wait().deadline(Duration::from_millis(50)).into_future();
     let both = async { tokio::join!(call(), call()) };

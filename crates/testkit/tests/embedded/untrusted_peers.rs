@@ -9,11 +9,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use elastin::{Authority, Embedded};
-use elastin_cluster::{
-    Certificates, Frames, ReceiveOutcome, Receiver, Security, Transport, TransportConfig, WIRE_VERSIONS,
-};
+use elastin_cluster::{Certificates, FollowUp, Frames, Receiver, Security, Transport, TransportConfig, WIRE_VERSIONS};
 use elastin_protocol::{Body, DirectoryBody, Entry, Frame, MoveBody, MoveStep, Slot};
-use elastin_runtime::InlineTask;
 use elastin_stores::secret::{Nonce, Proof, Secret, Side, nonce};
 use elastin_test_servers::{Proxy, free_port};
 use elastin_testkit::{Caller, app, wait_for};
@@ -182,10 +179,10 @@ async fn an_invalid_greeting_is_refused() {
 
     assert_eq!(served.answers(b"GET / HTTP/1.1\r\n\r\n").await, b"");
     served
-        .logs("the other side is no node: a greeting of 542393671 bytes")
+        .logs("the other side is no node: a handshake message of 542393671 bytes")
         .await;
     assert_eq!(served.answers(&u32::MAX.to_le_bytes()).await, b"");
-    served.logs("a greeting of 4294967295 bytes").await;
+    served.logs("a handshake message of 4294967295 bytes").await;
     assert_eq!(served.answers(&frame(HANDSHAKE, b"no greeting")).await, b"");
     let greeting = served.greeting(WIRE_VERSIONS, &name).frame();
     assert_eq!(served.answers(&greeting[..greeting.len() - 1]).await, b"");
@@ -196,7 +193,7 @@ async fn an_invalid_greeting_is_refused() {
     let newer = served.greeting((90, 91), &name).frame();
     assert!(!served.answers(&newer).await.is_empty());
     served
-        .logs("refused: it speaks wire versions 90 to 91, the peer speaks")
+        .logs("refused: it supports wire versions 90 to 91, the peer supports")
         .await;
     let astray = served.greeting(WIRE_VERSIONS, "another").frame();
     assert!(!served.answers(&astray).await.is_empty());
@@ -410,18 +407,12 @@ async fn frames_that_a_role_does_not_permit_are_ignored() {
 struct Alone(Notify);
 
 impl Receiver for Alone {
-    fn frames(&self, _: NodeId, frames: &mut Frames<'_>, _: Option<&Waker>) -> Option<ReceiveOutcome> {
+    fn frames(&self, _: NodeId, frames: &mut Frames<'_>, _: Option<&Waker>) -> Option<FollowUp> {
         assert_eq!(frames.count(), 0, "the server sends nothing to an untrusted peer");
         None
     }
 
-    fn run(&self, _: InlineTask) {}
-
-    fn catch_up(&self) {}
-
-    fn flush_batch(&self, _: bool) -> bool {
-        false
-    }
+    fn follow_up_is_late(&self) {}
 
     fn link_up(&self, peer: NodeId) {
         panic!("{peer} has accepted an untrusted peer");

@@ -1,24 +1,26 @@
-//! A peer that does not read holds up no other.
+//! A peer that does not read delays no other.
 
 use super::*;
 use crate::handshake;
 
+over_both!(a_stuck_peer_delays_no_other);
+
 /// How a peer is stuck.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stuck {
-    /// Its process is frozen: the system takes connections for it, and nobody greets.
-    BeforeItGreets,
-    /// It has greeted, and reads nothing more.
-    AfterItGreeted,
+    /// Its process is frozen: the system accepts connections for it, and the handshake never begins.
+    BeforeHandshake,
+    /// It reads nothing after the handshake.
+    AfterHandshake,
 }
 
 impl Stuck {
-    /// A peer that is stuck like this, to which a node has opened a connection: what keeps it open.
+    /// A stuck peer, to which `near` has opened a connection. The result keeps that open.
     async fn peer(self, id: u64, near: &mut Node) -> (TcpListener, Option<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         near.transport.learn_address(NodeId(id), listener.local_addr().unwrap());
         near.sends(id, "dropped");
-        if self == Stuck::BeforeItGreets {
+        if self == Stuck::BeforeHandshake {
             return (listener, None);
         }
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -35,23 +37,22 @@ impl Stuck {
     }
 }
 
-#[tokio::test]
-async fn a_peer_that_is_stuck_holds_up_no_other() {
-    for stuck in [Stuck::BeforeItGreets, Stuck::AfterItGreeted] {
-        let (mut near, mut quick) = (Node::start(1, true).await, Node::start(3, true).await);
+async fn a_stuck_peer_delays_no_other(io: Io) {
+    for stuck in [Stuck::BeforeHandshake, Stuck::AfterHandshake] {
+        let (mut near, mut quick) = (io.node(1, true).await, io.node(3, true).await);
         near.transport.learn_address(NodeId(3), quick.address.unwrap());
         quick.transport.learn_address(NodeId(1), near.address.unwrap());
         near.connects(&mut quick, 3, 1).await;
         let stuck_peer = stuck.peer(2, &mut near).await;
 
-        // Its buffers fill, then what may wait for it here. Who sends is refused then, and never waits.
+        // Its socket buffers fill, then its send queue. A sender is refused then, and never waits.
         let payload = vec![0; 1 << 20];
         let began = Instant::now();
         let sent_max = 2 * LINK_BYTES_MAX / payload.len();
         let class = match stuck {
             // Frames of the protocol are dropped while there is no connection.
-            Stuck::BeforeItGreets => Class::Control,
-            Stuck::AfterItGreeted => Class::Protocol,
+            Stuck::BeforeHandshake => Class::Control,
+            Stuck::AfterHandshake => Class::Protocol,
         };
         let refused = (0..sent_max).find_map(|_| near.transport.send(NodeId(2), class, &payload).err());
         assert_eq!(refused, Some(SendError::Backlogged), "{stuck:?}");
@@ -62,7 +63,7 @@ async fn a_peer_that_is_stuck_holds_up_no_other() {
             near.sends(3, &text);
             quick.receives(frame_from(1, &text)).await;
             quick.sends(1, &text);
-            // A peer that does not greet in time is given up, which is no frame.
+            // A handshake timeout ends the link, which is not a frame.
             let mut received = near.received.recv().await;
             if received == Some(Received::Down(NodeId(2))) {
                 received = near.received.recv().await;

@@ -1,26 +1,20 @@
-//! Leadership handoff between the two I/O threads while one runs a turn inline.
+//! Leadership handoff between the two I/O threads while one runs a follow-up.
 //!
-//! Running a turn inline saves a wake. But a handler may run for long, and must not block other connections of the thread, or
-//! later frames of its own connection. So the leader offers its poller before it runs a task, and the task offers its connection
-//! before it begins an inline task. The follower checks periodically, and takes over both if they are offered for too long.
+//! Running a follow-up on the reading thread saves a wake. But it may run for long, and must not block other connections of the
+//! thread, or later frames of its own connection. So the leader offers its poller before it runs a task, and the task offers its connection
+//! before it begins a follow-up. The follower checks periodically, and takes over both if they are offered for too long.
 //!
-//! At most one inline task runs at a time, so that one of the two threads is always free to lead. A thread that has lost the
-//! leadership follows once its inline task has completed.
-
-use std::time::Duration;
+//! At most one follow-up runs at a time, so that one of the two threads is always free to lead. A thread that has lost the
+//! leadership follows once its follow-up has completed.
 
 use parking_lot::{Condvar, Mutex};
 
-/// The period of the follower's checks. An inline task that spans a whole period has taken too long.
-const CHECK_EVERY: Duration = Duration::from_millis(1);
-
-/// After so many checks without a new inline task, the follower parks until the next one: an idle process has no periodic wakes.
-const IDLE_CHECKS_MAX: u32 = 50;
+use crate::tuning::{FOLLOWER_CHECK_EVERY, FOLLOWER_IDLE_CHECKS_MAX};
 
 /// Holds the poller and the connection that the leader offers.
 pub(super) struct LeaderHandoff<Poller, Connection> {
     state: Mutex<State<Poller, Connection>>,
-    inline_task_began: Condvar,
+    follow_up_began: Condvar,
 }
 
 struct State<Poller, Connection> {
@@ -28,11 +22,11 @@ struct State<Poller, Connection> {
     poller: Option<Poller>,
     /// Counts takeovers.
     takeovers: u64,
-    /// The connection whose reader runs an inline task.
+    /// The connection whose reader runs a follow-up.
     connection: Option<Connection>,
-    /// Counts inline tasks.
-    inline_tasks: u64,
-    /// Whether an inline task is running on the thread that has lost the leadership.
+    /// Counts follow-ups.
+    follow_ups: u64,
+    /// Whether a follow-up is running on the thread that has lost the leadership.
     blocked: bool,
     /// Whether there is a second thread.
     has_follower: bool,
@@ -54,14 +48,14 @@ impl<Poller, Connection> Default for LeaderHandoff<Poller, Connection> {
             poller: None,
             takeovers: 0,
             connection: None,
-            inline_tasks: 0,
+            follow_ups: 0,
             blocked: false,
             has_follower: false,
             parked: false,
         };
         Self {
             state: Mutex::new(state),
-            inline_task_began: Condvar::new(),
+            follow_up_began: Condvar::new(),
         }
     }
 }
@@ -88,34 +82,34 @@ impl<Poller, Connection> LeaderHandoff<Poller, Connection> {
         }
     }
 
-    /// Offers a connection while its reader runs an inline task. Returns it if there is no free follower.
+    /// Offers a connection while its reader runs a follow-up. Returns it if there is no free follower.
     pub(super) fn offer_connection(&self, connection: Connection) -> Result<ConnectionToken, Connection> {
         let mut state = self.state.lock();
         if !state.has_follower || state.blocked {
             return Err(connection);
         }
-        state.inline_tasks += 1;
+        state.follow_ups += 1;
         state.connection = Some(connection);
         if std::mem::take(&mut state.parked) {
-            self.inline_task_began.notify_one();
+            self.follow_up_began.notify_one();
         }
-        Ok(ConnectionToken(state.inline_tasks))
+        Ok(ConnectionToken(state.follow_ups))
     }
 
     /// Reclaims a connection. None if the other thread has taken it over.
     pub(super) fn reclaim_connection(&self, token: ConnectionToken) -> Option<Connection> {
         let mut state = self.state.lock();
-        assert_eq!(state.inline_tasks, token.0, "one connection is offered at a time");
+        assert_eq!(state.follow_ups, token.0, "one connection is offered at a time");
         state.blocked = false;
         state.connection.take()
     }
 
-    /// Waits until an inline task blocks the leader, and takes over its poller and connection.
+    /// Waits until a follow-up blocks the leader, and takes over its poller and connection.
     pub(super) fn wait_for_takeover(&self) -> (Poller, Connection) {
         let mut state = self.state.lock();
         let (mut seen, mut idle_checks) = (None, 0);
         loop {
-            let is_unchanged = seen == Some(state.inline_tasks);
+            let is_unchanged = seen == Some(state.follow_ups);
             if is_unchanged && let Some(connection) = state.connection.take() {
                 state.blocked = true;
                 state.takeovers += 1;
@@ -123,13 +117,13 @@ impl<Poller, Connection> LeaderHandoff<Poller, Connection> {
                 return (poller, connection);
             }
             idle_checks = if is_unchanged { idle_checks + 1 } else { 0 };
-            seen = Some(state.inline_tasks);
-            if idle_checks < IDLE_CHECKS_MAX {
-                self.inline_task_began.wait_for(&mut state, CHECK_EVERY);
+            seen = Some(state.follow_ups);
+            if idle_checks < FOLLOWER_IDLE_CHECKS_MAX {
+                self.follow_up_began.wait_for(&mut state, FOLLOWER_CHECK_EVERY);
                 continue;
             }
             state.parked = true;
-            self.inline_task_began.wait(&mut state);
+            self.follow_up_began.wait(&mut state);
             state.parked = false;
         }
     }
@@ -147,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_keeps_leading_after_a_short_inline_task() {
+    fn the_leader_keeps_leading_after_a_short_follow_up() {
         let leader_handoff = leader_handoff();
         let leader_token = leader_handoff.offer_poller(1);
         let connection_token = leader_handoff.offer_connection(10).unwrap();
@@ -156,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_second_inline_task_begins_while_one_takes_long() {
+    fn no_second_follow_up_begins_while_one_takes_long() {
         let leader_handoff = leader_handoff();
         let first = leader_handoff.offer_poller(1);
         let connection_token = leader_handoff.offer_connection(10).unwrap();
@@ -179,11 +173,11 @@ mod tests {
         let connection_token = leader_handoff.offer_connection(10).unwrap();
         assert_eq!(leader_handoff.wait_for_takeover(), (1, 10));
         assert_eq!(leader_handoff.reclaim_connection(connection_token), None);
-        // The other thread begins an inline task before this one completes its task.
+        // The other thread begins a follow-up before this one completes its task.
         let second = leader_handoff.offer_poller(1);
         let connection_token = leader_handoff.offer_connection(20).unwrap();
         assert_eq!(leader_handoff.reclaim_poller(first), None);
-        // So this thread follows, and the connection of that inline task is still offered.
+        // So this thread follows, and the connection of that follow-up is still offered.
         assert_eq!(leader_handoff.wait_for_takeover(), (1, 20));
         assert_eq!(leader_handoff.reclaim_connection(connection_token), None);
         assert_eq!(leader_handoff.reclaim_poller(second), None);

@@ -7,26 +7,12 @@
 //! The thread yields its core between two polls. A compute-bound thread may keep the core for milliseconds, much longer than a
 //! wake takes. The thread then spins without yielding for a while.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use elastin_runtime::AdaptiveBackoff;
 
-/// How long to poll before parking: twice the cost of a wake. The next call of a caller that calls again at once, or the first
-/// replies to a batch of calls, arrive sooner.
-const BUSY_POLL_MAX: Duration = Duration::from_micros(100);
-
-/// A poll that takes longer than this was preempted: the time belongs to another thread on the same core.
-const OWN_TIME_MAX: Duration = Duration::from_micros(10);
-
-/// A thread that keeps the core for longer than this is compute-bound. Threads that exchange frames run for less.
-const YIELD_COST_MAX: Duration = Duration::from_micros(100);
-
-/// A costly yield suppresses further ones for so many times its duration, which bounds the loss to two per cent.
-const NO_YIELD_FACTOR: u32 = 64;
-
-/// The longest suppression, in case the whole process was stopped.
-const NO_YIELD_MAX: Duration = Duration::from_secs(1);
+use crate::tuning::{BUSY_POLL_MAX, NO_YIELD_FACTOR, NO_YIELD_MAX, OWN_TIME_MAX, YIELD_COST_MAX};
 
 /// This thread's own share of the time between two polls.
 fn own_time(passed: Duration) -> Duration {
@@ -80,7 +66,7 @@ impl BusyPoller {
 
     /// Whether to busy-poll now.
     fn should_poll(&mut self) -> bool {
-        !DISABLED.load(Ordering::Relaxed) && !self.backoff.should_skip()
+        !self.backoff.should_skip()
     }
 
     /// Whether to yield the core between two polls.
@@ -104,16 +90,8 @@ impl BusyPoller {
     }
 }
 
-/// Whether busy-polling is disabled in this process.
-static DISABLED: AtomicBool = AtomicBool::new(false);
-
 /// The time that this process has spent on busy-polling, in nanoseconds.
 static BUSY_POLL_NS: AtomicU64 = AtomicU64::new(0);
-
-/// Disables busy-polling in this process, whose share of the CPU is too small for it.
-pub(super) fn disable() {
-    DISABLED.store(true, Ordering::Relaxed);
-}
 
 /// The CPU time that this process has spent on busy-polling.
 pub(crate) fn busy_poll_time() -> Duration {

@@ -10,14 +10,11 @@
 //!
 //! While the socket is disarmed, received bytes wake no thread, because no caller waits for them. It is rearmed as soon as another
 //! caller sends, or by a timeout.
-//!
-//! The task itself busy-polls for replies after it has sent a batch of calls. If it parked instead, tokio would unpark a second
-//! worker on the wake, which would move half of the callers to another core.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -26,7 +23,8 @@ use tokio::runtime::Handle;
 use tokio::task::coop::unconstrained;
 
 use super::busy_poll::BusyPoller;
-use super::outgoing_socket::OutgoingSocket;
+use super::dialled_socket::DialledSocket;
+use crate::transport::link::ReplyPoller;
 
 /// The task that reads a connection. Tokio owns it.
 pub(super) struct ReplyReader {
@@ -34,39 +32,12 @@ pub(super) struct ReplyReader {
     task: Mutex<ReadTask>,
     /// A request to rearm the socket. The holder of the task's lock carries it out.
     rearm_requested: AtomicBool,
-    socket: OutgoingSocket,
-    read_hint: Arc<ReadHint>,
+    socket: DialledSocket,
+    /// Whether the socket may be disarmed, because it was busy-polled.
+    may_be_disarmed: AtomicBool,
+    /// Whether the task is woken for steps of a follow-up. Only the thread that polls the task uses it.
+    has_steps: Arc<AtomicBool>,
     handle: Handle,
-}
-
-/// A hint of the read task about the frames that it expects.
-#[derive(Default)]
-pub(crate) struct ReadHint(AtomicU8);
-
-impl ReadHint {
-    /// No expectation.
-    const NONE: u8 = 0;
-    /// Callers were completed: the task yields to them, and is polled again once they have run.
-    pub(super) const CALLERS_RUN: u8 = 1;
-    /// A batch of calls was written: their replies are worth busy-polling for.
-    const REPLIES_DUE: u8 = 2;
-    /// Other callers may wait, but busy-polling does not pay: the socket must be armed.
-    pub(super) const ARM: u8 = 3;
-
-    pub(super) fn set(&self, hint: u8) {
-        self.0.store(hint, Ordering::Relaxed);
-    }
-
-    /// The callers have run. Their calls are `written`, or the writer task has to write them first.
-    pub(super) fn callers_have_sent(&self, written: bool) {
-        if self.is(Self::CALLERS_RUN) {
-            self.set(if written { Self::REPLIES_DUE } else { Self::ARM });
-        }
-    }
-
-    fn is(&self, hint: u8) -> bool {
-        self.0.load(Ordering::Relaxed) == hint
-    }
 }
 
 struct ReadTask {
@@ -81,8 +52,8 @@ impl ReplyReader {
     /// Spawns the task that reads this socket.
     pub(super) fn spawn(
         handle: &Handle,
-        socket: OutgoingSocket,
-        read_hint: Arc<ReadHint>,
+        socket: DialledSocket,
+        has_steps: Arc<AtomicBool>,
         future: impl Future<Output = ()> + Send + 'static,
     ) -> Weak<ReplyReader> {
         let reply_reader = Arc::new(ReplyReader {
@@ -93,7 +64,8 @@ impl ReplyReader {
             }),
             rearm_requested: AtomicBool::new(false),
             socket,
-            read_hint,
+            may_be_disarmed: AtomicBool::new(false),
+            has_steps,
             handle: handle.clone(),
         });
         let weak = Arc::downgrade(&reply_reader);
@@ -105,37 +77,20 @@ impl ReplyReader {
         weak
     }
 
-    /// Polls the task on tokio's worker, and busy-polls if the replies to a batch of calls are due.
+    /// Polls the task on tokio's worker. Other callers may wait, so the socket must be armed.
     fn poll_on_tokio(&self, waker: &Waker) -> Poll<()> {
         let mut task = self.task.lock();
-        if task.poll_and_keep_waker(waker).is_pending() {
-            if self.read_hint.is(ReadHint::REPLIES_DUE) {
-                let is_done = || !self.read_hint.is(ReadHint::REPLIES_DUE);
-                self.busy_poll_with(&mut task, is_done, || self.read_hint.is(ReadHint::CALLERS_RUN));
-                if !is_done() {
-                    self.read_hint.set(ReadHint::NONE);
-                }
-            } else if self.read_hint.is(ReadHint::ARM) {
-                self.read_hint.set(ReadHint::NONE);
-                if self.socket.rearm() {
-                    task.register(waker.clone());
-                }
-            }
+        if task.poll_and_keep_waker(waker).is_pending() && !self.has_steps() && self.socket.rearm() {
+            task.register(waker.clone());
         }
         task.completion()
     }
 
-    /// Busy-polls the task on this thread until `is_done`. The socket stays disarmed afterwards if `none_pending`.
-    pub(super) fn busy_poll(&self, is_done: impl Fn() -> bool, none_pending: impl FnOnce() -> bool) {
-        match self.task.try_lock() {
-            Some(mut task) => self.busy_poll_with(&mut task, is_done, none_pending),
-            // The thread that polls the task does not know of this caller.
-            None => self.rearm_requested.store(true, Ordering::SeqCst),
-        }
-        self.rearm_if_requested();
+    fn has_steps(&self) -> bool {
+        self.has_steps.load(Ordering::Relaxed)
     }
 
-    fn busy_poll_with(&self, task: &mut ReadTask, is_done: impl Fn() -> bool, none_pending: impl FnOnce() -> bool) {
+    fn busy_poll_with(&self, task: &mut ReadTask, is_done: &dyn Fn() -> bool, none_pending: &dyn Fn() -> bool) {
         let Some(waker) = task.waker.clone() else { return };
         let _within = self.handle.enter();
         let mut busy_poller = std::mem::take(&mut task.busy_poller);
@@ -151,16 +106,10 @@ impl ReplyReader {
             true => self.socket.end_busy_poll(found && none_pending()),
             false => self.socket.rearm(),
         };
-        // A task that yields to callers has been woken, and registers with its next poll.
-        if must_register && !self.read_hint.is(ReadHint::CALLERS_RUN) {
+        // A task with steps has been woken, and registers with its next poll.
+        if must_register && !self.has_steps() {
             task.register(waker);
         }
-    }
-
-    /// Rearms the socket, because a caller may wait for it without busy-polling.
-    pub(super) fn rearm(&self) {
-        self.rearm_requested.store(true, Ordering::SeqCst);
-        self.rearm_if_requested();
     }
 
     /// Carries out requests that were made while this thread held the task's lock.
@@ -175,6 +124,27 @@ impl ReplyReader {
             {
                 waker.wake_by_ref();
             }
+        }
+    }
+}
+
+impl ReplyPoller for ReplyReader {
+    fn busy_poll(&self, is_done: &dyn Fn() -> bool, none_pending: &dyn Fn() -> bool) {
+        // Set before the pending calls are counted: a caller that is not counted sees the flag and rearms.
+        self.may_be_disarmed.store(true, Ordering::SeqCst);
+        match self.task.try_lock() {
+            Some(mut task) => self.busy_poll_with(&mut task, is_done, none_pending),
+            // The thread that polls the task does not know of this caller.
+            None => self.rearm_requested.store(true, Ordering::SeqCst),
+        }
+        self.rearm_if_requested();
+    }
+
+    fn rearm(&self) {
+        if self.may_be_disarmed.load(Ordering::SeqCst) {
+            self.may_be_disarmed.store(false, Ordering::SeqCst);
+            self.rearm_requested.store(true, Ordering::SeqCst);
+            self.rearm_if_requested();
         }
     }
 }
@@ -254,7 +224,7 @@ mod tests {
     impl Counted {
         async fn start() -> Self {
             let (ours, other) = connection().await;
-            let socket = OutgoingSocket::new(ours).unwrap();
+            let socket = DialledSocket::new(ours).unwrap();
             let bytes = Arc::new(AtomicUsize::new(0));
             let (mut reads, count) = (socket.clone(), Arc::clone(&bytes));
             let reply_reader = ReplyReader::spawn(&Handle::current(), socket, Arc::default(), async move {
@@ -284,7 +254,7 @@ mod tests {
             assert!(in_time.is_ok(), "received {} of {bytes} bytes", self.received());
         }
 
-        fn socket(&self) -> OutgoingSocket {
+        fn socket(&self) -> DialledSocket {
             self.reply_reader.upgrade().unwrap().socket.clone()
         }
 
@@ -300,7 +270,7 @@ mod tests {
 
         fn busy_poll(&self, bytes: usize) {
             if let Some(reply_reader) = self.reply_reader.upgrade() {
-                reply_reader.busy_poll(|| self.received() >= bytes, || true);
+                reply_reader.busy_poll(&|| self.received() >= bytes, &|| true);
             }
         }
     }
@@ -366,7 +336,7 @@ mod tests {
             assert_eq!(counted.socket().is_disarmed(), is_polled);
             if let Some(task) = task {
                 drop(task);
-                reply_reader.busy_poll(|| false, || true);
+                reply_reader.busy_poll(&|| false, &|| true);
             }
             assert!(!counted.socket().is_disarmed());
         }
@@ -384,61 +354,25 @@ mod tests {
 
     #[tokio::test]
     async fn late_replies_wake_the_task_after_a_failed_busy_poll() {
-        let (ours, mut other) = connection().await;
-        let socket = OutgoingSocket::new(ours).unwrap();
-        let (read_hint, bytes) = (Arc::new(ReadHint::default()), Arc::new(AtomicUsize::new(0)));
-        let (mut reads, hint, count) = (socket.clone(), Arc::clone(&read_hint), Arc::clone(&bytes));
-        let reply_reader = ReplyReader::spawn(&Handle::current(), socket.clone(), Arc::clone(&read_hint), async move {
-            loop {
-                // As if callers had just sent a batch.
-                hint.set(ReadHint::CALLERS_RUN);
-                hint.callers_have_sent(true);
-                match reads.read(&mut [0]).await {
-                    Ok(read @ 1..) => count.fetch_add(read, Ordering::SeqCst),
-                    _ => break,
-                };
-            }
-        });
+        let mut counted = Counted::start().await;
         for round in 1..100 {
-            // It has busy-polled, and waits.
             tokio::task::yield_now().await;
-            assert!(read_hint.is(ReadHint::NONE) && !socket.is_disarmed());
-            other.write_all(&[0]).await.unwrap();
-            while bytes.load(Ordering::SeqCst) < round {
-                tokio::task::yield_now().await;
-            }
+            counted.busy_poll(round);
+            assert!(!counted.socket().is_disarmed());
+            counted.other.write_all(&[0]).await.unwrap();
+            counted.wait_for(round).await;
         }
-        drop(other);
-        timeout(Duration::from_secs(10), async {
-            while reply_reader.strong_count() > 0 {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .expect("the task ends");
     }
 
     #[tokio::test]
-    async fn the_arm_hint_rearms_the_socket() {
-        let (ours, mut other) = connection().await;
-        let socket = OutgoingSocket::new(ours).unwrap();
-        let read_hint = Arc::new(ReadHint::default());
-        let (mut reads, hint) = (socket.clone(), Arc::clone(&read_hint));
-        let reply_reader = ReplyReader::spawn(&Handle::current(), socket.clone(), Arc::clone(&read_hint), async move {
-            while let Ok(1..) = reads.read(&mut [0]).await {
-                hint.set(ReadHint::ARM);
-            }
-        });
-        tokio::task::yield_now().await;
-        other.write_all(&[0]).await.unwrap();
-        let reply_reader = reply_reader.upgrade().unwrap();
-        while !read_hint.is(ReadHint::ARM) {
-            reply_reader.busy_poll(|| read_hint.is(ReadHint::ARM), || true);
-        }
-        assert!(socket.is_disarmed());
+    async fn a_poll_by_tokio_rearms_the_socket() {
+        let mut counted = Counted::start().await;
+        counted.send_and_find(1).await;
+        assert!(counted.socket().is_disarmed());
+        let reply_reader = counted.reply_reader.upgrade().unwrap();
         let waker = reply_reader.task.lock().waker.clone().unwrap();
         assert!(reply_reader.poll_on_tokio(&waker).is_pending());
-        assert!(!socket.is_disarmed() && read_hint.is(ReadHint::NONE));
+        assert!(!counted.socket().is_disarmed());
     }
 
     #[tokio::test]
@@ -447,7 +381,7 @@ mod tests {
         counted.other.write_all(&[0]).await.unwrap();
         let reply_reader = counted.reply_reader.upgrade().unwrap();
         tokio::task::yield_now().await;
-        reply_reader.busy_poll(|| counted.received() == 1, || false);
+        reply_reader.busy_poll(&|| counted.received() == 1, &|| false);
         assert!(!counted.socket().is_disarmed());
     }
 
@@ -473,7 +407,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_ends_the_task_and_not_the_busy_polling_caller() {
         let (ours, _other) = connection().await;
-        let socket = OutgoingSocket::new(ours).unwrap();
+        let socket = DialledSocket::new(ours).unwrap();
         let mut polls = 0;
         let reply_reader = ReplyReader::spawn(
             &Handle::current(),
@@ -486,7 +420,7 @@ mod tests {
             }),
         );
         tokio::task::yield_now().await;
-        reply_reader.upgrade().unwrap().busy_poll(|| false, || true);
+        reply_reader.upgrade().unwrap().busy_poll(&|| false, &|| true);
         assert!(reply_reader.upgrade().unwrap().task.lock().future.is_none());
     }
 }

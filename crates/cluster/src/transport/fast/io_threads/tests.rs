@@ -26,7 +26,7 @@ async fn a_panic_ends_its_task_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_task_goes_on_whenever_it_is_woken_from_elsewhere() {
+async fn a_task_resumes_when_it_is_woken_from_another_thread() {
     let (to_task, mut task_receiver) = mpsc::unbounded_channel();
     let (to_test, mut test_receiver) = mpsc::unbounded_channel();
     spawn(async move {
@@ -38,7 +38,7 @@ async fn a_task_goes_on_whenever_it_is_woken_from_elsewhere() {
         to_task.send(number).unwrap();
         assert_eq!(in_time("an answer", test_receiver.recv()).await, Some(number));
         if number % 100 == 0 {
-            // Long enough that nobody looks any more: the leader sleeps, and has to be woken.
+            // After the busy-poll the leader parks, and has to be woken.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

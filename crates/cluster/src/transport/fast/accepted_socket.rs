@@ -16,11 +16,11 @@ use super::io_threads::IoThreads;
 
 /// A shared handle of the socket, which is closed with the last clone. One task reads and one writes.
 #[derive(Clone)]
-pub(crate) struct Socket {
-    inner: Arc<SocketInner>,
+pub(super) struct AcceptedSocket {
+    inner: Arc<AcceptedInner>,
 }
 
-struct SocketInner {
+struct AcceptedInner {
     stream: mio::net::TcpStream,
     io_threads: &'static IoThreads,
     token: Token,
@@ -96,25 +96,19 @@ impl Readiness {
     }
 }
 
-impl Socket {
+impl AcceptedSocket {
     /// Wraps an open connection in non-blocking mode.
-    pub(crate) fn new(stream: std::net::TcpStream) -> io::Result<Self> {
-        let io_threads = IoThreads::of_process()?;
+    pub(super) fn new(stream: std::net::TcpStream, io_threads: &'static IoThreads) -> io::Result<Self> {
         let mut stream = mio::net::TcpStream::from_std(stream);
         let readiness = Arc::new(Readiness::default());
         let token = io_threads.register(&mut stream, &readiness)?;
-        let inner = SocketInner {
+        let inner = AcceptedInner {
             stream,
             io_threads,
             token,
             readiness,
         };
         Ok(Self { inner: Arc::new(inner) })
-    }
-
-    /// The I/O threads that it is registered with.
-    pub(crate) fn io_threads(&self) -> &'static IoThreads {
-        self.inner.io_threads
     }
 
     /// Writes, or waits for write readiness.
@@ -139,15 +133,15 @@ impl Socket {
     }
 }
 
-impl Drop for SocketInner {
+impl Drop for AcceptedInner {
     fn drop(&mut self) {
         self.io_threads.deregister(&mut self.stream, self.token);
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for AcceptedSocket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let SocketInner { stream, readiness, .. } = &*self.inner;
+        let AcceptedInner { stream, readiness, .. } = &*self.inner;
         loop {
             ready!(readiness.poll_readable(context));
             let room = buffer.initialize_unfilled();
@@ -173,7 +167,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for AcceptedSocket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_with(context, |stream| stream.write(bytes))
     }
@@ -197,88 +191,5 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.inner.stream.shutdown(Shutdown::Write))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::{TcpListener, TcpStream};
-    use tokio::time::timeout;
-
-    use super::*;
-
-    /// More bytes than the kernel buffers of a connection that is not read.
-    const PAYLOAD_BYTES: usize = 32 << 20;
-
-    /// A [`Socket`], and its remote end.
-    async fn pair() -> (Socket, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let other = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
-        (Socket::new(stream.into_std().unwrap()).unwrap(), other)
-    }
-
-    async fn in_time<T>(future: impl Future<Output = T>) -> T {
-        timeout(Duration::from_secs(20), future).await.expect("no timeout")
-    }
-
-    fn bytes() -> Vec<u8> {
-        (0..PAYLOAD_BYTES).map(|at| (at % 251) as u8).collect()
-    }
-
-    #[tokio::test]
-    async fn writes_beyond_the_socket_buffer_wait_for_the_reader() {
-        let (mut ours, mut other) = pair().await;
-        let writes = tokio::spawn(async move { ours.write_all(&bytes()).await });
-        // The writer blocks until the remote end reads.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        assert!(!writes.is_finished());
-        let mut received = vec![0; PAYLOAD_BYTES];
-        in_time(other.read_exact(&mut received)).await.unwrap();
-        assert!(received == bytes());
-        in_time(writes).await.unwrap().unwrap();
-    }
-
-    #[tokio::test]
-    async fn all_bytes_are_read_before_the_end() {
-        for piece in [1_000, 64 << 10] {
-            let (mut ours, mut other) = pair().await;
-            let writes = tokio::spawn(async move {
-                other.write_all(&bytes()).await.unwrap();
-            });
-            let (mut received, mut room) = (Vec::new(), vec![0; piece]);
-            loop {
-                match in_time(ours.read(&mut room)).await.unwrap() {
-                    0 => break,
-                    read => received.extend_from_slice(&room[..read]),
-                }
-            }
-            assert!(received == bytes());
-            writes.await.unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn a_broken_connection_fails_the_read() {
-        let (mut ours, other) = pair().await;
-        let reads = tokio::spawn(async move { ours.read(&mut [0]).await });
-        other.set_zero_linger().unwrap();
-        drop(other);
-        assert!(in_time(reads).await.unwrap().is_err());
-    }
-
-    #[tokio::test]
-    async fn the_last_clone_closes_it() {
-        let (ours, mut other) = pair().await;
-        let clone = ours.clone();
-        drop(ours);
-        let reads = tokio::spawn(async move { other.read(&mut [0]).await });
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        assert!(!reads.is_finished());
-        drop(clone);
-        assert_eq!(in_time(reads).await.unwrap().unwrap(), 0);
     }
 }

@@ -1,11 +1,11 @@
 //! The I/O threads, which read all accepted connections of this process.
 //!
 //! There are two threads, a leader and a follower. The leader polls the system for ready sockets and runs the tasks that wait for
-//! them. A task handles the received frames, and runs the first turn that they make ready inline. A turn may take long, so the
+//! them. A task passes received frames to their receiver, and runs the follow-up. A follow-up may take long, so the
 //! follower monitors it: it becomes the leader then, and takes over the connection that the first thread has offered.
 //!
 //! ```text
-//!   leader ──── an inline turn takes long ──► completes the turn, then follows
+//!   leader ──── a follow-up takes long ─────► completes it, then follows
 //!   follower ── takes over ─────────────────► leads
 //! ```
 //!
@@ -29,9 +29,10 @@ use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use super::accepted_reader::AcceptedReader;
+use super::accepted_socket::Readiness;
 use super::busy_poll::BusyPoller;
-use super::connection_reader::{self, ConnectionReader};
-use super::socket::Readiness;
+use crate::tuning::{IO_ERROR_PAUSE, SOCKET_EVENTS_MAX};
 use leader_handoff::LeaderHandoff;
 use task::IoTask;
 
@@ -39,12 +40,6 @@ pub(super) use leader_handoff::ConnectionToken;
 
 /// The token of the leader's waker; those of sockets follow it.
 const WAKE_TOKEN: Token = Token(0);
-
-/// The most events that one poll of the system returns.
-const EVENTS_MAX: usize = 256;
-
-/// The pause after a failed poll of the system, so that a persistent error does not keep a core busy.
-const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
 
 /// The I/O threads of this process, once started.
 static IO_THREADS: Mutex<Option<&'static IoThreads>> = Mutex::new(None);
@@ -60,7 +55,7 @@ pub(crate) struct IoThreads {
     ready: Mutex<VecDeque<Arc<IoTask>>>,
     sockets: Mutex<HashMap<Token, Arc<Readiness>>>,
     last_token: AtomicUsize,
-    leader_handoff: LeaderHandoff<Poller, ConnectionReader>,
+    leader_handoff: LeaderHandoff<Poller, AcceptedReader>,
 }
 
 /// The leader's state: only the leader polls the system.
@@ -101,7 +96,7 @@ impl IoThreads {
         let poller = Poller {
             selector: Selector {
                 poll,
-                events: Events::with_capacity(EVENTS_MAX),
+                events: Events::with_capacity(SOCKET_EVENTS_MAX),
             },
             busy_poller: BusyPoller::default(),
         };
@@ -142,12 +137,12 @@ impl IoThreads {
     }
 
     /// See [`LeaderHandoff::offer_connection`].
-    pub(super) fn offer_connection(&self, reader: ConnectionReader) -> Result<ConnectionToken, ConnectionReader> {
+    pub(super) fn offer_connection(&self, reader: AcceptedReader) -> Result<ConnectionToken, AcceptedReader> {
         self.leader_handoff.offer_connection(reader)
     }
 
     /// See [`LeaderHandoff::reclaim_connection`].
-    pub(super) fn reclaim_connection(&self, token: ConnectionToken) -> Option<ConnectionReader> {
+    pub(super) fn reclaim_connection(&self, token: ConnectionToken) -> Option<AcceptedReader> {
         self.leader_handoff.reclaim_connection(token)
     }
 
@@ -167,8 +162,8 @@ impl IoThreads {
         }
         loop {
             let (poller, connection) = self.leader_handoff.wait_for_takeover();
-            tracing::debug!("an inline turn takes long: the other I/O thread takes over its connection");
-            connection_reader::take_over(self, connection);
+            tracing::debug!("a follow-up takes long: the other I/O thread takes over its connection");
+            connection.take_over();
             self.lead(poller);
         }
     }
@@ -223,7 +218,7 @@ impl IoThreads {
         if let Err(error) = selector.poll.poll(&mut selector.events, timeout) {
             if error.kind() != io::ErrorKind::Interrupted {
                 tracing::error!(%error, "could not poll the system for socket events; retrying");
-                std::thread::sleep(PAUSE_AFTER_ERROR);
+                std::thread::sleep(IO_ERROR_PAUSE);
             }
             return;
         }
