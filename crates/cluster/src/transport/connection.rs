@@ -159,7 +159,7 @@ async fn run_link(inner: &Arc<TransportInner>, peer: NodeId, opened: Opened, lin
     } = opened;
     tracing::debug!(%peer, version, "a link is open");
     link.open(version, direct);
-    inner.receiver.link_up(peer);
+    inner.announce_link(peer, link);
     spawn_reader(Inbound::new(inner, peer, link, secured.reader, None));
     write_frames(inner, peer, secured.writer, link).await;
 }

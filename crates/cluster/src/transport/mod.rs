@@ -149,6 +149,8 @@ struct TransportInner {
     metrics: Arc<TransportMetrics>,
     // One lock for addresses and links, never held while a frame is written.
     peers: Mutex<Peers>,
+    // Held from a change of a link until the receiver has been notified, so that it learns of a peer's links in their order.
+    notifications: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -167,6 +169,10 @@ impl Peers {
     fn is_certificate_of(&self, peer: NodeId, presented: Option<&str>) -> bool {
         let published = self.certificates.get(&peer);
         published.is_none_or(|published| presented == Some(published))
+    }
+
+    fn is_link_of(&self, peer: NodeId, link: &Arc<Link>) -> bool {
+        self.links.get(&peer).is_some_and(|other| Arc::ptr_eq(other, link))
     }
 }
 
@@ -194,6 +200,7 @@ impl Transport {
             dials_all: config.listener.is_none(),
             metrics: Arc::default(),
             peers: Mutex::default(),
+            notifications: Mutex::default(),
         });
         if let Some(listener) = config.listener {
             tokio::spawn(connection::accept_all(Arc::clone(&inner), listener));
@@ -318,6 +325,7 @@ impl TransportInner {
     /// published another certificate in the meantime.
     fn adopt(&self, peer: NodeId, presented: Option<String>) -> Option<Arc<Link>> {
         let link = Link::new(Arc::clone(&self.metrics));
+        let _notifying = self.notifications.lock();
         let older = {
             let mut peers = self.peers.lock();
             if !peers.is_certificate_of(peer, presented.as_deref()) {
@@ -356,11 +364,21 @@ impl TransportInner {
         self.peers.lock().penalties.pause(peer, Instant::now())
     }
 
+    /// Notifies the receiver of an open link, unless it is closed already.
+    fn announce_link(&self, peer: NodeId, link: &Arc<Link>) {
+        let _notifying = self.notifications.lock();
+        let is_current = self.peers.lock().is_link_of(peer, link);
+        if is_current {
+            self.receiver.link_up(peer);
+        }
+    }
+
     /// Closes the pair's connections and notifies the receiver, once for each link.
     fn break_link(self: &Arc<Self>, peer: NodeId, link: &Arc<Link>) {
+        let _notifying = self.notifications.lock();
         let current = {
             let mut peers = self.peers.lock();
-            let current = peers.links.get(&peer).is_some_and(|other| Arc::ptr_eq(other, link));
+            let current = peers.is_link_of(peer, link);
             if current {
                 peers.links.remove(&peer);
                 peers.presented.remove(&peer);

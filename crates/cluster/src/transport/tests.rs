@@ -1,6 +1,7 @@
 //! Transports that talk over real sockets. Each test runs over both implementations, unless it needs one of them.
 
 mod certificates;
+mod link_order;
 mod stuck;
 
 use bytes::Bytes;
@@ -143,19 +144,23 @@ impl Io {
             false => None,
         };
         let address = listener.as_ref().map(|listener| listener.local_addr().unwrap());
-        let config = TransportConfig {
+        let config = self.config(id, listener, security);
+        let transport = Transport::start(config, Arc::new(InboundHandler(receiver)));
+        Node {
+            transport,
+            received,
+            address,
+        }
+    }
+
+    fn config(self, id: u64, listener: Option<TcpListener>, security: Security) -> TransportConfig {
+        TransportConfig {
             cluster: "test".into(),
             me: NodeId(id),
             security,
             listener,
             busy_poll: self == Io::Fast,
             versions: WIRE_VERSIONS,
-        };
-        let transport = Transport::start(config, Arc::new(InboundHandler(receiver)));
-        Node {
-            transport,
-            received,
-            address,
         }
     }
 
