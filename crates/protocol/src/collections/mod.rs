@@ -2,7 +2,4 @@
 
 pub(crate) mod actor_map;
 pub(crate) mod compact_map;
-pub(crate) mod compact_part;
-pub(crate) mod host_map;
-pub(crate) mod key_map;
-pub(crate) mod positions;
+mod compact_part;

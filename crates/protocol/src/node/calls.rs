@@ -219,3 +219,56 @@ impl Calls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use elastin_types::{ActorId, ActorType, Caller, Header, Method};
+
+    use super::*;
+    use crate::Limits;
+
+    const ME: NodeId = NodeId(1);
+    const SENT_TO: NodeId = NodeId(2);
+    const FORWARDED_TO: NodeId = NodeId(3);
+    const CALL: CallId = CallId {
+        origin: ME,
+        sequence: 1,
+    };
+
+    /// A call that was sent to one node, which forwarded it to another.
+    fn forwarded() -> (Env, Calls) {
+        let (mut env, mut calls) = (Env::new(ME, Limits::default()), Calls::new(ME));
+        let message = Message {
+            target: ActorId::new(ActorType::of("Folder"), 1),
+            header: Header::of_call(CALL, Caller::Client(ME)),
+            method: Method::of("open"),
+            body: Bytes::new(),
+        };
+        calls.expect(&mut env, &message);
+        calls.record_at(CALL, SENT_TO);
+        calls.record_maybe_at(CALL, FORWARDED_TO);
+        (env, calls)
+    }
+
+    #[test]
+    fn a_forwarded_call_is_lost_with_either_node() {
+        for dead in [SENT_TO, FORWARDED_TO] {
+            let (mut env, mut calls) = forwarded();
+            calls.node_lost(&mut env, dead);
+            let outcome = Err(CallError::Unknown(Unknown::NodeLost));
+            assert_eq!(env.out, [Command::Complete { call: CALL, outcome }]);
+            assert!(!calls.is_pending(CALL));
+        }
+    }
+
+    #[test]
+    fn a_call_outlives_a_node_that_left() {
+        let (mut env, mut calls) = forwarded();
+        calls.node_left(SENT_TO);
+        calls.node_lost(&mut env, SENT_TO);
+        assert!(env.out.is_empty() && calls.is_pending(CALL));
+        calls.node_lost(&mut env, FORWARDED_TO);
+        assert!(!calls.is_pending(CALL));
+    }
+}

@@ -311,3 +311,61 @@ fn pass(env: &mut Env, message: Arc<Message>, to: NodeId, epoch: ActivationEpoch
     report_passed_on(env, &message, to);
     env.send(to, Body::Passed { message, epoch });
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use elastin_types::{ActorType, CallId, Caller, Header, Method};
+
+    use super::*;
+    use crate::{Limits, Member, SlotTable, View};
+
+    const ME: NodeId = NodeId(1);
+    const SOURCE: NodeId = NodeId(2);
+    const TARGET: NodeId = NodeId(3);
+
+    #[test]
+    fn an_aborted_attempt_is_not_committed() {
+        let actor = ActorId::new(ActorType::of("Folder"), 1);
+        let call = CallId {
+            origin: ME,
+            sequence: 1,
+        };
+        let message = Message {
+            target: actor.clone(),
+            header: Header::of_call(call, Caller::Client(ME)),
+            method: Method::of("open"),
+            body: Bytes::new(),
+        };
+        let slot = SlotEpoch(1);
+        let members = [ME, SOURCE, TARGET].map(|node| (node, Member::SERVER));
+        let (mut env, mut directory) = (Env::new(ME, Limits::default()), Directory::default());
+        env.view = Some(View {
+            revision: 10,
+            members: Arc::new(members.into()),
+            slots: SlotTable::owned_by(ME, slot),
+        });
+        assert!(directory.update(&mut env, None).is_empty());
+        directory.ask(&mut env, Arc::new(message)).expect("nothing is held");
+        assert!(directory.on_placed(&mut env, actor.clone(), Some(SOURCE)).is_empty());
+        assert_eq!(directory.host_of(&actor), Some(SOURCE));
+
+        let epoch = ActivationEpoch { slot, counter: 1 };
+        let aborted = DirectoryBody::Abort {
+            actor: actor.clone(),
+            epoch,
+            attempt: 0,
+        };
+        directory.on_question(&mut env, SOURCE, aborted);
+        for (attempt, host) in [(0, SOURCE), (1, TARGET)] {
+            let commit = DirectoryBody::Commit {
+                actor: actor.clone(),
+                from: SOURCE,
+                epoch,
+                attempt,
+            };
+            directory.on_question(&mut env, TARGET, commit);
+            assert_eq!(directory.host_of(&actor), Some(host), "attempt {attempt}");
+        }
+    }
+}

@@ -20,7 +20,7 @@ use super::is_actor;
 use super::routing::{Path, Place, Routing};
 use super::sizes::TableSizes;
 use crate::bug::Bug;
-use crate::collections::host_map::HostMap;
+use crate::collections::actor_map::ActorMap;
 use crate::{Body, Command, DirectoryBody, Slot, StateSource};
 
 pub(super) use delivery::report_landed;
@@ -33,7 +33,7 @@ pub(super) use hosted::{
 pub(super) struct Hosting {
     /// Whether this node may host actors.
     hosts: bool,
-    hosted: HostMap<Hosted>,
+    hosted: ActorMap<Hosted>,
     /// Hosted actors whose held messages may still have to be sent elsewhere.
     // INVARIANT: it contains exactly the actors whose phase is unsettled. Only this part changes phases.
     unsettled: BTreeSet<ActorId>,
@@ -50,7 +50,7 @@ impl Hosting {
     pub(super) fn new(hosts: bool) -> Self {
         Self {
             hosts,
-            hosted: HostMap::default(),
+            hosted: ActorMap::default(),
             unsettled: BTreeSet::new(),
             landing: Vec::new(),
             dedup: DedupTable::default(),
