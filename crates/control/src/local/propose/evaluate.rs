@@ -37,7 +37,7 @@ pub(crate) fn evaluate(context: &mut Context, server: &mut OwnServer, out: &mut 
 
     relations.age(|actor| statistics.actor(actor).is_some());
     for firing in fired.iter().chain(&companions) {
-        relations.refresh(policy, &firing);
+        relations.refresh(policy, firing);
     }
 
     let ended = reservations.review(context.now, |reservation| Reviewed {
