@@ -49,8 +49,7 @@ pub struct Witness {
 
 impl Default for Witness {
     fn default() -> Self {
-        let now = clock_gettime(ClockId::Monotonic);
-        let since_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let since_ns = monotonic_ns();
         let observation = Observation { since_ns, turn: 0 };
         Self {
             observation,
@@ -68,8 +67,14 @@ impl Witness {
 
     /// Shows which activation answers, and leaves a trace of it in a file.
     async fn testify(&mut self, ctx: &Ctx, file: String) -> Result<Observation, String> {
+        let began_ns = monotonic_ns();
         let observation = self.show();
-        let line = format!("{} {} {}\n", ctx.key(), observation.since_ns, observation.turn);
+        let line = format!(
+            "{began_ns} {} {} {}\n",
+            ctx.key(),
+            observation.since_ns,
+            observation.turn
+        );
         let file = OpenOptions::new().append(true).create(true).open(file);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
         written.map(|()| observation).map_err(|error| error.to_string())
@@ -89,6 +94,12 @@ impl Witness {
         }
         self.testify(ctx, file).await
     }
+}
+
+/// The machine's monotonic clock, which all processes share.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Witness {
@@ -132,17 +143,23 @@ impl Testimony {
         self.traces().lines().count()
     }
 
-    /// The observations in the traces, for a history.
+    /// The observations in the traces, for a history. They are ordered by the beginning of their turns: a process may be stopped
+    /// in the middle of a turn, which then ends after turns of a later activation.
     ///
     /// # Panics
     /// If a trace can't be read.
     pub fn end(self, history: &mut History) {
-        for line in self.traces().lines() {
+        let trace = |line: &str| {
             let numbers: Vec<u64> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
-            let [witness, since_ns, turn] = numbers[..] else {
+            let [began_ns, witness, since_ns, turn] = numbers[..] else {
                 panic!("`{line}` is no trace");
             };
-            history.saw(witness, THE_FILE, Observation { since_ns, turn });
+            (began_ns, witness, Observation { since_ns, turn })
+        };
+        let mut traces: Vec<_> = self.traces().lines().map(trace).collect();
+        traces.sort_by_key(|(began_ns, ..)| *began_ns);
+        for (_, witness, observation) in traces {
+            history.saw(witness, THE_FILE, observation);
         }
     }
 
